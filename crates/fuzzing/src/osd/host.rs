@@ -198,9 +198,7 @@ pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, re
         retry_attempt: 0,
         trace: Default::default(),
         stamps: Default::default(),
-        spent: 0,
-        hold: None,
-        room: Default::default(),
+        taken: Default::default(),
     };
     host.with(|core, cx| core.handle_op(PgId::new(POOL, 0), op, cx));
     for _ in 0..8 {

@@ -242,6 +242,7 @@ fn mark_lost(o: &mut Osd, pgid: &str, how: &str) -> Result<Value, Failure> {
 fn list_unfound(o: &Osd, pgid: &str) -> Result<Value, Failure> {
     let report = led(o, pgid)?;
     let objects: Vec<Value> = report
+        .copies
         .unfound
         .iter()
         .map(|o| {
@@ -250,7 +251,7 @@ fn list_unfound(o: &Osd, pgid: &str) -> Result<Value, Failure> {
         })
         .collect();
     Ok(json!({
-        "num_missing": report.degraded + report.misplaced,
+        "num_missing": report.copies.degraded + report.copies.misplaced,
         "num_unfound": objects.len(),
         "objects": objects,
         "state": if report.state.contains(&"active") { "Active" } else { "NotActive" },
@@ -299,8 +300,8 @@ fn query(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
         "snap_trimq_len": pg.seen().trim_queue().count(),
         "state": state,
         "epoch": r.map_or(0, |r| r.reported_epoch),
-        "up": r.map(|r| r.up.clone()).unwrap_or_default(),
-        "acting": r.map(|r| r.acting.clone()).unwrap_or_default(),
+        "up": r.map(|r| r.place.up.clone()).unwrap_or_default(),
+        "acting": r.map(|r| r.place.acting.clone()).unwrap_or_default(),
         "info": {
             "pgid": pg.pgid().to_string(),
             "last_update": info.last_update.to_string(),

@@ -116,59 +116,60 @@ fn state_bits(names: &[&str]) -> PgState {
 }
 
 fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
-    let (rd, rd_kb, wr, wr_kb) = r.io;
+    let (rd, rd_kb, wr, wr_kb) = r.done.io;
     let sum = ObjectStatSum {
-        num_bytes: r.bytes,
-        num_objects: r.objects,
-        num_object_clones: r.clones.0,
-        num_whiteouts: r.clones.1,
-        num_object_copies: r.copies,
-        num_objects_degraded: r.degraded,
-        num_objects_misplaced: r.misplaced,
-        num_objects_unfound: i64::try_from(r.unfound.len()).unwrap_or(i64::MAX),
-        num_objects_repaired: r.repaired,
-        num_objects_recovered: r.recovered.0,
-        num_bytes_recovered: r.recovered.1,
-        num_keys_recovered: r.recovered.2,
+        num_bytes: r.usage.bytes,
+        num_objects: r.usage.objects,
+        num_object_clones: r.usage.clones,
+        num_whiteouts: r.usage.whiteouts,
+        num_object_copies: r.copies.all,
+        num_objects_degraded: r.copies.degraded,
+        num_objects_misplaced: r.copies.misplaced,
+        num_objects_unfound: i64::try_from(r.copies.unfound.len()).unwrap_or(i64::MAX),
+        num_objects_repaired: r.done.repaired,
+        num_objects_recovered: r.done.recovered.0,
+        num_bytes_recovered: r.done.recovered.1,
+        num_keys_recovered: r.done.recovered.2,
         num_rd: rd,
         num_rd_kb: rd_kb,
         num_wr: wr,
         num_wr_kb: wr_kb,
         ..ObjectStatSum::default()
     };
-    let log_size = i64::try_from(r.log_size).unwrap_or(i64::MAX);
+    let log_size = i64::try_from(r.log.len).unwrap_or(i64::MAX);
     PgStat {
-        version: r.version,
+        version: r.log.head,
         reported_seq: seq,
         reported_epoch: r.reported_epoch,
         state: state_bits(&r.state),
-        log_start: r.log_start,
-        ondisk_log_start: r.log_start,
+        log_start: r.log.tail,
+        ondisk_log_start: r.log.tail,
         created: r.created,
         last_epoch_clean: t.clean_epoch,
         stats: ObjectStatCollection { sum },
         log_size,
         ondisk_log_size: log_size,
-        up: r.up.clone(),
-        acting: r.acting.clone(),
+        up: r.place.up.clone(),
+        acting: r.place.acting.clone(),
         last_fresh: now,
         last_change: t.change,
         last_active: t.active,
         last_clean: t.clean,
         last_unstale: now,
-        mapping_epoch: r.mapping_epoch,
-        stats_invalid: r.stats_invalid,
+        mapping_epoch: r.place.since,
+        stats_invalid: r.usage_invalid,
         last_became_active: t.became_active,
-        up_primary: r.up_primary,
-        acting_primary: r.acting_primary,
+        up_primary: r.place.up_primary,
+        acting_primary: r.place.acting_primary,
         blocked_by: r.blocked_by.clone(),
         last_undegraded: t.undegraded,
         last_fullsized: t.fullsized,
         last_peered: t.peered,
-        snaptrimq_len: u32::try_from(r.trim_queue).unwrap_or(u32::MAX),
-        purged_snaps: r.purged_snaps.clone(),
-        avail_no_missing: match r.degraded > 0 {
+        snaptrimq_len: u32::try_from(r.snaps.to_trim).unwrap_or(u32::MAX),
+        purged_snaps: r.snaps.purged.clone(),
+        avail_no_missing: match r.copies.degraded > 0 {
             true => r
+                .copies
                 .whole
                 .iter()
                 .map(|osd| PgShard {

@@ -40,7 +40,7 @@ use crate::core::{Core, DAEMON_SLOT};
 use crate::pg::account::Totals;
 use crate::pg::config::PgConfig;
 use crate::pg::message::PeerMessage;
-use crate::pg::op::{COPIES, ClientOp, OsdOp, Stamps, copied_bytes};
+use crate::pg::op::{COPIES, ClientOp, OsdOp, Stamps, Taken, copied_bytes};
 use crate::pg::txn::Txn;
 use crate::pg::{Claim, Ctx, Output, Token};
 
@@ -431,9 +431,10 @@ impl Osd {
                 received,
                 ..Stamps::default()
             },
-            spent: 0,
-            hold: Some(hold),
-            room: Default::default(),
+            taken: Taken {
+                hold: Some(hold),
+                ..Taken::default()
+            },
             client,
         };
         if op.epoch < self.maps.epoch() {

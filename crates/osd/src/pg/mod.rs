@@ -113,7 +113,9 @@ pub use seen::{PgMemory, Seen};
 use site::Site;
 pub use snaps::trim::TrimState;
 pub(crate) use stage::{Lane, StageState};
-pub use stats::{PgCounts, PgReport};
+pub use stats::{
+    PgCounts, PgReport, ReportedCopies, ReportedLog, ReportedPlace, ReportedSnaps, ReportedWork,
+};
 use store_queue::StoreQueue;
 use stored_copy::StoredCopy;
 use watch::WatchMemory;

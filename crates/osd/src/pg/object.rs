@@ -59,6 +59,17 @@ impl StoredObject {
     }
 }
 
+/// What clients expect of an object (`SETALLOCHINT`). It is kept, and told to nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AllocHint {
+    /// The size that it will have, in bytes.
+    pub object_size: u64,
+    /// The size of its writes, in bytes.
+    pub write_size: u64,
+    /// Flags (`CEPH_OSD_ALLOC_HINT_FLAG_*`).
+    pub flags: u32,
+}
+
 /// An object's info.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObjectInfo {
@@ -80,12 +91,8 @@ pub struct ObjectInfo {
     pub truncate_size: u64,
     /// Flags: [`FLAG_OMAP`].
     pub flags: u32,
-    /// Hint: the size it will have.
-    pub expected_object_size: u64,
-    /// Hint: the size of its writes.
-    pub expected_write_size: u64,
-    /// Hint flags (`CEPH_OSD_ALLOC_HINT_FLAG_*`).
-    pub alloc_hint_flags: u32,
+    /// What its clients expect of it.
+    pub hint: AllocHint,
     /// Who watches it.
     pub watchers: Watchers,
     /// The clones, of a head.
@@ -116,9 +123,9 @@ impl Encode for ObjectInfo {
             u64::from(self.truncate_seq),
             self.truncate_size,
             u64::from(self.flags),
-            self.expected_object_size,
-            self.expected_write_size,
-            u64::from(self.alloc_hint_flags),
+            self.hint.object_size,
+            self.hint.write_size,
+            u64::from(self.hint.flags),
         ];
         let has_hints = hints.iter().any(|n| *n != 0);
         let mut parts = 0;
@@ -193,9 +200,9 @@ impl ObjectInfo {
             info.truncate_seq = small(r)?;
             info.truncate_size = number(r)?;
             info.flags = small(r)?;
-            info.expected_object_size = number(r)?;
-            info.expected_write_size = number(r)?;
-            info.alloc_hint_flags = small(r)?;
+            info.hint.object_size = number(r)?;
+            info.hint.write_size = number(r)?;
+            info.hint.flags = small(r)?;
         }
         if parts & part::WATCHERS != 0 {
             info.watchers = Watchers::decode(r)?;
@@ -221,9 +228,11 @@ impl ObjectInfo {
                 truncate_seq: r.u32()?,
                 truncate_size: r.u64()?,
                 flags: r.u32()?,
-                expected_object_size: r.u64()?,
-                expected_write_size: r.u64()?,
-                alloc_hint_flags: r.u32()?,
+                hint: AllocHint {
+                    object_size: r.u64()?,
+                    write_size: r.u64()?,
+                    flags: r.u32()?,
+                },
                 ..Self::default()
             })
         })
@@ -285,9 +294,11 @@ mod tests {
             truncate_seq: u32::MAX,
             truncate_size: u64::MAX,
             flags: 1,
-            expected_object_size: 1 << 63,
-            expected_write_size: 127,
-            alloc_hint_flags: 128,
+            hint: AllocHint {
+                object_size: 1 << 63,
+                write_size: 127,
+                flags: 128,
+            },
             ..usual.clone()
         };
         let mut watched = usual.clone();
@@ -353,9 +364,9 @@ mod tests {
             w.u32(info.truncate_seq);
             w.u64(info.truncate_size);
             w.u32(info.flags);
-            w.u64(info.expected_object_size);
-            w.u64(info.expected_write_size);
-            w.u32(info.alloc_hint_flags);
+            w.u64(info.hint.object_size);
+            w.u64(info.hint.write_size);
+            w.u32(info.hint.flags);
         });
         assert_eq!(decode_all::<ObjectInfo>(w.as_slice()).unwrap(), info);
     }

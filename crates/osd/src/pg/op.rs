@@ -326,11 +326,18 @@ pub struct ClientOp {
     pub trace: Trace,
     /// When it arrived and what happened since.
     pub stamps: Stamps,
-    /// The work that executing it has taken so far, all its runs together.
+    /// What it takes of what all requests share.
+    pub taken: Taken,
+}
+
+/// What a request takes.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// The work of executing it so far, all its runs together.
     pub spent: u64,
     /// Counts it among its client's.
     pub hold: Option<Hold>,
-    /// What was read for it takes this.
+    /// Memory for what was read for it.
     pub room: Room,
 }
 
@@ -354,7 +361,7 @@ pub struct Stamps {
 impl ClientOp {
     /// See [`Hold::forget_copies`].
     pub(super) fn forget_copies(&mut self) {
-        if let Some(hold) = &mut self.hold {
+        if let Some(hold) = &mut self.taken.hold {
             hold.forget_copies();
         }
     }

@@ -115,9 +115,7 @@ impl Site {
                 queued: usec,
                 ..Stamps::default()
             },
-            spent: 0,
-            hold: None,
-            room: Default::default(),
+            taken: Default::default(),
         }
     }
 }
@@ -273,7 +271,7 @@ impl Serving<'_> {
     /// What an op wanted.
     pub(super) fn op_fetched(&mut self, mut r: Reading, fetched: Vec<Fetched>, room: Room, cx: &mut Ctx<'_>) {
         self.end_fetch(&r);
-        r.op.room.join(room);
+        r.op.taken.room.join(room);
         if let Some(damaged) = unreadable(&r, &fetched) {
             if matches!(self.role, Role::Replica(_)) {
                 self.repairing().note_unreadable(&damaged, cx);
@@ -331,10 +329,10 @@ impl Serving<'_> {
             key,
             asking: self.ops.asking(self.site, &op.client, op.reqid.name, key),
         };
-        let exec = Exec::new(given, state, answers, request, op.spent);
+        let exec = Exec::new(given, state, answers, request, op.taken.spent);
         exec.run(&mut op.ops, context)
             .map_err(|Unfetched { wants, spent }| {
-                op.spent = spent;
+                op.taken.spent = spent;
                 wants
             })
     }

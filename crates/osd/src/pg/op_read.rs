@@ -18,7 +18,7 @@ impl Serving<'_> {
         if !self.role.has_lease(&self.site.cfg, cx.usec) {
             // The lease has ended while the store read.
             r.op.reset();
-            r.op.room = Room::default();
+            r.op.taken.room = Room::default();
             if let Some(c) = self.ops.contexts.find(&r.key) {
                 c.queue.push_front(r.op);
             }

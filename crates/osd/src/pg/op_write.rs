@@ -200,7 +200,7 @@ impl Serving<'_> {
     /// Logs a change and sends it to all who store it.
     fn take_change(&mut self, mut op: ClientOp, reply: Reply, key: Bytes, change: Change, cx: &mut Ctx<'_>) {
         // What was read for it is not needed any more.
-        op.room = Room::default();
+        op.taken.room = Room::default();
         let returns = op.flags.has(OsdFlags::RETURNVEC);
         let entry = LogEntry {
             version: change.version,
@@ -238,7 +238,7 @@ impl Serving<'_> {
             meta: Vec::with_capacity(1),
         };
         let mut op = op;
-        if let Some(hold) = &mut op.hold {
+        if let Some(hold) = &mut op.taken.hold {
             hold.set_copies(copied_bytes(&txn.objects) * COPIES);
         }
         self.replicate(Some((op, reply)), Some(key), entry, txn, cx);

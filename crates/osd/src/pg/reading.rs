@@ -36,7 +36,7 @@ impl Reading {
         let client = &self.op.client;
         (!client.is_internal()).then(|| Reader {
             client: Arc::clone(client),
-            held: self.op.room.bytes(),
+            held: self.op.taken.room.bytes(),
             only_reads: !self.op.may_write(),
         })
     }

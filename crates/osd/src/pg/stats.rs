@@ -5,6 +5,7 @@ use spirula_maps::{EVersion, HObject, IntervalSet, PgId};
 
 use super::backfill::{Backfill, BackfillState, Need};
 use super::key;
+use super::log::Usage;
 use super::peering::{Stage, Wait};
 use super::role::Role;
 use super::seen::Seen;
@@ -17,20 +18,46 @@ pub struct PgReport {
     pub pgid: PgId,
     /// Official names of its states, joined by `+`.
     pub state: Vec<&'static str>,
-    /// The version of its newest change.
-    pub version: EVersion,
-    /// After which its log begins.
-    pub log_start: EVersion,
-    /// Entries in its log.
-    pub log_size: usize,
+    /// OSDs that peering waits for.
+    pub blocked_by: Vec<i32>,
+    /// Its log.
+    pub log: ReportedLog,
     /// The epoch of the map that the primary has.
     pub reported_epoch: u32,
     /// When it was last active.
     pub last_epoch_started: u32,
-    /// Since when it belongs to the same OSDs.
-    pub mapping_epoch: u32,
     /// The pool's creation.
     pub created: u32,
+    /// Where it is.
+    pub place: ReportedPlace,
+    /// Its objects and their bytes.
+    pub usage: Usage,
+    /// Whether that is to be counted again.
+    pub usage_invalid: bool,
+    /// The copies of its objects.
+    pub copies: ReportedCopies,
+    /// Removed snapshots.
+    pub snaps: ReportedSnaps,
+    /// What was done since the daemon started.
+    pub done: ReportedWork,
+}
+
+/// A PG's log, as it is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReportedLog {
+    /// The version of the PG's newest change.
+    pub head: EVersion,
+    /// After which the log begins.
+    pub tail: EVersion,
+    /// Its entries.
+    pub len: usize,
+}
+
+/// Where a PG is, as it is reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedPlace {
+    /// Since when it belongs to the same OSDs.
+    pub since: u32,
     /// OSDs it should be on.
     pub up: Vec<i32>,
     /// Their primary.
@@ -39,36 +66,41 @@ pub struct PgReport {
     pub acting: Vec<i32>,
     /// Their primary.
     pub acting_primary: i32,
-    /// Those of them that lack nothing that another one has.
+}
+
+/// The copies of a PG's objects, as they are reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedCopies {
+    /// How many there should be, or are where they are more.
+    pub all: i64,
+    /// The members that lack nothing that another one has.
     pub whole: Vec<i32>,
-    /// OSDs that peering waits for.
-    pub blocked_by: Vec<i32>,
-    /// Objects and bytes.
-    pub objects: i64,
-    /// Bytes of them.
-    pub bytes: i64,
-    /// Objects that are clones, and that are whiteouts.
-    pub clones: (i64, i64),
-    /// Removed snapshots that are to be trimmed.
-    pub trim_queue: u64,
-    /// Removed snapshots that are trimmed here.
-    pub purged_snaps: IntervalSet,
-    /// Copies of objects that there should be, or are where they are more.
-    pub copies: i64,
-    /// Objects, bytes and omap pairs that were copied to others since the daemon started.
-    pub recovered: (i64, i64, i64),
-    /// Copies of objects that were repaired since the daemon started.
-    pub repaired: i64,
+    /// Those that ought to be there and are not.
+    pub degraded: i64,
+    /// Those that are on other OSDs than they should be.
+    pub misplaced: i64,
     /// Objects that no complete copy gives.
     pub unfound: Vec<HObject>,
-    /// Copies of objects that ought to be there and are not.
-    pub degraded: i64,
-    /// Copies of objects that are on other OSDs than they should be.
-    pub misplaced: i64,
-    /// Reads and writes since the daemon started: ops and KiB.
+}
+
+/// What a PG has to do with removed snapshots, as it is reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedSnaps {
+    /// How many are to be trimmed.
+    pub to_trim: u64,
+    /// Those that are trimmed here.
+    pub purged: IntervalSet,
+}
+
+/// What a PG has done since the daemon started, as it is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReportedWork {
+    /// Reads and writes: ops and KiB.
     pub io: (i64, i64, i64, i64),
-    /// Whether the numbers are to be counted again.
-    pub stats_invalid: bool,
+    /// Objects, bytes and omap pairs that were copied to others.
+    pub recovered: (i64, i64, i64),
+    /// Copies of objects that were repaired.
+    pub repaired: i64,
 }
 
 /// PGs by what this OSD is to them.
@@ -107,38 +139,45 @@ impl Seen<'_> {
     pub fn report(&self) -> Option<PgReport> {
         let (state, blocked_by) = self.state()?;
         let place = &self.site.interval.place;
-        let usage = self.copy.info.usage;
         let io = self.counters.io;
         let (degraded, misplaced) = self.displaced();
         Some(PgReport {
             pgid: self.site.pgid,
             state,
-            version: self.copy.info.last_update,
-            log_start: self.copy.log.tail(),
-            log_size: self.copy.log.len(),
+            blocked_by,
+            log: ReportedLog {
+                head: self.copy.info.last_update,
+                tail: self.copy.log.tail(),
+                len: self.copy.log.len(),
+            },
             reported_epoch: self.site.map.epoch(),
             last_epoch_started: self.copy.info.last_epoch_started,
-            mapping_epoch: self.site.interval.since,
             created: self.site.pool.created,
-            up: place.up.osds().collect(),
-            up_primary: place.up_primary,
-            acting: place.acting.osds().collect(),
-            acting_primary: place.primary,
-            whole: self.whole_members(),
-            blocked_by,
-            objects: usage.objects,
-            bytes: usage.bytes,
-            clones: (usage.clones, usage.whiteouts),
-            trim_queue: self.role.trim_queue().count(),
-            purged_snaps: self.copy.info.purged_snaps.clone(),
-            copies: self.copies(),
-            recovered: self.counters.recovered,
-            repaired: self.counters.repaired,
-            unfound: self.unfound(),
-            degraded,
-            misplaced,
-            io: (io.rd, io.rd_kb, io.wr, io.wr_kb),
-            stats_invalid: self.copy.info.usage_invalid,
+            place: ReportedPlace {
+                since: self.site.interval.since,
+                up: place.up.osds().collect(),
+                up_primary: place.up_primary,
+                acting: place.acting.osds().collect(),
+                acting_primary: place.primary,
+            },
+            usage: self.copy.info.usage,
+            usage_invalid: self.copy.info.usage_invalid,
+            copies: ReportedCopies {
+                all: self.copies(),
+                whole: self.whole_members(),
+                degraded,
+                misplaced,
+                unfound: self.unfound(),
+            },
+            snaps: ReportedSnaps {
+                to_trim: self.role.trim_queue().count(),
+                purged: self.copy.info.purged_snaps.clone(),
+            },
+            done: ReportedWork {
+                io: (io.rd, io.rd_kb, io.wr, io.wr_kb),
+                recovered: self.counters.recovered,
+                repaired: self.counters.repaired,
+            },
         })
     }
 

@@ -93,8 +93,11 @@ fn what_logs_name_is_held_up_by_norecover_alone() {
         sim.states(),
         ["1.0 active+recovery_wait+remapped+undersized+degraded"]
     );
-    assert_eq!((report(&sim).degraded, report(&sim).misplaced), (200, 0));
-    assert_eq!(report(&sim).copies, 600);
+    assert_eq!(
+        (report(&sim).copies.degraded, report(&sim).copies.misplaced),
+        (200, 0)
+    );
+    assert_eq!(report(&sim).copies.all, 600);
     sim.change_map(|m| m.no_recover = false);
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
@@ -147,8 +150,8 @@ fn misplaced_objects_become_fewer_while_a_pg_moves() {
         sim.step(steps[at]);
         let r = sim.nodes[&0].core.as_ref().unwrap().reports().next();
         if let Some(r) = r.filter(|r| r.state.contains(&"remapped") && r.state.contains(&"active")) {
-            assert_eq!((r.degraded, r.copies), (0, 900));
-            seen.push(r.misplaced);
+            assert_eq!((r.copies.degraded, r.copies.all), (0, 900));
+            seen.push(r.copies.misplaced);
         }
     }
     assert!(sim.all_clean(), "{:?}", sim.states());
@@ -156,7 +159,7 @@ fn misplaced_objects_become_fewer_while_a_pg_moves() {
     assert_eq!(seen.first(), Some(&300));
     assert_eq!(seen.last(), Some(&0));
     assert!(seen.len() > 20 && seen.is_sorted_by(|a, b| a >= b), "{seen:?}");
-    assert_eq!(report(&sim).misplaced, 0);
+    assert_eq!(report(&sim).copies.misplaced, 0);
 }
 
 #[test]
@@ -241,12 +244,12 @@ fn an_object_that_rotted_is_named_and_copied_once_it_is_written_anew() {
         sim.states(),
         ["1.0 active+backfill_unfound+recovery_unfound+remapped+degraded"]
     );
-    assert_eq!(report(&sim).unfound, [sim.object("o7")]);
+    assert_eq!(report(&sim).copies.unfound, [sim.object("o7")]);
     // What is written anew can be read.
     sim.write_full("o7", "new");
     sim.settle();
     sim.pass(40);
     assert!(sim.all_clean(), "{:?}", sim.states());
-    assert_eq!(report(&sim).unfound, []);
+    assert_eq!(report(&sim).copies.unfound, []);
     assert_eq!(sim.nodes[&3].store.objects(), sim.nodes[&0].store.objects());
 }

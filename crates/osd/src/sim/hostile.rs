@@ -200,7 +200,7 @@ fn requests_for_a_map_that_does_not_come_wait_only_so_long_and_for_their_sender(
             Arc::new(AllowAll),
         ));
         op.stamps.received = sim.usec;
-        op.hold = Some(held.take(100, 10));
+        op.taken.hold = Some(held.take(100, 10));
         sim.submit(op)
     };
     ahead(&mut sim, 7);

@@ -555,9 +555,7 @@ impl Sim {
             retry_attempt: 0,
             trace: Default::default(),
             stamps: Default::default(),
-            spent: 0,
-            hold: None,
-            room: Default::default(),
+            taken: Default::default(),
         }
     }
 

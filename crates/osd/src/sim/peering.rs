@@ -270,7 +270,7 @@ fn splits_share_out_log_and_objects() {
         .nodes
         .values()
         .flat_map(|n| n.core.iter().flat_map(|c| c.reports()))
-        .map(|r| r.objects)
+        .map(|r| r.usage.objects)
         .sum();
     assert_eq!(total, 60);
 }

@@ -30,7 +30,7 @@ impl Sim {
     }
 
     fn repaired(&self) -> i64 {
-        self.primary_report().repaired
+        self.primary_report().done.repaired
     }
 
     /// All copies are equal, and nothing is left that was only staged.
@@ -68,7 +68,10 @@ fn a_read_waits_until_the_primary_has_a_good_copy() {
     sim.rot(PRIMARY, &key);
     assert_eq!(sim.read("a").unwrap(), "ten parts.");
     assert!(!sim.is_rotten(PRIMARY, &key));
-    assert_eq!((sim.repaired(), sim.primary_report().unfound.len()), (1, 0));
+    assert_eq!(
+        (sim.repaired(), sim.primary_report().copies.unfound.len()),
+        (1, 0)
+    );
     assert!(sim.seen_states.contains("active+recovering+repair+degraded"));
     let object = sim.object("a");
     assert_eq!(
@@ -200,7 +203,7 @@ fn what_no_member_can_read_fails_and_is_named() {
     assert_eq!(sim.read("a"), Err(-EIO));
     assert_eq!(sim.read("a"), Err(-EIO));
     assert_eq!(sim.states(), ["1.0 active+recovery_unfound+degraded"]);
-    assert_eq!(sim.primary_report().unfound, [sim.object("a")]);
+    assert_eq!(sim.primary_report().copies.unfound, [sim.object("a")]);
     assert!(sim.cluster_log.last().unwrap().ends_with(", unfound"));
     // One of them recovers.
     sim.nodes.get_mut(&2).unwrap().store.rotten.clear();
@@ -265,7 +268,7 @@ fn what_no_member_can_read_is_given_up() {
     }
     assert_eq!(sim.read("a"), Err(-EIO));
     assert_eq!(sim.read_at("b", 4), Err(-EIO));
-    assert_eq!(sim.primary_report().unfound.len(), 2);
+    assert_eq!(sim.primary_report().copies.unfound.len(), 2);
     // An OSD that is down may have them, until it is declared lost.
     sim.crash_and_mark_down(2);
     sim.settle();
@@ -275,7 +278,7 @@ fn what_no_member_can_read_is_given_up() {
     sim.change_map(|m| m.mark_lost(2));
     sim.run_some(100_000);
     assert_eq!(mark(&mut sim), Ok(2));
-    assert_eq!(sim.primary_report().unfound, []);
+    assert_eq!(sim.primary_report().copies.unfound, []);
     assert_eq!((sim.read("a"), sim.read_at("b", 4)), (Err(-2), Err(-2)));
     assert_eq!(sim.read("b").unwrap(), "GOOD");
     assert_eq!(mark(&mut sim), Err(MarkLostError::NoneUnfound));

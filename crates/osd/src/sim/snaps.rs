@@ -78,12 +78,19 @@ impl Sim {
         let mut said = [0; 4];
         let mut have = [0; 4];
         for r in reports {
-            for (sum, n) in said.iter_mut().zip([r.objects, r.clones.0, r.clones.1, r.bytes]) {
+            for (sum, n) in
+                said.iter_mut()
+                    .zip([r.usage.objects, r.usage.clones, r.usage.whiteouts, r.usage.bytes])
+            {
                 *sum += n;
             }
             let pg_num = self.map().pool(POOL).unwrap().pg_num;
             let (from, to) = key::pg_range(r.pgid, pg_num);
-            for (k, o) in self.nodes[&r.acting_primary].store.objects().range(from..to) {
+            for (k, o) in self.nodes[&r.place.acting_primary]
+                .store
+                .objects()
+                .range(from..to)
+            {
                 let info: ObjectInfo = decode_all(&o.info).unwrap();
                 have[0] += 1;
                 if key::snap_of(k) == Some(snap::NOSNAP) {
@@ -263,7 +270,10 @@ fn removed_snapshots_are_trimmed_and_leave_nothing() {
         assert!(n.store.objects().is_empty(), "osd.{id}");
         assert_eq!(n.store.snap_records(), 0, "osd.{id}");
         for r in n.core.as_ref().unwrap().reports() {
-            assert_eq!((r.trim_queue, r.purged_snaps.to_string().as_str()), (0, "[2~3]"));
+            assert_eq!(
+                (r.snaps.to_trim, r.snaps.purged.to_string().as_str()),
+                (0, "[2~3]")
+            );
         }
     }
 }
@@ -435,7 +445,7 @@ fn random_history(seed: u64) {
                 sim.settle();
                 let reports = sim.nodes.values().filter_map(|n| n.core.as_ref());
                 let trimmed: Vec<_> = reports
-                    .flat_map(|c| c.reports().map(|r| r.purged_snaps).collect::<Vec<_>>())
+                    .flat_map(|c| c.reports().map(|r| r.snaps.purged).collect::<Vec<_>>())
                     .collect();
                 let everywhere = |id: &SnapId| trimmed.iter().all(|t| t.contains(*id));
                 let ids: Vec<SnapId> = model.removed.iter().copied().filter(everywhere).collect();

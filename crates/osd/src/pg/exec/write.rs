@@ -5,6 +5,7 @@ use spirula_proto::osd::{AllocHintArgs, Extent, OpCode, OpFlags, WriteSameArgs};
 
 use super::{Changing, OpResult, Stop, fail};
 use crate::pg::errno::*;
+use crate::pg::object::AllocHint;
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;
 
@@ -221,9 +222,11 @@ impl Changing<'_, '_> {
     pub(super) fn set_alloc_hint(&mut self, op: &OsdOp) -> OpResult {
         let hint: AllocHintArgs = op.args();
         self.draft.maybe_create();
-        self.draft.info.expected_object_size = hint.expected_object_size;
-        self.draft.info.expected_write_size = hint.expected_write_size;
-        self.draft.info.alloc_hint_flags = hint.flags;
+        self.draft.info.hint = AllocHint {
+            object_size: hint.expected_object_size,
+            write_size: hint.expected_write_size,
+            flags: hint.flags,
+        };
         Ok(0)
     }
 }

@@ -95,7 +95,7 @@ impl Repairing<'_> {
             return Some(op);
         }
         op.reset();
-        op.room = Room::default();
+        op.taken.room = Room::default();
         if let Some(c) = self.serving.ops.contexts.find(&head) {
             // They belonged to the op that was the first.
             c.answers = Vec::new();
