@@ -157,7 +157,7 @@ impl Maps {
         if let Some(b) = m.incrementals.get(&(epoch + 1)).filter(|_| epoch > 0) {
             let inc = Incremental::decode(&mut Reader::new(b))?;
             let mut map = self.map().clone();
-            if map.apply(&inc).is_ok() {
+            if map.apply(&inc).is_ok() && map.epoch == epoch + 1 {
                 self.purged.follow(&inc);
                 let view = MapView {
                     map,
@@ -172,6 +172,9 @@ impl Maps {
             return Ok(None);
         };
         let map: OsdMap = decode_all(b)?;
+        if map.epoch != e {
+            return Err(spirula_denc::Error::Invalid("the epoch of an OSDMap"));
+        }
         let mut created = self.view.created.clone();
         created.retain(|id, _| map.pool(id.cast_signed()).is_some());
         self.purged.missed_some();
@@ -250,5 +253,41 @@ impl Osd {
         self.beating().choose_peers();
         self.maps.news.notify_one();
         tracing::debug!(epoch, up = self.is_up(), "new OSDMap");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_denc::Fsid;
+
+    use super::*;
+
+    fn map(epoch: u32) -> OsdMap {
+        let mut map = OsdMap::new(Fsid::default(), spirula_crush::CrushMap::default());
+        map.epoch = epoch;
+        map
+    }
+
+    fn maps(epoch: u32) -> Maps {
+        Maps {
+            view: Arc::new(MapView {
+                map: map(epoch),
+                created: BTreeMap::new(),
+                purged: PurgedSnaps::default(),
+            }),
+            purged: PurgedSnaps::default(),
+            recent: BTreeMap::new(),
+            news: Rc::default(),
+        }
+    }
+
+    #[test]
+    fn a_map_that_is_of_another_epoch_than_was_said_is_refused() {
+        let mut m = MOsdMap::default();
+        m.maps.insert(9, map(9).encode_with_crc().0);
+        let next = maps(5).next(&m).unwrap();
+        assert_eq!(next.map(|(view, gap)| (view.map.epoch, gap)), Some((9, true)));
+        m.maps.insert(9, map(3).encode_with_crc().0);
+        assert!(maps(5).next(&m).is_err());
     }
 }

@@ -1,0 +1,126 @@
+//! No part of the OSD grows until nobody knows what it may touch: methods and fields of its types are counted.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Methods of its own that a type has at most, in all files together.
+const METHODS: usize = 60;
+/// Fields that a type has at most, unless it is a [`RECORDS`].
+const FIELDS: usize = 15;
+/// Types that only say something, all at once: settings, and what is shown, logged or stored.
+const RECORDS: [&str; 4] = ["ClientOp", "ObjectInfo", "PgConfig", "PgReport"];
+
+fn files(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            // Only for tests.
+            if !path.ends_with("src/sim") {
+                files(&path, out);
+            }
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+/// The name of the type of a block that begins in this line, where it has methods of the type's own.
+fn type_of_impl(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("impl")?;
+    let rest = match rest.strip_prefix('<') {
+        Some(generics) => generics.split_once("> ")?.1,
+        None => rest.strip_prefix(' ')?,
+    };
+    let is_own = !rest.contains(" for ");
+    let end = rest.find(|c: char| !c.is_alphanumeric());
+    is_own.then(|| &rest[..end.unwrap_or(rest.len())])
+}
+
+/// The name of a struct that begins in this line.
+fn type_of_struct(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("struct ")?;
+    let is_here = before.is_empty() || before.starts_with("pub");
+    let end = rest.find(|c: char| !c.is_alphanumeric())?;
+    (is_here && line.ends_with('{')).then(|| &rest[..end])
+}
+
+/// Without a visibility: what is left of a line within a block.
+fn item(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("    ")?;
+    let line = match line.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.strip_prefix(' ')?,
+        None => line,
+    };
+    line.starts_with(|c: char| c.is_alphabetic()).then_some(line)
+}
+
+#[test]
+fn types_keep_to_their_number_of_methods_and_fields() {
+    let mut all = Vec::new();
+    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
+    let (mut methods, mut large) = (BTreeMap::<String, usize>::new(), Vec::new());
+    for path in all {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let (mut block, mut record, mut fields) = (None, None, 0);
+        for line in code.lines() {
+            if let Some(name) = type_of_impl(line) {
+                block = Some(name);
+            } else if let Some(name) = type_of_struct(line) {
+                (record, fields) = (Some(name), 0);
+            } else if line == "}" {
+                if let Some(name) = record.filter(|name| fields > FIELDS && !RECORDS.contains(name)) {
+                    large.push(format!("{name} has {fields} fields"));
+                }
+                (block, record) = (None, None);
+            } else if let Some(item) = item(line) {
+                let is_method = ["fn ", "const fn ", "async fn ", "unsafe fn "]
+                    .iter()
+                    .any(|f| item.starts_with(f));
+                if let Some(name) = block.filter(|_| is_method) {
+                    *methods.entry(name.to_owned()).or_default() += 1;
+                }
+                fields += usize::from(record.is_some());
+            }
+        }
+    }
+    assert!(methods.len() > 100 && methods["Osd"] > 10, "{methods:?}");
+    let many = methods.iter().filter(|(_, n)| **n > METHODS);
+    large.extend(many.map(|(name, n)| format!("{name} has {n} methods")));
+    assert!(large.is_empty(), "{large:?}");
+}
+
+/// Ops speak of an object, offsets, names and answers. Which members hold the object, and how, is the backend's: another one
+/// touches nothing here.
+#[test]
+fn the_execution_of_ops_knows_no_members() {
+    let mut all = Vec::new();
+    files(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src/pg/exec"),
+        &mut all,
+    );
+    assert!(all.len() > 15, "{all:?}");
+    for path in all {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for (n, line) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, l)| !l.trim_start().starts_with("//"))
+        {
+            for word in [
+                "backend",
+                "replicated",
+                "Positions",
+                "peers",
+                "acting",
+                "primary",
+                "Serving",
+            ] {
+                assert!(!line.contains(word), "{}:{}: {line}", path.display(), n + 1);
+            }
+        }
+    }
+}
