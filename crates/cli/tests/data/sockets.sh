@@ -48,6 +48,10 @@ for command in 'perf histogram dump' 'perf histogram schema'; do
     [ "$(ceph daemon mon.a $command | jq -c .)" = '{"cluster":{},"mon":{}}' ]
 done
 [ "$(ceph daemon mon.a perf dump mon num_sessions | jq -c 'map_values(keys)')" = '{"mon":["num_sessions"]}' ]
+# What an OSD drops is counted by its reason: what its PGs drop, and what the daemon does.
+for reason in peer_stale store_late to_down_osd to_gone_client misdirected; do
+    ceph daemon osd.0 perf dump osd $reason | jq -e ".osd.$reason >= 0" >/dev/null
+done
 [ "$(ceph daemon mon.a log flush)" = '{}' ]
 [ "$(ceph daemon mon.a add_bootstrap_peer_hint 127.0.0.1)" = 'mon already active; ignoring bootstrap hint' ]
 [ "$(ceph daemon mon.a heap stats)" = 'ERROR: (95) Operation not supported
