@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use rangemap::RangeSet;
+use spirula_invariant::{impossible, invariant};
 
 use crate::layout::Superblock;
 
@@ -202,10 +203,10 @@ impl Allocator {
 
     /// Allocates `want` blocks; the caller has checked that there are as many.
     pub(crate) fn alloc(&mut self, mut want: u32, kind: Kind, out: &mut Vec<Run>) {
-        debug_assert!(u64::from(want) <= self.free);
-        while want > 0 && self.free > 0 {
+        invariant!(u64::from(want) <= self.free, "as many free blocks as were asked for"; want = want, free = self.free);
+        while want > 0 {
             let Some(start) = self.place(kind) else {
-                return;
+                impossible!("a group for what is free"; want = want, free = self.free)
             };
             let run = self.take_run(start, want);
             want -= run.len;
@@ -267,6 +268,8 @@ impl Allocator {
             *word |= 1 << (i % 64);
             len += 1;
         }
+        invariant!(len > 0 && len <= g.free, "a free block to start at"; block = start, free = g.free);
+        invariant!(g.owner == Owner::Data, "a group for objects"; block = start, group = at);
         g.free -= len;
         if g.free == 0 {
             g.bits = None;
@@ -301,19 +304,17 @@ impl Allocator {
             let at = self.group_of(pblk) as usize;
             let bit = (pblk % u64::from(size)) as u32;
             let Some(g) = self.groups.get_mut(at).filter(|g| g.owner == Owner::Data) else {
-                continue;
+                impossible!("a group for objects where a block is freed"; block = pblk, group = at)
             };
             let full = g.free == 0;
             let bits = g
                 .bits
                 .get_or_insert_with(|| vec![if full { !0 } else { 0 }; size as usize / 64].into());
             let word = &mut bits[bit as usize / 64];
-            debug_assert!(*word >> (bit % 64) & 1 == 1, "block {pblk} freed twice");
-            if *word >> (bit % 64) & 1 == 1 {
-                *word &= !(1 << (bit % 64));
-                g.free += 1;
-                self.free += 1;
-            }
+            invariant!(*word >> (bit % 64) & 1 == 1, "a block that is used where it is freed"; block = pblk);
+            *word &= !(1 << (bit % 64));
+            g.free += 1;
+            self.free += 1;
             g.freed_at = self.clock;
             self.lowest = self.lowest.min(at);
             if g.free == size {
@@ -381,6 +382,7 @@ impl Allocator {
         let blocks = first.start..first.end.min(first.start + max.max(1));
         self.hollow.remove(blocks.clone());
         let count = blocks.end - blocks.start;
+        invariant!(count <= self.hollow_blocks, "a count of hollow blocks"; first = blocks.start, count = count);
         self.hollow_blocks -= count;
         self.held += count;
         for (at, part) in self.by_group(blocks.clone()) {
@@ -392,6 +394,7 @@ impl Allocator {
     /// Held blocks have space below now, or still: they can be allocated.
     pub(crate) fn fill(&mut self, blocks: Range<u64>) {
         let count = blocks.end - blocks.start;
+        invariant!(count <= self.held, "blocks that are held"; first = blocks.start, count = count, held = self.held);
         self.held -= count;
         self.release(Run {
             pblk: blocks.start,
@@ -402,6 +405,13 @@ impl Allocator {
     /// Held blocks have no space below now, or still.
     pub(crate) fn hollow_out(&mut self, blocks: Range<u64>) {
         let count = blocks.end - blocks.start;
+        invariant!(count <= self.held, "blocks that are held"; first = blocks.start, count = count, held = self.held);
+        invariant!(
+            !self.hollow.overlaps(&blocks),
+            "blocks that are not hollow yet";
+            first = blocks.start,
+            count = count,
+        );
         self.held -= count;
         self.hollow_blocks += count;
         for (at, part) in self.by_group(blocks.clone()) {
@@ -524,6 +534,31 @@ mod tests {
             pblk: 62 * 64 + 5,
             len: 1
         }));
+    }
+
+    #[test]
+    #[should_panic(expected = "expected a block that is used where it is freed")]
+    fn a_block_is_not_freed_twice() {
+        let mut a = allocator();
+        let runs = alloc(&mut a, 3, Kind::Small);
+        alloc(&mut a, 1, Kind::Small);
+        a.release(runs[0]);
+        a.release(Run { len: 1, ..runs[0] });
+    }
+
+    #[test]
+    #[should_panic(expected = "expected as many free blocks as were asked for")]
+    fn no_more_is_given_out_than_there_is() {
+        let mut a = allocator();
+        let free = u32::try_from(a.free()).unwrap();
+        a.alloc(free + 1, Kind::Large, &mut Vec::new());
+    }
+
+    #[test]
+    #[should_panic(expected = "expected blocks that are held")]
+    fn only_what_is_held_becomes_free_with_its_space() {
+        let mut a = allocator();
+        a.fill(100..101);
     }
 
     #[test]

@@ -1,12 +1,18 @@
 //! Applies redo steps to the state. Submitting and replaying both go through here, so that they cannot differ.
+//!
+//! Steps that do not fit the state end the daemon before their record reaches the log: what a transaction is turned into fits
+//! always, and what the log says is checked before it is replayed.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirula_invariant::{impossible, invariant};
 
+use crate::ObjectKey;
+use crate::alloc::Run;
 use crate::config::{BLOCK, BLOCK64};
 use crate::onode::{Extent, Onode};
-use crate::state::{BaseRead, Content, State};
+use crate::state::{BaseRead, Content, Current, State};
 use crate::step::{NewRun, Step};
 use crate::table::{Dirty, Patched};
 
@@ -45,6 +51,11 @@ pub(crate) fn omap_end(omap: u64) -> Bytes {
     omap_key(omap + 1, &[])
 }
 
+/// Whether the store writes keys such as this one.
+pub(crate) fn is_pair_key(key: &[u8]) -> bool {
+    matches!(key.first(), Some(&META | &OMAP))
+}
+
 /// First key behind the store-wide pairs.
 pub(crate) fn meta_end() -> Bytes {
     Bytes::from_static(&[META + 1])
@@ -55,48 +66,36 @@ impl State {
     pub(crate) fn apply(&mut self, step: &Step) {
         match step {
             Step::Object(key) => self.open_object(key),
-            Step::Touch => drop(self.onode_mut()),
+            Step::Touch => {
+                self.onode_mut();
+            }
             Step::Inline { offset, data, new } => self.apply_inline(*offset, data, new),
             Step::Direct { lblk, runs, crcs } => self.apply_direct(*lblk, runs, crcs),
             Step::Punch { lblk, len } => self.unmap(*lblk, *len),
             Step::Size(size) => self.apply_size(*size),
             Step::Hole { offset, len } => {
-                if let Some(o) = self.onode_mut() {
-                    o.add_hole(*offset..offset.saturating_add(*len));
-                }
+                self.onode_mut().add_hole(*offset..offset.saturating_add(*len));
             }
             Step::Remove => self.apply_remove(),
             Step::CloneOf { source, omap } => self.apply_clone(source, *omap),
             Step::MoveOf(source) => self.apply_move(source),
             Step::SetAttr { name, value } => {
-                if let Some(o) = self.onode_mut() {
-                    o.set_attr(name.clone(), value.clone());
-                }
+                self.onode_mut().set_attr(name.clone(), value.clone());
             }
             Step::RmAttr(name) => {
-                if let Some(o) = self.onode_mut() {
-                    o.rm_attr(name);
-                }
+                self.onode_mut().rm_attr(name);
             }
             Step::RmAttrs => {
-                if let Some(o) = self.onode_mut() {
-                    o.attrs.clear();
-                }
+                self.onode_mut().attrs.clear();
             }
             Step::Info(info) => {
-                if let Some(o) = self.onode_mut() {
-                    o.info = info.clone();
-                }
+                self.onode_mut().info = info.clone();
             }
             Step::Omap(omap) => {
-                if let Some(o) = self.onode_mut() {
-                    o.omap = *omap;
-                }
+                self.onode_mut().omap = *omap;
             }
             Step::OmapHeader(header) => {
-                if let Some(o) = self.onode_mut() {
-                    o.omap_header = header.clone();
-                }
+                self.onode_mut().omap_header = header.clone();
             }
             Step::Put { key, value } => self.put(key.clone(), Some(value.clone())),
             Step::Delete(key) => self.put(key.clone(), None),
@@ -107,24 +106,29 @@ impl State {
     }
 
     fn put(&mut self, key: Bytes, value: Option<Bytes>) {
+        invariant!(is_pair_key(&key), "a pair of an omap or a store-wide one"; transaction = self.seq + 1);
         self.active().pairs_mut().put(key, value);
     }
 
-    /// The current object, created if it is missing. `None` only if no object was named.
-    fn onode_mut(&mut self) -> Option<&mut Onode> {
-        let current = self.current.as_mut()?;
-        if current.onode.is_none() {
-            self.counters.objects += 1;
+    /// The current object.
+    fn current_mut(&mut self) -> &mut Current {
+        match self.current.as_mut() {
+            Some(current) => current,
+            None => impossible!("a step behind the name of its object"; transaction = self.seq + 1),
         }
-        Some(Arc::make_mut(current.onode.get_or_insert_default()))
+    }
+
+    /// The current object, created if it is missing.
+    fn onode_mut(&mut self) -> &mut Onode {
+        self.counters.objects += u64::from(self.current_mut().onode.is_none());
+        Arc::make_mut(self.current_mut().onode.get_or_insert_default())
     }
 
     fn apply_size(&mut self, size: u64) {
-        if let Some(o) = self.onode_mut() {
-            let old = o.size;
-            o.set_size(size);
-            self.counters.stored = (self.counters.stored + size).saturating_sub(old);
-        }
+        let o = self.onode_mut();
+        let old = o.size;
+        o.set_size(size);
+        self.counters.stored = (self.counters.stored + size).saturating_sub(old);
     }
 
     fn grow(&mut self, end: u64) {
@@ -135,10 +139,9 @@ impl State {
 
     fn unmap(&mut self, lblk: u32, len: u32) {
         let mut freed = Vec::new();
-        if let Some(o) = self.onode_mut() {
-            o.unmap(lblk, len, |e| freed.push(e));
-            o.fill_holes(u64::from(lblk) * BLOCK64..(u64::from(lblk) + u64::from(len)) * BLOCK64);
-        }
+        let o = self.onode_mut();
+        o.unmap(lblk, len, |e| freed.push(e));
+        o.fill_holes(u64::from(lblk) * BLOCK64..(u64::from(lblk) + u64::from(len)) * BLOCK64);
         for e in &freed {
             self.drop_extent(e);
         }
@@ -146,23 +149,20 @@ impl State {
 
     fn map(&mut self, extent: Extent) {
         let mut freed = Vec::new();
-        if let Some(o) = self.onode_mut() {
-            o.map(extent, |e| freed.push(e));
-        }
+        self.onode_mut().map(extent, |e| freed.push(e));
         for e in &freed {
             self.drop_extent(e);
         }
     }
 
-    fn apply_direct(&mut self, lblk: u32, runs: &[crate::alloc::Run], crcs: &[u32]) {
+    fn apply_direct(&mut self, lblk: u32, runs: &[Run], crcs: &[u32]) {
         let start = u64::from(lblk) * BLOCK64;
-        if let Some(o) = self.onode_mut() {
-            o.fill_holes(start..start + crcs.len() as u64 * BLOCK64);
-        }
+        self.onode_mut()
+            .fill_holes(start..start + crcs.len() as u64 * BLOCK64);
         let (mut lblk, mut rest) = (lblk, crcs);
         for run in runs {
             let Some((crcs, tail)) = rest.split_at_checked(run.len as usize) else {
-                return;
+                impossible!("a checksum of each block"; object = self.current_mut().key, block = run.pblk)
             };
             rest = tail;
             self.map(Extent {
@@ -174,11 +174,12 @@ impl State {
             self.active().allocated.push(*run);
             lblk += run.len;
         }
+        invariant!(rest.is_empty(), "a block for each checksum"; object = self.current_mut().key, left = rest.len());
     }
 
     fn apply_remove(&mut self) {
-        let Some(onode) = self.current.as_mut().and_then(|c| c.onode.take()) else {
-            return;
+        let Some(onode) = self.current_mut().onode.take() else {
+            return; // An object that does not exist may be removed.
         };
         self.counters.objects = self.counters.objects.saturating_sub(1);
         self.counters.stored = self.counters.stored.saturating_sub(onode.size);
@@ -191,28 +192,29 @@ impl State {
         }
     }
 
-    fn apply_clone(&mut self, source: &crate::ObjectKey, omap: u64) {
-        let Some(target) = self.current.as_ref().map(|c| c.key.clone()) else {
-            return;
-        };
-        self.apply_remove();
+    /// Makes the source of a copy or a move the current object. Returns the key of the target.
+    fn open_source(&mut self, source: &ObjectKey) -> ObjectKey {
+        let target = self.current_mut().key.clone();
+        invariant!(*source != target, "another object as the source"; object = target);
         self.open_object(source);
-        let Some(mut onode) = self.current.as_ref().and_then(|c| c.onode.clone()) else {
-            self.open_object(&target);
-            return;
-        };
+        invariant!(self.current_mut().onode.is_some(), "a source that exists"; object = target, source = source);
+        target
+    }
+
+    fn apply_clone(&mut self, source: &ObjectKey, omap: u64) {
+        self.apply_remove();
+        let target = self.open_source(source);
+        let mut onode = Arc::clone(self.current_mut().onode.get_or_insert_default());
         let o = Arc::make_mut(&mut onode);
         let mut runs = Vec::new();
         for e in &mut o.extents {
             e.shared = true;
-            runs.push(crate::alloc::Run {
+            runs.push(Run {
                 pblk: e.pblk,
                 len: e.len(),
             });
         }
-        if let Some(c) = self.current.as_mut() {
-            c.onode = Some(Arc::clone(&onode));
-        }
+        self.current_mut().onode = Some(Arc::clone(&onode));
         self.own_unresolved(&target, &onode);
         let table = self.active();
         table.counted_blocks += runs.iter().map(|r| u64::from(r.len)).sum::<u64>();
@@ -221,28 +223,22 @@ impl State {
         self.counters.stored += onode.size;
         Arc::make_mut(&mut onode).omap = omap;
         self.open_object(&target);
-        if let Some(c) = self.current.as_mut() {
-            c.onode = Some(onode);
-        }
+        self.current_mut().onode = Some(onode);
     }
 
-    fn apply_move(&mut self, source: &crate::ObjectKey) {
-        let Some(target) = self.current.as_ref().map(|c| c.key.clone()) else {
-            return;
-        };
-        self.open_object(source);
-        let moved = self.current.as_mut().and_then(|c| c.onode.take());
+    fn apply_move(&mut self, source: &ObjectKey) {
+        let target = self.open_source(source);
+        let moved = self.current_mut().onode.take();
         self.open_object(&target);
-        let Some(onode) = moved else { return };
         self.apply_remove();
-        self.own_unresolved(&target, &onode);
-        if let Some(c) = self.current.as_mut() {
-            c.onode = Some(onode);
+        if let Some(onode) = &moved {
+            self.own_unresolved(&target, onode);
         }
+        self.current_mut().onode = moved;
     }
 
     /// Lets a copy learn the checksums of blocks whose contents are not complete yet.
-    fn own_unresolved(&mut self, key: &crate::ObjectKey, onode: &Onode) {
+    fn own_unresolved(&mut self, key: &ObjectKey, onode: &Onode) {
         for table in self.tables.iter_mut().filter(|t| t.unresolved > 0) {
             for e in &onode.extents {
                 for (i, pblk) in (e.pblk..e.pblk + u64::from(e.len())).enumerate() {
@@ -255,9 +251,8 @@ impl State {
     }
 
     fn apply_inline(&mut self, offset: u64, data: &[u8], new: &[NewRun]) {
-        if data.is_empty() || self.onode_mut().is_none() {
-            return;
-        }
+        invariant!(!data.is_empty(), "bytes to write"; object = self.current_mut().key, offset = offset);
+        self.onode_mut();
         let end = offset + data.len() as u64;
         let (first, last) = ((offset / BLOCK64) as u32, ((end - 1) / BLOCK64) as u32);
         let count = (last - first + 1) as usize;
@@ -293,12 +288,11 @@ impl State {
         waiting.retain(|(_, _, _, content)| !matches!(content, Content::Zero));
         self.place_blocks(first, &bytes, new, waiting);
         self.grow(end);
-        if let Some(o) = self.onode_mut() {
-            for lblk in unmapped {
-                o.add_hole(lblk * BLOCK64..(lblk + 1) * BLOCK64);
-            }
-            o.fill_holes(offset..end);
+        let o = self.onode_mut();
+        for lblk in unmapped {
+            o.add_hole(lblk * BLOCK64..(lblk + 1) * BLOCK64);
         }
+        o.fill_holes(offset..end);
     }
 
     /// Maps blocks that are written through the log, and keeps their contents until they are written back.
@@ -323,6 +317,7 @@ impl State {
             crcs.push(crc);
             dirty.push(contents);
         }
+        invariant!(waiting.next().is_none(), "a block for all old contents"; object = self.current_mut().key);
         let mut dirty = dirty.into_iter();
         let mut at = 0;
         while at < count {
@@ -341,26 +336,38 @@ impl State {
                     });
                     (pblk, len)
                 }
-                None => {
-                    // A block that is neither mapped nor in `new` cannot come from a valid record.
-                    let Some(old) = self.current_block(lblk) else {
-                        return;
-                    };
-                    if let Some(o) = self.onode_mut() {
-                        o.set_crc(lblk, crcs[at]);
-                    }
-                    (old.pblk, 1)
-                }
+                None => (self.overwrite(lblk, crcs[at]), 1),
             };
-            for pblk in pblk..pblk + len as u64 {
-                let Some(contents) = dirty.next() else { return };
+            for (pblk, contents) in (pblk..pblk + len as u64).zip(&mut dirty) {
                 self.watch(pblk, &contents);
-                self.set_dirty(pblk, contents);
+                let was_dirty = self.set_dirty(pblk, contents);
+                invariant!(
+                    fresh.is_none() || !was_dirty,
+                    "a block that is handed out once";
+                    object = self.current_mut().key,
+                    block = pblk,
+                );
             }
             at += len;
         }
+        invariant!(dirty.next().is_none(), "a place for all contents"; object = self.current_mut().key);
         let runs = new.iter().map(|n| n.run);
         self.active().allocated.extend(runs);
+    }
+
+    /// Gives a block that is written in its place another checksum. Returns the place.
+    fn overwrite(&mut self, lblk: u32, crc: u32) -> u64 {
+        let Some(old) = self.current_block(lblk) else {
+            impossible!("a block that is mapped or new"; object = self.current_mut().key, block = lblk)
+        };
+        invariant!(
+            !old.shared,
+            "a block of one object where it is written in its place";
+            object = self.current_mut().key,
+            block = old.pblk,
+        );
+        self.onode_mut().set_crc(lblk, crc);
+        old.pblk
     }
 
     /// Contents of a block of which only `range` is known yet.
@@ -397,10 +404,12 @@ impl State {
 
     /// Asks for the old contents of a patched block, unless that was done before.
     fn watch(&mut self, pblk: u64, contents: &Dirty) {
-        let Dirty::Patched(p) = contents else { return };
+        let Dirty::Patched(p) = contents else {
+            return; // All of the block is known.
+        };
         let table = self.active();
         if matches!(table.dirty.get(&pblk), Some(Dirty::Patched(_))) {
-            return;
+            return; // An earlier write asked for them.
         }
         let read = BaseRead {
             target: pblk,

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::hash::Hash;
 
 use hashbrown::HashMap;
+use spirula_invariant::impossible;
 
 use crate::memory::Usage;
 
@@ -52,7 +53,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     pub(crate) fn insert(&mut self, key: K, value: V, bytes: usize) {
         if bytes > self.limit {
             self.remove(&key);
-            return;
+            return; // All others would have to go for it.
         }
         self.bytes += bytes;
         match self.slots.get_mut(&key) {
@@ -96,7 +97,9 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
 
     fn evict(&mut self) {
         while self.bytes > self.limit {
-            let Some(key) = self.order.pop_front() else { return };
+            let Some(key) = self.order.pop_front() else {
+                impossible!("candidates for what is kept"; bytes = self.bytes, slots = self.slots.len())
+            };
             let Some(slot) = self.slots.get_mut(&key) else {
                 continue;
             };

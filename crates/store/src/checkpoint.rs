@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use spirula_invariant::{impossible, invariant};
 
 use crate::config::{BLOCK, BLOCK64};
 use crate::device::IoKind;
@@ -49,7 +50,7 @@ impl Store {
         let counters = self.state.counters;
         let active = self.state.active();
         if active.is_empty() {
-            return;
+            return; // It has nothing to be written back.
         }
         active.counters = counters;
         let generation = active.generation + 1;
@@ -111,7 +112,7 @@ impl Store {
         }
         while let Stage::Write { todo, outstanding } = &mut self.stage {
             if *outstanding >= WRITES_AT_ONCE {
-                return;
+                return; // A completion goes on.
             }
             let Some((offset, bufs)) = todo.pop_front() else {
                 if *outstanding == 0 {
@@ -119,7 +120,7 @@ impl Store {
                     self.note(What::Flushing);
                     self.queue(IoKind::Flush, Purpose::Checkpoint);
                 }
-                return;
+                return; // The flush follows the last completion.
             };
             *outstanding += 1;
             self.stats.writeback_bytes += (bufs.len() * BLOCK) as u64;
@@ -150,9 +151,14 @@ impl Store {
     /// Takes the completion of a write or flush of the checkpoint.
     pub(crate) fn checkpoint_io_done(&mut self) {
         match &mut self.stage {
-            Stage::Write { outstanding, .. } => *outstanding -= 1,
+            Stage::Write { outstanding, .. } => {
+                invariant!(*outstanding > 0, "a write-back under way"; taken_in = self.taken_in);
+                *outstanding -= 1;
+            }
             Stage::Flush => self.settle(),
-            Stage::Idle | Stage::Wait(_) => {}
+            Stage::Idle | Stage::Wait(_) => {
+                impossible!("a generation that is written back"; taken_in = self.taken_in)
+            }
         }
     }
 
@@ -160,7 +166,9 @@ impl Store {
     fn settle(&mut self) {
         self.stage = Stage::Idle;
         self.note(What::Settled);
-        let Some(at) = self.unsettled() else { return };
+        let Some(at) = self.unsettled() else {
+            impossible!("a generation that was written back"; taken_in = self.taken_in)
+        };
         self.state.tables[at].settle();
         let first = usize::from(self.committing);
         if at > first
@@ -184,9 +192,17 @@ impl Store {
     }
 
     fn commit_front(&mut self) {
-        let Some(front) = self.state.tables.front_mut() else {
-            return;
+        let Some(front) = self.state.tables.front_mut().filter(|t| t.settled) else {
+            impossible!("a settled generation for the index"; taken_in = self.taken_in)
         };
+        invariant!(
+            front.last_seq <= self.log.durable_seq && front.last_seq > self.taken_in,
+            "the next durable transactions for the index";
+            generation = front.generation,
+            last = front.last_seq,
+            durable = self.log.durable_seq,
+            taken_in = self.taken_in,
+        );
         let (log_block, log_group) = self.log.position_after(front.last_seq);
         let applied = Applied {
             seq: front.last_seq,
@@ -218,14 +234,15 @@ impl Store {
             Ok(outcome) => outcome,
             Err(e) => {
                 self.fail(format_args!("checkpoint failed: {e}"));
-                return;
+                return; // Nothing is retried.
             }
         };
+        invariant!(self.committing, "a generation that the index takes in"; taken_in = self.taken_in);
         self.committing = false;
         self.epoch += 1;
         self.stats.checkpoints += 1;
-        let Some(table) = self.state.tables.pop_front() else {
-            return;
+        let Some(table) = self.state.tables.pop_front().filter(|t| t.settled) else {
+            impossible!("the generation that the index has taken in"; taken_in = self.taken_in)
         };
         self.draining &= self.state.tables.len() > 1;
         self.taken_in = table.last_seq;
@@ -279,7 +296,7 @@ impl Store {
         let file = self.state.index.file();
         while file.spare_count() < self.spare_target && file.groups().len() < MAX_INDEX_GROUPS {
             let Some(group) = self.state.alloc.take_group() else {
-                return;
+                return; // What is removed will free one.
             };
             file.add_spare(group);
         }
@@ -296,9 +313,14 @@ pub(crate) fn collect_writebacks(table: &MemTable) -> VecDeque<Writeback> {
     let mut blocks: Vec<(u64, Bytes)> = table
         .dirty
         .iter()
-        .filter_map(|(pblk, dirty)| match dirty {
-            Dirty::Full(b) | Dirty::Lost(b) => Some((*pblk, b.clone())),
-            Dirty::Patched(_) => None,
+        .map(|(pblk, dirty)| match dirty {
+            Dirty::Full(b) | Dirty::Lost(b) => (*pblk, b.clone()),
+            Dirty::Patched(p) => impossible!(
+                "blocks that are complete where they are written back";
+                block = pblk,
+                base = p.base,
+                generation = table.generation,
+            ),
         })
         .collect();
     blocks.sort_unstable_by_key(|(pblk, _)| *pblk);

@@ -323,7 +323,7 @@ impl Check<'_> {
             }
         }
         if self.depth == Depth::Shallow {
-            return;
+            return; // Contents are not looked at.
         }
         let mut buf = Pool::new(0).get(e.len() as usize * BLOCK);
         if let Err(error) = self.dev.read_at(e.pblk * BLOCK64, &mut buf) {
@@ -332,7 +332,7 @@ impl Check<'_> {
                 e.pblk,
                 e.len()
             ));
-            return;
+            return; // There is nothing to be compared.
         }
         for (i, disk) in buf.chunks(BLOCK).enumerate() {
             let lblk = e.lblk + i as u32;

@@ -9,6 +9,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use spirula_invariant::invariant;
+
 use crate::config::BLOCK64;
 use crate::device::BlockIo;
 use crate::exec::Job;
@@ -162,7 +164,7 @@ impl Store {
     /// Starts what is due in the background, one job at a time.
     pub(crate) fn advance_ground(&mut self) {
         if self.ground.busy {
-            return;
+            return; // One job at a time.
         }
         let job = self.ready_job().or_else(|| self.discard_job());
         if let Some(job) = job {
@@ -211,6 +213,7 @@ impl Store {
     }
 
     pub(crate) fn ground_done(&mut self, done: GroundDone) {
+        invariant!(self.ground.busy, "a job on the space below"; tick = self.ground.ticks);
         self.ground.busy = false;
         match done {
             GroundDone::Allocated(blocks, Ok(())) => self.state.alloc.fill(blocks),
@@ -245,8 +248,7 @@ impl Store {
         while !self.ground.dry && !self.ground.has_index_room(file) && file.spare_count() > file.ready_count()
         {
             if let Err(e) = file.prepare() {
-                self.ran_dry(&e);
-                return;
+                return self.ran_dry(&e);
             }
         }
     }

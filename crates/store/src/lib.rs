@@ -59,6 +59,8 @@ mod state;
 mod step;
 mod store;
 mod table;
+#[cfg(test)]
+mod tests;
 mod txn;
 mod unlock;
 

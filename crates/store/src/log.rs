@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_buf::Pool;
+use spirula_invariant::{impossible, invariant};
 
 use crate::codec::{Dec, Enc};
 use crate::config::{BLOCK, BLOCK64};
@@ -55,6 +56,8 @@ pub(crate) struct Log {
     used: u64,
     kept: VecDeque<Kept>,
     queue: VecDeque<Record>,
+    /// Last transaction that was queued.
+    pushed_seq: u64,
     /// Last group and transaction known to be durable.
     durable_group: u64,
     pub(crate) durable_seq: u64,
@@ -79,6 +82,7 @@ impl Log {
             used: scan.kept.iter().map(|k| k.blocks).sum(),
             kept: scan.kept.clone(),
             queue: VecDeque::new(),
+            pushed_seq: scan.last_seq,
             durable_group: scan.next_group - 1,
             durable_seq: scan.last_seq,
             group_bytes: group_bytes.min(capacity / 16),
@@ -103,14 +107,21 @@ impl Log {
     }
 
     pub(crate) fn push(&mut self, record: Record) {
+        let (seq, last) = (record.seq, self.pushed_seq);
+        invariant!(seq == last + 1, "a record for each transaction, in order"; transaction = seq, last = last);
+        self.pushed_seq = seq;
         self.queue.push_back(record);
     }
 
     /// Notes that an operation that transaction `seq` waits for has completed. Returns for how many it still waits.
     pub(crate) fn operation_done(&mut self, seq: u64) -> usize {
         let first = self.queue.front().map_or(seq, |r| r.seq);
-        let Some(r) = self.queue.get_mut((seq - first) as usize) else {
-            return 0;
+        let place = seq.checked_sub(first).map(|n| n as usize);
+        let Some(r) = place
+            .and_then(|n| self.queue.get_mut(n))
+            .filter(|r| r.waiting > 0)
+        else {
+            impossible!("a record that waits for its writes"; transaction = seq, first = first)
         };
         r.waiting -= 1;
         r.waiting
@@ -158,6 +169,16 @@ impl Log {
         let records: Vec<Record> = self.queue.drain(..count).collect();
         let first_seq = records.first().map_or(0, |r| r.seq);
         let last_seq = first_seq + count as u64 - 1;
+        // Replay numbers them by the first one.
+        invariant!(
+            records.last().is_some_and(|r| r.seq == last_seq),
+            "consecutive transactions in a group";
+            first = first_seq,
+            last = last_seq,
+        );
+        let needed = self.kept.front().map(|k| k.block);
+        let is_over = needed.is_some_and(|oldest| (block..block + blocks).contains(&oldest));
+        invariant!(!is_over, "room before the oldest group"; group = self.next_group, block = block, blocks = blocks);
         let bytes = self.encode(&records, first_seq, blocks as usize * BLOCK);
         self.kept.push_back(Kept {
             number: self.next_group,
@@ -186,6 +207,7 @@ impl Log {
             buf[at + 8..at + 8 + r.steps.len()].copy_from_slice(&r.steps);
             at += 8 + r.steps.len();
         }
+        invariant!(at <= len && len - at < BLOCK, "a group of its records' length"; group = self.next_group, bytes = at);
         buf[at..].fill(0);
         let header = Header {
             mount: self.mount,
@@ -202,6 +224,12 @@ impl Log {
 
     /// Notes that the last group is durable.
     pub(crate) fn group_durable(&mut self, last_seq: u64) {
+        invariant!(
+            self.kept.back().is_some_and(|k| k.last_seq == last_seq) && last_seq > self.durable_seq,
+            "the group that was written last";
+            last = last_seq,
+            durable = self.durable_seq,
+        );
         self.durable_seq = last_seq;
         self.durable_group = self.next_group - 1;
     }
@@ -216,6 +244,12 @@ impl Log {
 
     /// Frees groups that hold nothing after `seq`.
     pub(crate) fn trim(&mut self, seq: u64) {
+        invariant!(
+            seq <= self.durable_seq,
+            "durable transactions in the index";
+            taken_in = seq,
+            durable = self.durable_seq,
+        );
         while let Some(k) = self.kept.front().filter(|k| k.last_seq <= seq) {
             self.used -= k.blocks;
             self.kept.pop_front();
@@ -270,6 +304,12 @@ impl Header {
             count: d.u32()?,
             payload_crc: d.u32()?,
         })
+    }
+
+    /// Its last transaction. `None`: there is none, or none with such a number.
+    fn last_seq(&self) -> Option<u64> {
+        let more = u64::from(self.count).checked_sub(1)?;
+        self.first_seq.checked_add(more)
     }
 
     fn blocks(&self) -> u64 {
@@ -404,8 +444,13 @@ pub(crate) fn scan(dev: &Arc<dyn BlockIo>, sb: &Superblock, applied: &Applied) -
             sb.log_blocks - out.head
         };
         mount = header.mount;
+        let last_seq = header
+            .last_seq()
+            .ok_or_else(|| damaged(&header, "has no transactions"))?;
+        if header.first_seq > out.last_seq + 1 || last_seq < out.last_seq {
+            return Err(damaged(&header, "does not follow the one before"));
+        }
         split(&header, &payload, applied.seq, &mut out)?;
-        let last_seq = header.first_seq + u64::from(header.count) - 1;
         out.kept.push_back(Kept {
             number: header.number,
             block: at,
@@ -423,6 +468,10 @@ pub(crate) fn scan(dev: &Arc<dyn BlockIo>, sb: &Superblock, applied: &Applied) -
     Ok(out)
 }
 
+fn damaged(header: &Header, what: &str) -> StoreError {
+    StoreError::damaged("log", format!("group {} {what}", header.number))
+}
+
 fn split(header: &Header, payload: &[u8], applied: u64, out: &mut Scan) -> Result<()> {
     let mut d = Dec::new(payload);
     for seq in header.first_seq..header.first_seq + u64::from(header.count) {
@@ -430,8 +479,7 @@ fn split(header: &Header, payload: &[u8], applied: u64, out: &mut Scan) -> Resul
             let (len, _) = (d.u32()?, d.u32()?);
             d.take(len as usize)
         };
-        let damaged = || StoreError::damaged("log", format!("group {} is cut short", header.number));
-        let steps = next().ok_or_else(damaged)?;
+        let steps = next().ok_or_else(|| damaged(header, "is cut short"))?;
         if seq > applied {
             out.records.push(Found {
                 seq,
@@ -440,5 +488,8 @@ fn split(header: &Header, payload: &[u8], applied: u64, out: &mut Scan) -> Resul
             });
         }
     }
-    Ok(())
+    match d.is_done() {
+        true => Ok(()),
+        false => Err(damaged(header, "has more than its transactions")),
+    }
 }

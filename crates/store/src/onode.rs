@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rangemap::RangeSet;
 use smallvec::SmallVec;
+use spirula_invariant::{impossible, invariant};
 
 use crate::codec::{Dec, Enc};
 use crate::config::{BLOCK, BLOCK64};
@@ -251,9 +252,10 @@ impl Onode {
     /// Sets the checksum of a mapped block.
     pub(crate) fn set_crc(&mut self, lblk: u32, crc: u32) {
         let at = self.first_after(lblk);
-        if let Some(e) = self.extents.get_mut(at).filter(|e| e.lblk <= lblk) {
-            e.crcs[(lblk - e.lblk) as usize] = crc;
-        }
+        let Some(e) = self.extents.get_mut(at).filter(|e| e.lblk <= lblk) else {
+            impossible!("a mapped block to have a checksum"; block = lblk)
+        };
+        e.crcs[(lblk - e.lblk) as usize] = crc;
     }
 
     /// Makes `[lblk, lblk + len)` a hole; `freed` gets the runs that lay there.
@@ -262,7 +264,7 @@ impl Onode {
         let from = self.first_after(lblk);
         let to = from + self.extents[from..].partition_point(|e| e.lblk < end);
         if from == to {
-            return;
+            return; // It is a hole.
         }
         let mut keep = Vec::new();
         for mut e in self.extents.splice(from..to, []) {
@@ -282,6 +284,7 @@ impl Onode {
 
     /// Maps a run over what was there; `freed` gets the runs it replaces.
     pub(crate) fn map(&mut self, run: Extent, freed: impl FnMut(Extent)) {
+        invariant!(!run.is_empty(), "blocks to be mapped"; at = run.lblk, block = run.pblk);
         self.unmap(run.lblk, run.len(), freed);
         let at = self.first_after(run.lblk);
         if at > 0 && self.extents[at - 1].continues(&run) {
@@ -320,6 +323,13 @@ impl Onode {
         e.varint(self.extents.len() as u64);
         let mut lblk = 0;
         for x in &self.extents {
+            invariant!(
+                x.lblk >= lblk && !x.is_empty(),
+                "runs of blocks that ascend";
+                at = x.lblk,
+                behind = lblk,
+                block = x.pblk,
+            );
             e.varint(u64::from(x.lblk - lblk));
             e.varint(u64::from(x.len()) << 1 | u64::from(x.shared));
             e.varint(x.pblk);
@@ -374,7 +384,9 @@ impl Onode {
             let word = d.varint()?;
             let len = u32::try_from(word >> 1).ok().filter(|n| *n > 0)?;
             lblk = start.checked_add(len)?;
-            shape.push((start, len, word & 1 == 1, d.varint()?));
+            let pblk = d.varint()?;
+            pblk.checked_add(u64::from(len))?;
+            shape.push((start, len, word & 1 == 1, pblk));
         }
         if version > 1 {
             let mut end = 0u64;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirula_buf::Pool;
+use spirula_invariant::invariant;
 
 use crate::alloc::Allocator;
 use crate::config::{BLOCK64, Config, MkfsOptions};
@@ -170,6 +171,13 @@ impl Mounted {
         for record in &scan.records {
             replay(&mut state, record)?;
         }
+        // The next transaction continues both.
+        invariant!(
+            state.seq == scan.last_seq(),
+            "all of the log in memory";
+            replayed = state.seq,
+            logged = scan.last_seq(),
+        );
         Ok(Self {
             sb,
             state,

@@ -1,6 +1,7 @@
 //! Turns a transaction into redo steps: checks it, allocates its blocks, and applies it as it goes.
 
 use bytes::Bytes;
+use spirula_invariant::invariant;
 
 use crate::alloc::{Kind, Run};
 use crate::apply::{meta_end, meta_key, omap_end, omap_key};
@@ -107,8 +108,8 @@ impl Op {
         }
     }
 
-    /// Whether it can only shrink what is stored.
-    fn is_shrinking(&self, state: &mut State) -> bool {
+    /// Whether it can only shrink what is stored, after `earlier` ops of its transaction.
+    fn is_shrinking(&self, state: &mut State, earlier: &[Self]) -> bool {
         let size = |state: &mut State, key| state.loaded(key).map_or(0, |o| o.size);
         match self {
             Self::Write { .. }
@@ -117,7 +118,15 @@ impl Op {
             | Self::OmapSet { .. }
             | Self::OmapHeader { .. }
             | Self::Clone { .. } => false,
-            Self::Truncate { key, size: to } => size(state, key) >= *to,
+            Self::Truncate { key, size: to } => {
+                // To grow again, it needs a block for the rest of its last one.
+                let is_cut = |op: &Self| match op {
+                    Self::Truncate { key: k, size } => k == key && size < to,
+                    Self::Move { to, .. } => to == key,
+                    _ => false,
+                };
+                size(state, key) >= *to && (*to == 0 || !earlier.iter().any(is_cut))
+            }
             _ => true,
         }
     }
@@ -153,8 +162,8 @@ impl State {
             return Err(StoreError::Invalid("the transaction is too large for the log"));
         }
         let mut needed = 0;
-        for op in &txn.ops {
-            if !op.is_shrinking(self) {
+        for (i, op) in txn.ops.iter().enumerate() {
+            if !op.is_shrinking(self, &txn.ops[..i]) {
                 needed += op.blocks().max(1);
             }
         }
@@ -362,14 +371,13 @@ impl Plan {
         let len = data.len() as u64;
         if len == 0 {
             self.step(state, Step::Touch);
-            return;
+            return; // It creates the object, as Ceph's does.
         }
         self.clear_slack(state, offset);
         let head = (offset.next_multiple_of(BLOCK64) - offset).min(len);
         let middle = (len - head) / BLOCK64 * BLOCK64;
         if (data.len() < self.direct_min) || middle < 2 * BLOCK64 {
-            self.inline(state, offset, gather(&data.parts, 0, len));
-            return;
+            return self.inline(state, offset, gather(&data.parts, 0, len));
         }
         self.inline(state, offset, gather(&data.parts, 0, head));
         self.direct(state, offset + head, slices(&data.parts, head, middle));
@@ -382,7 +390,7 @@ impl Plan {
 
     fn inline(&mut self, state: &mut State, offset: u64, data: Bytes) {
         if data.is_empty() {
-            return;
+            return; // All of the write is whole blocks.
         }
         let end = offset + data.len() as u64;
         let (first, last) = ((offset / BLOCK64) as u32, ((end - 1) / BLOCK64) as u32);
@@ -420,6 +428,14 @@ impl Plan {
         }
         let crcs: Vec<u32> = bufs.iter().flat_map(known_or_computed).collect();
         let runs = allocate(state, crcs.len() as u32, Kind::Large);
+        let bytes: u64 = bufs.iter().map(|b| b.len() as u64).sum();
+        invariant!(
+            bytes == crcs.len() as u64 * BLOCK64 && offset.is_multiple_of(BLOCK64),
+            "a checksum of each whole block";
+            offset = offset,
+            bytes = bytes,
+            checksums = crcs.len(),
+        );
         let mut at = 0;
         for run in &runs {
             let len = u64::from(run.len) * BLOCK64;
@@ -437,6 +453,7 @@ impl Plan {
                 crcs,
             },
         );
+        invariant!(at == bytes, "a place for all of a write"; offset = offset, bytes = bytes, placed = at);
         let end = offset + at;
         if state.current_size() < end {
             self.step(state, Step::Size(end));
@@ -466,7 +483,7 @@ impl Plan {
         self.step(state, Step::Touch);
         let end = offset + len;
         if len == 0 {
-            return;
+            return; // It only creates the object.
         }
         self.clear_slack(state, end);
         let size = state.current_size();

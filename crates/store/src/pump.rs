@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use spirula_invariant::{impossible, invariant};
+
 use crate::Result;
 use crate::device::{Done, IoKind};
 use crate::event::Event;
@@ -44,20 +46,22 @@ impl Store {
 
     fn io_done(&mut self, done: Done) {
         let Some(purpose) = self.ios.remove(&done.tag) else {
-            return;
+            impossible!("the completion of an operation that is under way"; operation = done.tag)
         };
         match (purpose, done.result) {
             (Purpose::Read(id, piece), result) => self.read_done(id, piece, result, done.buf),
             (Purpose::Base(id, read), result) => self.base_done(id, &read, result, done.buf),
             (Purpose::Direct(seq, block), Ok(())) => {
-                self.state.direct.remove(&block);
+                let known = self.state.direct.remove(&block);
+                invariant!(known.is_some(), "the contents of a large write"; transaction = seq, block = block);
                 if self.log.operation_done(seq) == 1 {
                     self.unflushed.push(seq);
                 }
             }
             (Purpose::DirectFlush, Ok(())) => {
                 for seq in std::mem::take(&mut self.flushing) {
-                    self.log.operation_done(seq);
+                    let left = self.log.operation_done(seq);
+                    invariant!(left == 0, "a flush after all large writes"; transaction = seq, left = left);
                 }
             }
             (Purpose::Log, Ok(())) => self.group_done(),
@@ -77,13 +81,13 @@ impl Store {
         }
     }
 
-    /// Writes the next group to the log, if none is under way: what is submitted meanwhile shares the one after.
+    /// Writes the next group to the log, if none is under way.
     fn start_group(&mut self) {
         if self.flight.is_some() {
-            return;
+            return; // What is submitted meanwhile shares the next one.
         }
         let Some(group) = self.log.next_group() else {
-            return;
+            return; // Nothing is ready, or the index must make room in the log.
         };
         self.stats.groups += 1;
         self.stats.log_bytes += group.bytes.len() as u64;
@@ -100,13 +104,14 @@ impl Store {
 
     fn group_done(&mut self) {
         if self.failed.is_some() {
-            return;
+            return; // Its owner was told that the store failed: the log decides at the next start.
         }
-        if let Some(flight) = self.flight.take() {
-            self.log.group_durable(flight.last_seq);
-            self.events
-                .extend(flight.tokens.into_iter().map(Event::Committed));
-        }
+        let Some(flight) = self.flight.take() else {
+            impossible!("a group on its way to the log"; durable = self.log.durable_seq)
+        };
+        self.log.group_durable(flight.last_seq);
+        self.events
+            .extend(flight.tokens.into_iter().map(Event::Committed));
     }
 
     fn job_done(&mut self, job: JobDone) {
@@ -131,7 +136,11 @@ impl Store {
     /// The call that waits for job `id`. `None`, and the job is done again, if a checkpoint came in between: then changes
     /// may be in neither what the job saw nor the generations in memory.
     fn waiting(&mut self, id: u64) -> Option<Waiting> {
-        let (epoch, waiting) = self.waiting.remove(&id)?;
+        let Some((epoch, waiting)) = self.waiting.remove(&id) else {
+            // All were answered when the store failed.
+            invariant!(self.failed.is_some(), "a call that waits for a job"; job = id);
+            return None;
+        };
         if epoch != self.epoch {
             self.wait_for_job(waiting);
             return None;
@@ -140,9 +149,11 @@ impl Store {
     }
 
     fn lookup_done(&mut self, id: u64, result: Result<Option<Onode>>) {
-        let Some(waiting) = self.waiting(id) else { return };
+        let Some(waiting) = self.waiting(id) else {
+            return; // It is answered, or looked up again.
+        };
         let (Waiting::Lookup { key, .. } | Waiting::Read { key, .. }) = &waiting else {
-            return;
+            impossible!("a call that waits for an object"; job = id)
         };
         // What was submitted meanwhile is newer.
         let known = match (self.state.resident(key), result) {
@@ -168,20 +179,26 @@ impl Store {
                 self.start_read(&key, &known, offset, len, token);
             }
             (Waiting::Read { token, .. }, Err(e)) => self.events.push_back(Event::Read(token, Err(e))),
-            (Waiting::Objects { .. } | Waiting::Pairs { .. } | Waiting::Keys { .. }, _) => {}
+            (Waiting::Objects { .. } | Waiting::Pairs { .. } | Waiting::Keys { .. }, _) => {
+                impossible!("a call that waits for an object"; job = id)
+            }
         }
     }
 
     fn objects_done(&mut self, id: u64, result: Result<Page<bytes::Bytes>>) {
-        if let Some(Waiting::Objects {
-            from,
-            to,
-            limit,
-            token,
-        }) = self.waiting(id)
-        {
-            let listing = result.map(|page| self.state.merge_objects(&from, to.as_ref(), page, limit));
-            self.events.push_back(Event::List(token, listing));
+        match self.waiting(id) {
+            Some(Waiting::Objects {
+                from,
+                to,
+                limit,
+                token,
+            }) => {
+                let listing = result.map(|page| self.state.merge_objects(&from, to.as_ref(), page, limit));
+                self.events.push_back(Event::List(token, listing));
+            }
+            Some(_) => impossible!("a call that waits for a listing"; job = id),
+            // It is answered, or listed again.
+            None => {}
         }
     }
 
@@ -206,7 +223,9 @@ impl Store {
                 let pairs = result.map(|page| self.state.merge_keys(&keys, page, limit, skip));
                 self.events.push_back(Event::Pairs(token, pairs));
             }
-            _ => {}
+            Some(_) => impossible!("a call that waits for pairs"; job = id),
+            // It is answered, or looked up again.
+            None => {}
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_buf::{Divided, PoolBuf};
+use spirula_invariant::{impossible, invariant};
 
 use crate::config::{BLOCK, BLOCK64};
 use crate::device::IoKind;
@@ -94,8 +95,15 @@ impl ReadOp {
         }
         let crcs: Option<Vec<&[u32]>> = self.pieces.iter().map(Piece::crcs).collect();
         let Some(buf) = self.buf.join() else {
-            unreachable!("what the device reads is waited for");
+            impossible!("a buffer of which the device has no part any more"; object = self.key)
         };
+        invariant!(
+            self.skip + self.len <= buf.len(),
+            "as many bytes as were asked for";
+            object = self.key,
+            asked = self.skip + self.len,
+            read = buf.len(),
+        );
         let whole = match crcs {
             Some(crcs) => buf.freeze_checked(crcs.concat()),
             None => buf.freeze(),
@@ -173,7 +181,7 @@ impl State {
             && known == crc
         {
             pieces.push(Piece::Here(bytes));
-            return;
+            return; // The device need not be asked.
         }
         match pieces.last_mut() {
             Some(Piece::Device {
@@ -192,31 +200,27 @@ impl State {
 }
 
 impl Store {
+    fn answer_read(&mut self, token: Token, result: Result<Bytes>) {
+        self.events.push_back(Event::Read(token, result));
+    }
+
     /// Starts a read of an object that is known.
     pub(crate) fn start_read(&mut self, key: &ObjectKey, known: &Known, offset: u64, len: u64, token: Token) {
         let Some(onode) = known else {
-            self.events
-                .push_back(Event::Read(token, Err(StoreError::NoObject(key.clone()))));
-            return;
+            return self.answer_read(token, Err(StoreError::NoObject(key.clone())));
         };
         let end = offset.saturating_add(len).min(onode.size);
         if offset >= end {
-            self.events.push_back(Event::Read(token, Ok(Bytes::new())));
-            return;
+            return self.answer_read(token, Ok(Bytes::new()));
         }
         let (first, last) = ((offset / BLOCK64) as u32, ((end - 1) / BLOCK64) as u32);
         let pieces = match self.state.pieces(key, onode, first, last) {
             Ok(pieces) => pieces,
-            Err(e) => {
-                self.events.push_back(Event::Read(token, Err(e)));
-                return;
-            }
+            Err(e) => return self.answer_read(token, Err(e)),
         };
         let (skip, len) = ((offset % BLOCK64) as usize, (end - offset) as usize);
         if let [Piece::Here(bytes)] = &pieces[..] {
-            let read = Event::Read(token, Ok(bytes.slice(skip..skip + len)));
-            self.events.push_back(read);
-            return;
+            return self.answer_read(token, Ok(bytes.slice(skip..skip + len)));
         }
         self.last_read += 1;
         let op = ReadOp {
@@ -259,7 +263,7 @@ impl Store {
         }
         if op.is_done() {
             self.reading.remove(&id);
-            self.events.push_back(Event::Read(op.token, op.into_result()));
+            self.answer_read(op.token, op.into_result());
         } else {
             // What it has yet to read stays as it is, too.
             self.reading.insert(id);
@@ -270,7 +274,8 @@ impl Store {
     /// Takes the outcome of one operation of a read.
     pub(crate) fn read_done(&mut self, id: u64, piece: usize, result: io::Result<()>, buf: Option<PoolBuf>) {
         let Some(mut op) = self.reads.remove(&id) else {
-            return;
+            invariant!(self.failed.is_some(), "a read that waits for the device"; read = id);
+            return; // All were answered when the store failed.
         };
         let Piece::Device {
             lblk,
@@ -279,12 +284,16 @@ impl Store {
             patches,
         } = &op.pieces[piece]
         else {
-            unreachable!("only what is on the device is read");
+            impossible!("a piece on the device"; object = op.key, piece = piece)
         };
         let len = crcs.len() * BLOCK;
+        invariant!(len <= op.reading, "a piece that the device reads"; object = op.key, block = pblk);
+        let Some(mut buf) = buf.filter(|b| b.len() == len) else {
+            impossible!("the buffer of a read"; object = op.key, block = pblk, bytes = len)
+        };
         let offset = u64::from(*lblk) * BLOCK64;
-        let outcome = match (result, buf) {
-            (Ok(()), Some(mut buf)) => match first_bad(&buf, crcs) {
+        let outcome = match result {
+            Ok(()) => match first_bad(&buf, crcs) {
                 None => {
                     for (at, patch) in patches {
                         buf[*at..*at + patch.len()].copy_from_slice(patch);
@@ -307,13 +316,14 @@ impl Store {
                     block: pblk + i as u64,
                 }),
             },
-            (Err(e), _) => Err(StoreError::ReadFailed {
+            Err(e) => Err(StoreError::ReadFailed {
                 key: op.key.clone(),
                 offset,
                 source: Arc::new(e),
             }),
-            (Ok(()), None) => Err(StoreError::NoObject(op.key.clone())),
         };
+        // The parts of the buffer are joined once all have been given back.
+        drop(buf);
         if let Err(e) = outcome {
             self.stats.corruptions += u64::from(matches!(e, StoreError::Corrupt { .. }));
             op.error.get_or_insert(e);
@@ -342,7 +352,8 @@ impl Store {
         result: io::Result<()>,
         buf: Option<PoolBuf>,
     ) {
-        self.reading.remove(&id);
+        let known = self.reading.remove(&id);
+        invariant!(known, "a read of old contents that is under way"; read = id, block = read.target);
         let good = buf.filter(|b| result.is_ok() && first_bad(b, &[read.crc]).is_none());
         if good.is_none() {
             self.stats.corruptions += 1;

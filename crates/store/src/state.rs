@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use spirula_buf::Pool;
+use spirula_invariant::{impossible, invariant};
 
 use crate::alloc::{Allocator, Run};
 use crate::cache::Cache;
@@ -143,11 +144,10 @@ impl State {
 
     /// The generation that takes changes.
     pub(crate) fn active(&mut self) -> &mut MemTable {
-        if self.tables.is_empty() {
-            self.tables.push_back(MemTable::default());
+        match self.tables.back_mut() {
+            Some(table) => table,
+            None => impossible!("a generation that takes changes"; transaction = self.seq),
         }
-        let last = self.tables.len() - 1;
-        &mut self.tables[last]
     }
 
     /// What memory knows about an object: `None` if the index must be asked.
@@ -226,14 +226,17 @@ impl State {
 
     /// An object that was loaded, as it was before the transaction that is being applied.
     fn base(&self, key: &ObjectKey) -> Known {
-        let loaded = self.bases.iter().find(|(k, _)| k == key);
-        loaded.and_then(|(_, known)| known.clone())
+        match self.bases.iter().find(|(k, _)| k == key) {
+            Some((_, known)) => known.clone(),
+            // To take it for one that does not exist would lose what it holds.
+            None => impossible!("an object that was loaded"; object = key, transaction = self.seq + 1),
+        }
     }
 
     /// Makes `key` the object that the steps refer to.
     pub(crate) fn open_object(&mut self, key: &ObjectKey) {
         if self.current.as_ref().is_some_and(|c| c.key == *key) {
-            return;
+            return; // It is the current one.
         }
         self.close_object();
         let taken = self.active().objects_mut().remove(key);
@@ -265,6 +268,7 @@ impl State {
 
     /// Ends a transaction: its changes are those of `seq`.
     pub(crate) fn finish(&mut self, seq: u64, log_bytes: u64) {
+        invariant!(seq == self.seq + 1, "the next transaction"; transaction = seq, last = self.seq);
         self.close_object();
         self.bases.clear();
         self.seq = seq;
@@ -275,6 +279,7 @@ impl State {
 
     /// Drops what was loaded for a transaction that was refused.
     pub(crate) fn abandon(&mut self) {
+        invariant!(self.current.is_none(), "no change by what is refused"; transaction = self.seq + 1);
         self.bases.clear();
     }
 
@@ -337,42 +342,43 @@ impl State {
         let table = self.active();
         table.free(run, e.shared);
         if e.shared || table.dirty.is_empty() {
-            return;
+            return; // Other objects may need the contents, or none are kept.
         }
         for pblk in run.pblk..run.pblk + u64::from(run.len) {
             match table.dirty.remove(&pblk) {
-                Some(Dirty::Patched(_)) => table.unresolved -= 1,
-                Some(_) => {}
+                Some(old) => table.forget(pblk, &old),
                 None => continue,
             }
             table.bytes = table.bytes.saturating_sub(DIRTY_WEIGHT);
         }
     }
 
-    /// Sets the contents of a device block until it is written back.
-    pub(crate) fn set_dirty(&mut self, pblk: u64, dirty: Dirty) {
+    /// Sets the contents of a device block until it is written back. Returns whether this generation had written it before.
+    pub(crate) fn set_dirty(&mut self, pblk: u64, dirty: Dirty) -> bool {
         // A checksum does not tell contents apart that have checksums of their own inside.
         self.data.remove(&pblk);
         let table = self.active();
         table.unresolved += usize::from(matches!(dirty, Dirty::Patched(_)));
         table.bytes += DIRTY_WEIGHT;
         let Some(old) = table.dirty.insert(pblk, dirty) else {
-            return;
+            return false;
         };
-        table.unresolved -= usize::from(matches!(old, Dirty::Patched(_)));
+        table.forget(pblk, &old);
         table.bytes = table.bytes.saturating_sub(DIRTY_WEIGHT);
+        true
     }
 
     /// Completes a patched block with its old contents (`None`: they are lost, so the block must stay unreadable).
     pub(crate) fn resolve(&mut self, read: &BaseRead, base: Option<&[u8]>) {
         let Some(at) = self.tables.iter().position(|t| t.generation == read.generation) else {
-            return;
+            return; // The block was written over or removed, so that its generation could go.
         };
         let patched = match self.tables[at].dirty.get(&read.target) {
             Some(Dirty::Patched(p)) if p.base == read.base => p.clone(),
             // Written over as a whole, or removed, in the meantime.
             _ => return,
         };
+        invariant!(!self.tables[at].settled, "a block that waits for old contents"; block = read.target);
         let mut block = self.block_buf(BLOCK);
         match base {
             Some(base) => block.copy_from_slice(base),
@@ -384,17 +390,14 @@ impl State {
         let good = crc32c::crc32c(&block);
         // A checksum that does not match keeps the loss visible to every later reader.
         let crc = if base.is_some() { good } else { !good };
+        let complete = match base {
+            Some(_) => Dirty::Full(block.freeze()),
+            None => Dirty::Lost(block.freeze()),
+        };
         let table = &mut self.tables[at];
-        table.unresolved -= 1;
-        let lost = base.is_none();
-        table.dirty.insert(
-            read.target,
-            if lost {
-                Dirty::Lost(block.freeze())
-            } else {
-                Dirty::Full(block.freeze())
-            },
-        );
+        if let Some(old) = table.dirty.insert(read.target, complete) {
+            table.forget(read.target, &old);
+        }
         for (i, table) in self.tables.range_mut(at..).enumerate() {
             if i > 0 && table.dirty.contains_key(&read.target) {
                 // From here on the block has newer contents.

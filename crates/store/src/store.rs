@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use spirula_invariant::Recorder;
+use spirula_invariant::{Recorder, impossible, invariant};
 
 use crate::alloc::Run;
 use crate::apply::{OMAP_PREFIX, meta_end, meta_key, omap_end, omap_key};
 use crate::checkpoint::Stage;
-use crate::config::{BLOCK64, Config, StatFs};
+use crate::config::{BLOCK, BLOCK64, Config, StatFs};
 use crate::device::{Device, Io, IoKind};
 use crate::event::{Event, Lookup, Token};
 use crate::exec::{Executor, Job};
@@ -610,8 +610,41 @@ impl Store {
         error
     }
 
+    /// Ends the daemon before an operation that must not be.
+    fn check_io(&self, kind: &IoKind) {
+        // What had become durable is for the log to say, at the next start.
+        invariant!(self.failed.is_none(), "no operation after a failure"; operation = format_args!("{kind:?}"));
+        if let IoKind::Write { offset, bufs, .. } = kind {
+            let whole = |n: u64| n.is_multiple_of(BLOCK64);
+            invariant!(
+                whole(*offset) && bufs.iter().all(|b| whole(b.len() as u64)),
+                "a write of whole blocks";
+                operation = format_args!("{kind:?}"),
+            );
+        }
+    }
+
+    /// Ends the daemon before contents of objects are written to where they must not be: over the log, the index, or free blocks.
+    fn check_place(&self, offset: u64, bufs: &[Bytes]) {
+        let run = Run {
+            pblk: offset / BLOCK64,
+            len: (bufs.iter().map(Bytes::len).sum::<usize>() / BLOCK) as u32,
+        };
+        invariant!(self.state.alloc.holds_data(run), "a write to a place for objects"; block = run.pblk, blocks = run.len);
+        let free = (run.pblk..run.pblk + u64::from(run.len)).find(|b| self.state.alloc.is_free(*b));
+        if let Some(block) = free {
+            impossible!("a write to allocated blocks"; block = block, first = run.pblk, blocks = run.len)
+        }
+    }
+
     /// Gives an operation to the main device.
     pub(crate) fn queue(&mut self, kind: IoKind, purpose: Purpose) {
+        self.check_io(&kind);
+        if let (IoKind::Write { offset, bufs, .. }, Purpose::Direct(..) | Purpose::Checkpoint) =
+            (&kind, &purpose)
+        {
+            self.check_place(*offset, bufs);
+        }
         self.next_tag += 1;
         self.ios.insert(self.next_tag, purpose);
         self.dev.queue(Io {
@@ -622,6 +655,7 @@ impl Store {
 
     /// Gives an operation to the log's device.
     pub(crate) fn queue_log(&mut self, kind: IoKind) {
+        self.check_io(&kind);
         self.next_tag += 1;
         self.ios.insert(self.next_tag, Purpose::Log);
         let io = Io {
@@ -675,7 +709,7 @@ impl Store {
             Waiting::Lookup { key, .. } | Waiting::Read { key, .. } => {
                 self.lookups.push((id, key.clone()));
                 self.waiting.insert(id, (self.epoch, waiting));
-                return;
+                return; // The next round looks all of them up in one job.
             }
         };
         self.waiting.insert(id, (self.epoch, waiting));

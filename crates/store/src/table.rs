@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use spirula_invariant::invariant;
 
 use crate::ObjectKey;
 use crate::alloc::Run;
@@ -61,7 +62,7 @@ impl KvOverlay {
 
     pub(crate) fn remove_range(&mut self, from: Bytes, to: Bytes) {
         if from >= to {
-            return;
+            return; // An empty range, as clients may ask for.
         }
         let gone: Vec<Bytes> = self
             .puts
@@ -248,8 +249,22 @@ impl MemTable {
         self.memory().saturating_sub(self.dirty.len() * DIRTY_WEIGHT)
     }
 
+    /// Notes that contents of a block are no longer as they were.
+    pub(crate) fn forget(&mut self, block: u64, old: &Dirty) {
+        if matches!(old, Dirty::Patched(_)) {
+            invariant!(self.unresolved > 0, "a count of blocks that wait"; block = block, generation = self.generation);
+            self.unresolved -= 1;
+        }
+    }
+
     /// Its blocks are at their places and durable.
     pub(crate) fn settle(&mut self) {
+        invariant!(
+            self.unresolved == 0 && !self.settled,
+            "a generation whose blocks were complete";
+            generation = self.generation,
+            unresolved = self.unresolved,
+        );
         self.settled = true;
         self.bytes = self.bytes.saturating_sub(self.dirty.len() * DIRTY_WEIGHT);
         self.dirty = HashMap::new();
@@ -257,6 +272,18 @@ impl MemTable {
 
     /// Adds the next generation. Neither has blocks.
     pub(crate) fn absorb(&mut self, newer: Self) {
+        invariant!(
+            self.settled && newer.settled,
+            "generations that are settled";
+            generation = self.generation,
+            newer = newer.generation,
+        );
+        invariant!(
+            self.generation < newer.generation && self.last_seq < newer.last_seq,
+            "the next generation";
+            generation = self.generation,
+            newer = newer.generation,
+        );
         let objects = Arc::make_mut(&mut self.objects);
         for (key, known) in Arc::unwrap_or_clone(newer.objects) {
             self.bytes += object_weight(&key, &known);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_buf::Pool;
+use spirula_invariant::{impossible, invariant};
 
 use super::{BlockIo, Device, Done, Io, IoKind};
 use crate::config::{BLOCK, BLOCK64};
@@ -195,10 +196,10 @@ impl EncryptedDevice {
     fn start_writes(&mut self) {
         while let Some(next) = self.waiting.front() {
             if self.in_flight > 0 && self.in_flight + next.len > IN_FLIGHT {
-                return;
+                return; // A completion makes room.
             }
             let Some(part) = self.waiting.pop_front() else {
-                return;
+                impossible!("a part that waits for its turn"; operation = self.next_tag)
             };
             let mut sealed = self.pool.get(part.len);
             match encrypt_all(&mut self.cipher, &part, &mut sealed) {
@@ -218,8 +219,8 @@ impl EncryptedDevice {
     }
 
     fn part_done(&mut self, tag: u64, result: io::Result<()>) {
-        let Some(write) = self.writes.get_mut(&tag) else {
-            return;
+        let Some(write) = self.writes.get_mut(&tag).filter(|w| w.parts > 0) else {
+            impossible!("a write with parts under way"; operation = tag)
         };
         write.parts -= 1;
         if write.result.is_ok() {
@@ -248,11 +249,12 @@ impl EncryptedDevice {
                 self.done.push(Done { tag, result, buf });
             }
             Some(Below::Write { tag, len }) => {
+                invariant!(len <= self.in_flight, "ciphertext that is being written"; operation = tag, bytes = len);
                 self.in_flight -= len;
                 self.part_done(tag, done.result);
             }
             Some(Below::Flush { tag }) => self.done.push(Done { tag, ..done }),
-            None => debug_assert!(false, "a completion of nothing"),
+            None => impossible!("the completion of an operation that was handed on"; operation = done.tag),
         }
     }
 }
@@ -277,7 +279,9 @@ impl Device for EncryptedDevice {
                     parts: parts.len(),
                     result: Ok(()),
                 };
-                self.writes.insert(tag, write);
+                invariant!(write.parts > 0, "bytes to be written"; operation = tag, offset = offset);
+                let before = self.writes.insert(tag, write);
+                invariant!(before.is_none(), "an operation with a number of its own"; operation = tag);
                 self.waiting.extend(parts);
                 self.start_writes();
             }

@@ -35,7 +35,7 @@ impl Shared {
                     break io;
                 }
                 if queues.closing {
-                    return;
+                    return; // The device is gone, and so is what waits for it.
                 }
                 queues = self.work.wait(queues).unwrap_or_else(PoisonError::into_inner);
             };

@@ -364,7 +364,7 @@ impl Device for SimDevice {
 
     fn reap(&mut self, out: &mut Vec<Done>) {
         if self.queued.is_empty() {
-            return;
+            return; // A disk's dice are only thrown for what happens.
         }
         let mut disk = self.disk.lock();
         // At least one operation completes per call, so that whoever polls long enough sees all of them.

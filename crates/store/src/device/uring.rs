@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode, types};
+use spirula_invariant::{impossible, invariant};
 
 use super::file::MAX_IOV;
 use super::{BlockIo, CachedIo, Device, Done, FileIo, Io, IoKind};
@@ -84,19 +85,22 @@ impl UringDevice {
     fn start(&mut self, io: Io) {
         let Some(at) = self.free.pop() else {
             self.backlog.push_back(io);
-            return;
+            return; // A completion frees a slot for it.
         };
         let iov = match &io.kind {
             IoKind::Write { bufs, .. } => iovecs(bufs),
             _ => Vec::new(),
         };
+        invariant!(self.slots[at].is_none(), "a free slot"; slot = at, operation = io.tag);
         self.slots[at] = Some(Slot { io, done: 0, iov });
         self.push(at);
     }
 
     /// Hands what is left of slot `at` to the kernel.
     fn push(&mut self, at: usize) {
-        let Some(slot) = &mut self.slots[at] else { return };
+        let Some(slot) = &mut self.slots[at] else {
+            impossible!("an operation to hand over"; slot = at)
+        };
         let entry = entry_for(self.file.fd(), slot).user_data(at as u64);
         self.unsubmitted_bytes += PART.min((slot.len() - slot.done) as usize);
         self.unsubmitted = true;
@@ -107,40 +111,48 @@ impl UringDevice {
                 if self.unsubmitted_bytes >= HANDED_AT_ONCE {
                     self.kick();
                 }
-                return;
+                return; // It is handed over.
             }
             // The queue is full, so this hands over at least one entry. When it fails for good, fail the operation.
             if let Err(e) = self.ring.submit() {
                 if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) {
                     continue;
                 }
-                self.finish(at, Err(e));
-                return;
+                return self.finish(at, Err(e));
             }
         }
     }
 
     fn finish(&mut self, at: usize, result: io::Result<()>) {
-        if let Some(slot) = self.slots[at].take() {
-            self.free.push(at);
-            let buf = match slot.io.kind {
-                IoKind::Read { buf, .. } => Some(buf),
-                _ => None,
-            };
-            self.failed.push(Done {
-                tag: slot.io.tag,
-                result,
-                buf,
-            });
-        }
+        let Some(slot) = self.slots[at].take() else {
+            impossible!("an operation to complete"; slot = at)
+        };
+        self.free.push(at);
+        let buf = match slot.io.kind {
+            IoKind::Read { buf, .. } => Some(buf),
+            _ => None,
+        };
+        self.failed.push(Done {
+            tag: slot.io.tag,
+            result,
+            buf,
+        });
     }
 
     /// Takes one completion of slot `at`: `Some` if the operation is complete.
     fn complete(&mut self, at: usize, res: i32) {
         let Some(slot) = self.slots.get_mut(at).and_then(Option::as_mut) else {
-            return;
+            impossible!("the completion of an operation that the kernel has"; slot = at, result = res)
         };
         let total = slot.len();
+        invariant!(
+            res < 0 || slot.done + res as u64 <= total,
+            "no more bytes than an operation has";
+            operation = slot.io.tag,
+            done = slot.done,
+            result = res,
+            total = total,
+        );
         if res < 0 {
             if matches!(-res, libc::EINTR | libc::EAGAIN) {
                 self.push(at);
@@ -191,7 +203,7 @@ impl Slot {
     fn advance(&mut self, mut n: usize) {
         self.done += n as u64;
         if self.iov.is_empty() {
-            return;
+            return; // It is a read.
         }
         let whole = self.iov.iter().take_while(|v| take(&mut n, v.iov_len)).count();
         self.iov.drain(..whole);
@@ -298,7 +310,7 @@ impl Drop for UringDevice {
                 std::mem::take(&mut self.slots)
                     .into_iter()
                     .for_each(std::mem::forget);
-                return;
+                return; // Nothing more can be learnt of them.
             }
             self.drain_queue();
         }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::HashMap;
 use redb::StorageBackend;
 use spirula_buf::{Pool, PoolBuf};
+use spirula_invariant::{impossible, invariant};
 
 use crate::codec::{Dec, Enc};
 use crate::config::{BLOCK, BLOCK64};
@@ -304,6 +305,10 @@ impl IndexFile {
         if state.map.len() <= at {
             state.map.resize(at + 1, None);
         }
+        invariant!(state.map[at].is_none(), "a group of the index without a place"; group = group, at = at);
+        if state.map.iter().flatten().any(|m| m.group == group) {
+            return Err(corrupt(format!("group {group} is given to the index twice")));
+        }
         state.map[at] = Some(Mapped {
             group,
             birth: state.version + 1,
@@ -355,7 +360,7 @@ impl IndexFile {
                 }
                 self.load_leaf(&mut state, leaf)?;
                 let Some((first, _)) = self.leaf_block(&state, leaf) else {
-                    continue;
+                    impossible!("a place for a leaf of the index that is mapped"; leaf = leaf)
                 };
                 let crcs = state.leaves[&leaf].crcs[at..at + count].to_vec();
                 ((first + u64::from(TABLES) + at as u64) * BLOCK64, crcs)
@@ -388,16 +393,17 @@ impl IndexFile {
                 }
                 self.load_leaf(&mut state, leaf)?;
                 let state = &mut *state;
-                if let Some(l) = state.leaves.get_mut(&leaf) {
-                    l.dirty = true;
-                    for ((page, data), crc) in run.zip(part.chunks(BLOCK)).zip(&mut l.crcs[at..]) {
-                        *crc = page_crc(page, data);
-                    }
+                let Some(l) = state.leaves.get_mut(&leaf) else {
+                    impossible!("the checksums of a leaf of the index that is written"; leaf = leaf)
+                };
+                l.dirty = true;
+                for ((page, data), crc) in run.zip(part.chunks(BLOCK)).zip(&mut l.crcs[at..]) {
+                    *crc = page_crc(page, data);
                 }
                 state.dirty.insert(leaf);
                 state.written += part.len() as u64;
                 let Some((first, _)) = self.leaf_block(state, leaf) else {
-                    continue;
+                    impossible!("a place for a leaf of the index that is written"; leaf = leaf)
                 };
                 (first + u64::from(TABLES) + at as u64) * BLOCK64
             };
@@ -414,10 +420,10 @@ impl IndexFile {
             let state = &mut *state;
             for leaf in std::mem::take(&mut state.dirty) {
                 let Some((first, mapped)) = self.leaf_block(state, leaf) else {
-                    continue;
+                    impossible!("a place for a leaf of the index that has changed"; leaf = leaf)
                 };
-                let Some(l) = state.leaves.get_mut(&leaf) else {
-                    continue;
+                let Some(l) = state.leaves.get_mut(&leaf).filter(|l| l.dirty) else {
+                    impossible!("the checksums of a leaf of the index that has changed"; leaf = leaf)
                 };
                 l.seq += 1;
                 l.dirty = false;

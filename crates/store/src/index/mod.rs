@@ -69,6 +69,17 @@ impl Applied {
         out
     }
 
+    /// Whether the index may be here after it was `before`: it goes on by whole generations.
+    fn check_after(&self, before: Option<Self>) -> Result<()> {
+        match before {
+            Some(before) if before.seq < self.seq && before.log_group <= self.log_group => Ok(()),
+            before => {
+                let detail = format!("transaction {} is to follow {before:?}", self.seq);
+                Err(StoreError::damaged("index", detail))
+            }
+        }
+    }
+
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut d = Dec::new(bytes);
         let mut next = || d.u64();
@@ -446,8 +457,10 @@ impl Index {
                 &freed,
                 group_blocks,
             )?;
-            txn.open_table(STATE)?
-                .insert(APPLIED, frozen.applied.encode().as_slice())?;
+            let mut state = txn.open_table(STATE)?;
+            let before = state.insert(APPLIED, frozen.applied.encode().as_slice())?;
+            let before = before.and_then(|v| Applied::decode(v.value()));
+            frozen.applied.check_after(before)?;
             Outcome { freed, garbage }
         };
         txn.commit()?;
