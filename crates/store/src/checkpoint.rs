@@ -91,7 +91,7 @@ impl Store {
     /// Goes on with the checkpoint as far as possible.
     pub(crate) fn advance_checkpoint(&mut self) {
         self.write_back();
-        if !self.committing && self.must_commit() {
+        if self.failed.is_none() && !self.committing && self.must_commit() {
             self.commit_front();
         }
     }
@@ -123,6 +123,11 @@ impl Store {
                 return; // The flush follows the last completion.
             };
             *outstanding += 1;
+            // Where it goes may come from the index, and so from the disk.
+            if let Err(e) = self.check_place(offset, &bufs) {
+                self.fail(format_args!("write-back refused: {e}"));
+                return; // Nothing is written any more.
+            }
             self.stats.writeback_bytes += (bufs.len() * BLOCK) as u64;
             self.queue(
                 IoKind::Write {

@@ -103,6 +103,7 @@ fn check_places(state: &State, offset: u64, len: u64, new: &[NewRun]) -> Result<
         for lblk in from..to {
             match state.current_block(lblk) {
                 Some(block) if block.shared => return Err("overwrites a block of another object"),
+                Some(block) if state.alloc.is_free(block.pblk) => return Err("overwrites a free block"),
                 Some(_) => {}
                 None => return Err("writes to a block without a place"),
             }

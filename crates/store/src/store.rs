@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use spirula_invariant::{Recorder, impossible, invariant};
+use spirula_invariant::{Recorder, invariant};
 
 use crate::alloc::Run;
 use crate::apply::{OMAP_PREFIX, meta_end, meta_key, omap_end, omap_key};
@@ -309,6 +309,12 @@ impl Store {
         };
         self.log.push(record);
         for (offset, bufs) in planned.writes {
+            invariant!(
+                self.check_place(offset, &bufs).is_ok(),
+                "a large write to blocks that were allocated for it";
+                transaction = seq,
+                block = offset / BLOCK64,
+            );
             self.stats.direct_bytes += bufs.iter().map(|b| b.len() as u64).sum::<u64>();
             self.queue(
                 IoKind::Write {
@@ -624,27 +630,30 @@ impl Store {
         }
     }
 
-    /// Ends the daemon before contents of objects are written to where they must not be: over the log, the index, or free blocks.
-    fn check_place(&self, offset: u64, bufs: &[Bytes]) {
-        let run = Run {
-            pblk: offset / BLOCK64,
-            len: (bufs.iter().map(Bytes::len).sum::<usize>() / BLOCK) as u32,
+    /// Whether contents of objects may be written there: not over the log, the index, or free blocks.
+    ///
+    /// # Errors
+    /// The block where they may not.
+    pub(crate) fn check_place(&self, offset: u64, bufs: &[Bytes]) -> Result<()> {
+        let (pblk, bytes) = (offset / BLOCK64, bufs.iter().map(Bytes::len).sum::<usize>());
+        let len = (bytes / BLOCK) as u32;
+        let alloc = &self.state.alloc;
+        let wrong = match alloc.holds_data(Run { pblk, len }) {
+            true => (pblk..pblk + u64::from(len)).find(|b| alloc.is_free(*b)),
+            false => Some(pblk),
         };
-        invariant!(self.state.alloc.holds_data(run), "a write to a place for objects"; block = run.pblk, blocks = run.len);
-        let free = (run.pblk..run.pblk + u64::from(run.len)).find(|b| self.state.alloc.is_free(*b));
-        if let Some(block) = free {
-            impossible!("a write to allocated blocks"; block = block, first = run.pblk, blocks = run.len)
+        match wrong {
+            Some(block) => Err(StoreError::damaged(
+                "index",
+                format!("block {block} is written, and is no object's"),
+            )),
+            None => Ok(()),
         }
     }
 
     /// Gives an operation to the main device.
     pub(crate) fn queue(&mut self, kind: IoKind, purpose: Purpose) {
         self.check_io(&kind);
-        if let (IoKind::Write { offset, bufs, .. }, Purpose::Direct(..) | Purpose::Checkpoint) =
-            (&kind, &purpose)
-        {
-            self.check_place(*offset, bufs);
-        }
         self.next_tag += 1;
         self.ios.insert(self.next_tag, purpose);
         self.dev.queue(Io {

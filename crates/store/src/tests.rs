@@ -208,24 +208,21 @@ fn an_object_that_was_not_loaded_is_not_taken_for_a_missing_one() {
 }
 
 #[test]
-#[should_panic(expected = "expected a write to a place for objects, block 3")]
-fn contents_are_not_written_over_the_log_or_the_index() {
-    let mut store = store();
-    let block = Bytes::from(vec![0; BLOCK]);
-    store.state.active().dirty.insert(3, Dirty::Full(block));
-    store.checkpoint();
-    poll(&mut store, 50);
-}
-
-#[test]
-#[should_panic(expected = "expected a write to allocated blocks")]
-fn contents_are_not_written_to_blocks_that_are_free() {
-    let mut store = store();
-    let free = first(&store.state);
-    let block = Bytes::from(vec![0; BLOCK]);
-    store.state.active().dirty.insert(free, Dirty::Full(block));
-    store.checkpoint();
-    poll(&mut store, 50);
+fn contents_are_not_written_over_the_log_the_index_or_free_blocks() {
+    let free = first(&store().state);
+    for block in [3, free] {
+        let mut store = store();
+        let dirty = Dirty::Full(vec![0; BLOCK].into());
+        store.state.active().dirty.insert(block, dirty);
+        store.checkpoint();
+        let events = poll(&mut store, 50);
+        let Some(Event::Fatal(e)) = events.last() else {
+            panic!("{events:?}")
+        };
+        let expected = format!("block {block} is written, and is no object's");
+        assert!(e.to_string().contains(&expected), "{e}");
+        assert!(store.submit(Transaction::new(), Token(2)).is_err());
+    }
 }
 
 #[test]
