@@ -10,7 +10,6 @@
 mod command;
 pub mod config;
 pub mod errno;
-pub mod fmt;
 pub mod op_history;
 pub mod osd_network;
 pub mod perf;

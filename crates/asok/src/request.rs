@@ -3,11 +3,11 @@
 use std::io;
 
 use serde_json::{Map, Value, json};
+use spirula_text::{Format, Names};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
 use crate::errno::EINVAL;
-use crate::fmt::{Format, Names, render_xml};
 use crate::{Answer, Failure, command};
 
 /// Longest request that is read.
@@ -124,15 +124,10 @@ impl Request {
         if let Value::String(text) = v {
             return text.clone().into_bytes();
         }
-        match self.format.xml() {
-            Some(pretty) => {
-                let names = Names {
-                    root: &self.prefix,
-                    item: "",
-                };
-                render_xml(v, names, pretty)
-            }
-            None => self.format.render(v),
-        }
+        let names = Names {
+            root: &self.prefix,
+            item: "",
+        };
+        self.format.render_named(v, names)
     }
 }

@@ -1,4 +1,4 @@
-//! Text as C's library reads and writes it, which some classes let their clients see.
+//! Text as C's library reads it, which some classes let their clients see.
 
 /// What a C string of these bytes is: all before the first NUL.
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
@@ -112,32 +112,6 @@ fn exp2(exponent: i64) -> f64 {
     2f64.powi(clamped / 2) * 2f64.powi(clamped - clamped / 2)
 }
 
-/// A number with ten significant digits as `%.10g` prints it.
-pub(crate) fn format_double(value: f64) -> String {
-    const DIGITS: i32 = 10;
-    if !value.is_finite() {
-        let sign = if value.is_sign_negative() { "-" } else { "" };
-        return format!("{sign}{}", if value.is_nan() { "nan" } else { "inf" });
-    }
-    let scientific = format!("{value:.*e}", DIGITS as usize - 1);
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    if (-4..DIGITS).contains(&exponent) {
-        let decimals = usize::try_from(DIGITS - 1 - exponent).unwrap_or_default();
-        return trimmed(&format!("{value:.decimals$}")).to_owned();
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs())
-}
-
-/// Without zeros at the end of the fraction.
-fn trimmed(number: &str) -> &str {
-    match number.contains('.') {
-        true => number.trim_end_matches('0').trim_end_matches('.'),
-        false => number,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +145,7 @@ mod tests {
             (".5", "0.5"),
         ] {
             let value = parse_double(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!(format_double(value), want, "{text}");
+            assert_eq!(spirula_text::general(value, 10), want, "{text}");
         }
     }
 

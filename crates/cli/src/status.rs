@@ -3,9 +3,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use indicatif::HumanBytes;
 use rustix::process::Pid;
 use serde::Serialize;
+use spirula_text::size::bytes;
 
 use crate::admin::{Admin, Health};
 use crate::colour;
@@ -203,10 +203,8 @@ impl Status {
         out += &row(["DAEMON", "STATE", "PID", "ON DISK", "UP TO"]);
         for d in &self.daemons {
             let pid = d.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
-            let size = d
-                .bytes
-                .map_or_else(|| "-".to_owned(), |b| HumanBytes(b).to_string());
-            let on_disk = HumanBytes(d.bytes_on_disk).to_string();
+            let size = d.bytes.map_or_else(|| "-".to_owned(), bytes);
+            let on_disk = bytes(d.bytes_on_disk);
             out += &row([&d.name.to_string(), d.state, &pid, &on_disk, &size]);
         }
         if !self.problems.is_empty() {

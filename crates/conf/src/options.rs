@@ -138,7 +138,8 @@ pub fn normalize(name: &str) -> String {
     name.replace([' ', '-'], "_")
 }
 
-fn suffixed(text: &str, base: u64) -> Option<u64> {
+/// A number with a unit, each `base` times the one before: `10K` is 10,240 of 1,024 and 10,000 of 1,000.
+pub fn amount(text: &str, base: u64) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let n: u64 = text[..digits].parse().ok()?;
@@ -233,6 +234,15 @@ impl Opt {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_take_units() {
+        assert_eq!(amount("10K", 1024), Some(10_240));
+        assert_eq!(amount("10K", 1000), Some(10_000));
+        for none in ["1Z", "99999999999E", "10 K", "-1", ""] {
+            assert_eq!(amount(none, 1024), None, "{none}");
+        }
+    }
 
     #[test]
     fn every_default_parses() {

@@ -11,7 +11,6 @@ mod images;
 mod module;
 mod modules;
 mod process;
-pub mod python;
 mod question;
 mod rights;
 mod schedules;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use spirula_denc::UTime;
+use spirula_text::{one_line, time};
 
 use crate::core::{LoadError, Turn, View};
-use crate::fmt::{one_line, parse_time};
 use crate::options;
 use crate::service::{Service, Source};
 
@@ -58,7 +58,7 @@ impl Crash {
 
     /// When it happened: `2026-11-25T19:00:00.123456Z`, or with a blank and without the `Z`, as earlier releases write it.
     pub(crate) fn time(&self) -> Option<UTime> {
-        parse_time(self.text("timestamp")?)
+        time::parse(self.text("timestamp")?)
     }
 
     /// Seconds since it happened.
@@ -236,7 +236,7 @@ mod tests {
             Some(&report("x", "2026-11-25T19:00:00.000000Z", "")),
         );
         all.note(&format!("{PREFIX}e"), Some(&Bytes::from_static(b"nonsense")));
-        let at = |text: &str| parse_time(text).unwrap();
+        let at = |text: &str| time::parse(text).unwrap();
         let lines = [
             "unidentified daemon crashed on host (unknown) at 2026-11-25 19:00:01.000000",
             "osd.1 crashed on host here at 2026-11-25T19:00:00.123456Z",

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_maps::{OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, PoolFlags};
+use spirula_text::time;
 
 use crate::core::View;
-use crate::fmt;
 
 pub(crate) use changes::HealthLog;
 pub use clocks::Clock;
@@ -533,7 +533,7 @@ impl PgRule {
             }
             let age = match since.is_zero() {
                 true => "since forever".to_owned(),
-                false => format!("for {}", fmt::age(mon.now.since(since))),
+                false => format!("for {}", time::age(mon.now.since(since))),
             };
             return Some(format!(
                 "pg {pg} is stuck {} {age}, current state {state}, last acting {}",

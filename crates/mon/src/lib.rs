@@ -13,7 +13,6 @@ pub mod command;
 pub mod core;
 mod crashes;
 pub mod daemon;
-pub mod fmt;
 pub mod health;
 mod image_io;
 pub mod kv;

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use spirula_denc::{Fsid, UTime};
 use spirula_manager::TaskNews;
 use spirula_maps::{PgId, PgState};
+use spirula_text::time;
 
 use crate::core::View;
-use crate::fmt;
 use crate::service::ConfigEntry;
 
 /// Whether progress is told: an option of Ceph's module of that name, set for `mgr`. It is unless this says otherwise.
@@ -98,7 +98,7 @@ impl Event {
 
     fn age(&self, now: UTime) -> String {
         let whole = std::time::Duration::from_secs(now.since(self.started).as_secs());
-        format!("({})", fmt::age(whole))
+        format!("({})", time::age(whole))
     }
 
     /// Seconds until the end, if it goes on as it went.
@@ -112,7 +112,7 @@ impl Event {
         let inner = WIDTH - 2;
         let done = ((self.share * inner as f64) as usize).min(inner);
         let remaining = match self.remaining(now) {
-            Some(s) if s > 0 => format!("(remaining: {})", fmt::age(std::time::Duration::from_secs(s))),
+            Some(s) if s > 0 => format!("(remaining: {})", time::age(std::time::Duration::from_secs(s))),
             _ => String::new(),
         };
         format!(

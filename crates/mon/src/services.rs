@@ -11,8 +11,7 @@ use std::time::Duration;
 use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddr, UTime};
 use spirula_proto::mgr::{MMgrReport, Service, ServiceDaemon, ServiceMap, ServiceRegistration};
-
-use crate::fmt::cut;
+use spirula_text::cut;
 
 /// Daemons in the map at most.
 const MOST: usize = 1000;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::method::{Nothing, class};
-use crate::text::{format_double, parse_double};
+use crate::text::parse_double;
 use crate::{Error, Object, Result};
 
 class! { "numops" {
@@ -34,7 +34,7 @@ fn update(object: &mut dyn Object, (key, operand): Input, f: fn(f64, f64) -> f64
     };
     // No value, like an empty one, is zero.
     let value = parse_double(&found).ok_or(Error::EBADMSG)?;
-    let result = format_double(f(value, operand)).into();
+    let result = spirula_text::general(f(value, operand), 10).into();
     object
         .omap_set(&BTreeMap::from([(key, result)]))
         .map(|()| Nothing)

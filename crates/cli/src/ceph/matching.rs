@@ -1,8 +1,8 @@
 //! Which command a line of words means, and its arguments.
 
 use serde_json::{Map, Value};
+use spirula_text::python;
 
-use super::pytext;
 use super::signature::{ArgDesc, Command, flag};
 use super::value::{Kind, Mismatch};
 
@@ -245,7 +245,7 @@ impl<'a> Attempt<'a> {
         if let Some((word, why)) = self.refused {
             messages.push(format!("{word} not valid:  {why}"));
         }
-        Err(Mismatch::Bad(format!("unused arguments: {}", pytext::list(left))))
+        Err(Mismatch::Bad(format!("unused arguments: {}", python::list(left))))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The arguments of the official `ceph` itself, which may stand anywhere between the words of a command. clap can't
 //! say that: words and options that it does not know are the command's, and only the monitor knows those.
 
+use spirula_text::python;
+
 /// Formats of `-f`.
 const FORMATS: [&str; 6] = ["json", "json-pretty", "xml", "xml-pretty", "plain", "yaml"];
 
@@ -176,7 +178,7 @@ impl Options {
                     .next_if(|next| !looks_like_option(next))
                     .ok_or_else(|| format!("argument {}: expected one argument", shown(name)))?,
                 (false, Some(joined)) if word.starts_with("--") => {
-                    let why = format!("ignored explicit argument {}", super::pytext::quoted(&joined));
+                    let why = format!("ignored explicit argument {}", python::quoted(&joined));
                     return Err(format!("argument {}: {why}", shown(name)));
                 }
                 (false, Some(joined)) => {
@@ -222,7 +224,7 @@ impl Options {
 
     fn set(&mut self, opt: Opt, value: String) -> Result<(), String> {
         let number = |kind: &str| {
-            let value = super::pytext::quoted(&value);
+            let value = python::quoted(&value);
             format!("invalid {kind} value: {value}")
         };
         match opt {
@@ -251,7 +253,7 @@ impl Options {
                 let choices: Vec<String> = FORMATS.iter().map(|f| format!("'{f}'")).collect();
                 return Err(format!(
                     "argument -f/--format: invalid choice: {} (choose from {})",
-                    super::pytext::quoted(&value),
+                    python::quoted(&value),
                     choices.join(", ")
                 ));
             }

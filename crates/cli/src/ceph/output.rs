@@ -6,16 +6,16 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use bytes::Bytes;
+use spirula_text::python;
 
 use super::common::errno;
 use super::exec::print;
 use super::options::Options;
-use super::pytext;
 
 /// A failure to open a file, as the official tool prints it.
 fn open_failed(what: &str, path: &str, e: &io::Error) -> String {
     let errno = errno::of(e);
-    let quoted = pytext::quoted(path);
+    let quoted = python::quoted(path);
     format!(
         "Can't open {what} file {path}: [Errno {errno}] {}: {quoted}",
         errno::message(errno)

@@ -2,6 +2,7 @@
 //! makes of them, and how it is called in help and messages.
 
 use serde_json::{Number, Value};
+use spirula_text::python;
 
 use super::pytext;
 
@@ -111,7 +112,7 @@ impl Kind {
                 return format!("<int{}>", range_shown(&shown));
             }
             Self::Float(range) => {
-                let shown: Vec<String> = range.iter().map(|v| pytext::float(*v)).collect();
+                let shown: Vec<String> = range.iter().map(|v| python::float(*v)).collect();
                 return format!("<float{}>", range_shown(&shown));
             }
             Self::String(goodchars) if goodchars.is_empty() => "<string>",
@@ -164,8 +165,8 @@ fn int(s: &str, range: &[i128]) -> Result<Value, Mismatch> {
 fn float(s: &str, range: &[f64]) -> Result<Value, Mismatch> {
     let v = pytext::parse_float(s).ok_or_else(|| bad(format!("{s} doesn't represent a float")))?;
     if outside(&v, range) {
-        let range: Vec<String> = range.iter().map(|v| pytext::float(*v)).collect();
-        let v = pytext::float(v);
+        let range: Vec<String> = range.iter().map(|v| python::float(*v)).collect();
+        let v = python::float(v);
         return Err(bad(format!("{v} not in range [{}]", range.join(", "))));
     }
     // JSON has no infinity.

@@ -4,8 +4,7 @@ use std::io::Write;
 
 use spirula_client::Rados;
 use spirula_proto::mon::LogEntry;
-
-use super::common::text::local_time;
+use spirula_text::time;
 
 /// A log entry as `ceph -w` prints it.
 fn line(e: &LogEntry) -> String {
@@ -13,7 +12,7 @@ fn line(e: &LogEntry) -> String {
     let kind = kind.map_or("unknown", |k| k.name());
     format!(
         "{} {kind}.{} {} {}",
-        local_time(e.stamp),
+        time::local(e.stamp),
         e.name.id,
         e.priority,
         e.message

@@ -1,7 +1,7 @@
 //! How output is formatted.
 
 use serde_json::Value;
-use spirula_mon::fmt::{Format, Names, render_xml};
+use spirula_text::{Format, Names};
 
 /// Bytes in a line of a dump.
 const LINE: usize = 16;
@@ -17,10 +17,7 @@ pub(super) fn parse(name: Option<&str>) -> Option<Format> {
 
 /// A tree of this name in a format; the elements of one that is an array are called `item`. Plain counts as JSON.
 pub(super) fn render(format: Format, v: &Value, root: &str, item: &str) -> Vec<u8> {
-    match format.xml() {
-        Some(pretty) => render_xml(v, Names { root, item }, pretty),
-        None => format.render(v),
-    }
+    format.render_named(v, Names { root, item })
 }
 
 /// Bytes as text, for trees.

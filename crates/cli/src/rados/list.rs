@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 
 use serde_json::json;
 use spirula_client::{Listed, Striper};
-use spirula_mon::fmt::Format;
+use spirula_text::Format;
 
 use super::format::{self, text};
 use super::objects::unwritten;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use spirula_client::{Error, LockRequest, LockType, errno};
 use spirula_denc::{EntityName, EntityType};
-use spirula_mon::fmt::{Format, addr_legacy};
+use spirula_text::{Format, addr_legacy};
 
 use super::objects::print;
 use super::{BAD_NUMBER, Done, OnObject, Tool, format, last_words, number};

@@ -26,7 +26,7 @@ use std::fmt::Display;
 
 use spirula_client::{Error, IoCtx, Rados, errno};
 use spirula_maps::{ObjectName, PgId, SnapId};
-use spirula_mon::fmt::Format;
+use spirula_text::Format;
 
 use crate::ceph::common;
 use crate::ceph::common::conn::Connection;

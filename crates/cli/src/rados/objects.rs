@@ -8,11 +8,11 @@ use spirula_client::Error;
 use spirula_denc::UTime;
 use spirula_maps::ObjectName;
 use spirula_proto::osd::{AllocHintArgs, OsdFlags};
+use spirula_text::time;
 
 use super::store::Store;
 use super::{Done, OnObject, Tool, complain, last_words, shown};
 use crate::ceph::common::errno::{describe, of};
-use crate::ceph::common::text::local_time;
 
 /// The exit code after output that nobody reads any more: as if the signal had ended the process.
 const PIPE: i32 = 128 + 13;
@@ -153,7 +153,7 @@ impl Tool {
             .await
             .map_err(|e| self.failed(" error stat-ing", &oid, &e))?;
         let nsec = if precise { mtime.nsec } else { 0 };
-        let mtime = local_time(UTime { nsec, ..mtime });
+        let mtime = time::local(UTime { nsec, ..mtime });
         println!("{}/{} mtime {mtime}, size {size}", self.pool_name(), shown(&oid));
         Ok(())
     }

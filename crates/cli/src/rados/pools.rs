@@ -2,11 +2,10 @@
 
 use serde_json::json;
 use spirula_maps::PoolStat;
-use spirula_mon::fmt::Format;
+use spirula_text::{Align, Format, Table, size::bytes};
 
 use super::{Done, Tool, complain, format};
 use crate::ceph::common::errno::describe;
-use crate::ceph::common::text::{bytes, table};
 
 const HEADS: [&str; 14] = [
     "POOL_NAME",
@@ -165,12 +164,15 @@ impl Tool {
             )
         })?;
         if self.format == Format::Plain {
-            let heads = HEADS.map(str::to_owned).to_vec();
-            let rows: Vec<_> = stats
-                .iter()
-                .map(|(name, stat)| row(name, stat, per_pool))
-                .collect();
-            print!("{}", table(&[vec![heads], rows].concat()));
+            let mut table = Table::default();
+            for (n, head) in HEADS.into_iter().enumerate() {
+                let align = if n == 0 { Align::Left } else { Align::Right };
+                table.column(head, align, align);
+            }
+            for (name, stat) in &stats {
+                table.row(row(name, stat, per_pool));
+            }
+            print!("{}", table.render());
             println!();
             println!("total_objects    {}", total.num_objects);
             println!("total_used       {}", bytes(total.kb_used << 10));

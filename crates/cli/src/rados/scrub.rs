@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use spirula_client::errno;
-use spirula_mon::fmt::Format;
+use spirula_text::Format;
 
 use super::objects::print;
 use super::{Done, Tool, format, last_words};

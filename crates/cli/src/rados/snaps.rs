@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use spirula_denc::UTime;
 use spirula_maps::{SnapId, snap};
-use spirula_mon::fmt::Format;
 use spirula_proto::osd_op_data::CloneInfo;
+use spirula_text::Format;
 
 use super::objects::print;
 use super::{Done, OnObject, Tool, complain, format, shown};

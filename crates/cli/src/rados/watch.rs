@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use bytes::Bytes;
 use spirula_client::{Watch, WatchNews};
 use spirula_denc::Writer;
-use spirula_mon::fmt::addr_legacy;
+use spirula_text::addr_legacy;
 
 use super::format::hexdump;
 use super::objects::print;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spirula_client::errno;
-use spirula_mon::fmt::{bytes, float};
 use spirula_rbd::{Image, Options};
+use spirula_text::{general, size::bytes};
 use tokio::task::JoinSet;
 
 use super::{Done, Tool, bad, close, complain, describe, failed, invalid, size};
@@ -206,7 +206,7 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
             println!(
                 "{:>5}{ops:>10}{:>10}{:>12}",
                 elapsed.as_secs(),
-                float(r, 6),
+                general(r, 6),
                 speed(b)
             );
             (last, done_before, requests_before) = (elapsed, done, requests);
@@ -219,7 +219,7 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
     println!(
         "elapsed: {}   ops: {requests}   ops/sec: {}   bytes/sec: {}",
         start.elapsed().as_secs(),
-        float(requests as f64 / seconds, 6),
+        general(requests as f64 / seconds, 6),
         speed(done as f64 / seconds)
     );
     Ok(())

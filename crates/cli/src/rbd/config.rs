@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use spirula_client::{IoCtx, errno};
 use spirula_conf::options;
-use spirula_mon::fmt::{Align, Table};
 use spirula_rbd::{
     Setting, SettingSource, pool_setting, pool_settings, remove_pool_setting, set_pool_setting,
 };
+use spirula_text::{Align, Table};
 
 use super::{Done, Target, Tool, bad, close, complain, describe, failed, features};
 

@@ -6,11 +6,11 @@ use std::io::{BufReader, BufWriter, Read, Write, stdin, stdout};
 
 use serde_json::{Value, json};
 use spirula_client::errno;
-use spirula_mon::fmt::{Align, Table};
 use spirula_rbd::diff_file::{Format, RecordReader};
 use spirula_rbd::{
     DiffOptions, Difference, Error, ImportError, ImportNews, MergeError, Options, SPARSE, merge_diff,
 };
+use spirula_text::{Align, Table};
 
 use super::args::Args;
 use super::progress::Progress;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spirula_client::errno;
 use spirula_denc::UTime;
-use spirula_mon::fmt::bytes;
 use spirula_rbd::{
     CloneFormat, CreateOptions, Image, MIRROR_BY_SNAPSHOTS, MirrorImage, MirrorImageState, NO_LIMIT, Options,
     ParentNames, create, features as bits,
 };
+use spirula_text::size::bytes;
 
 use super::{Done, Spec, Tool, bad, close, complain, failed, features, invalid, size};
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use spirula_client::{IoCtx, LockType, errno};
-use spirula_mon::fmt::{Align, Table, bytes};
 use spirula_rbd::{Image, Options, ParentNames};
+use spirula_text::{Align, Table, size::bytes};
 
 use super::{Done, Spec, Tool, bad, describe, failed};
 

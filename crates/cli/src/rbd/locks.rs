@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use spirula_client::errno;
-use spirula_mon::fmt::{Align, Table, addr_legacy};
 use spirula_rbd::Options;
+use spirula_text::{Align, Table, addr_legacy};
 
 use super::{Done, Tool, bad, close, complain, failed};
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use spirula_client::errno;
-use spirula_mon::fmt::{Align, Table};
 use spirula_rbd::{Image, Options};
+use spirula_text::{Align, Table};
 
 use super::{Done, Tool, bad, close, complain, describe, failed};
 

@@ -34,8 +34,8 @@ use std::fmt::Display;
 
 use serde_json::Value;
 use spirula_client::{IoCtx, Rados, errno};
-use spirula_mon::fmt::{Format, Names, render_xml};
 use spirula_rbd::{Error, Image, Options};
+use spirula_text::{Format, Names};
 
 use crate::ceph::common;
 use crate::ceph::common::conn::Connection;
@@ -539,10 +539,7 @@ impl Tool {
 
 /// Prints a tree; `item` is what elements of its lists are called.
 fn print(format: Format, tree: &Value, root: &str, item: &str) {
-    let bytes = match format.xml() {
-        Some(pretty) => render_xml(tree, Names { root, item }, pretty),
-        None => format.render(tree),
-    };
+    let bytes = format.render_named(tree, Names { root, item });
     let text = String::from_utf8_lossy(&bytes);
     println!("{}", text.trim_end_matches('\n'));
 }

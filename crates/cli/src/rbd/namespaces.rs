@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use spirula_client::{IoCtx, errno};
-use spirula_mon::fmt::{Align, Table};
 use spirula_rbd::{namespace_create, namespace_remove, namespaces};
+use spirula_text::{Align, Table};
 
 use super::{Done, Tool, bad, complain, failed};
 

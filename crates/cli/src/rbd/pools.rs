@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use spirula_client::{IoCtx, errno};
-use spirula_mon::fmt::bytes;
 use spirula_rbd::{Image, Options, mark_pool, trash_list};
+use spirula_text::size::bytes;
 
 use super::{Done, Tool, complain, describe, failed};
 

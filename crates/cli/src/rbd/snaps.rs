@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use spirula_client::errno;
-use spirula_mon::fmt::{Align, Table, bytes};
 use spirula_rbd::{Image, NO_LIMIT, Options, Snapshot, SnapshotNamespace};
+use spirula_text::{Align, Table, size::bytes};
 
 use super::{Done, Target, Tool, bad, close, complain, failed};
 

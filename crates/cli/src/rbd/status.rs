@@ -1,7 +1,7 @@
 //! `rbd status`: which clients use an image.
 
 use serde_json::json;
-use spirula_mon::fmt::addr_legacy;
+use spirula_text::addr_legacy;
 
 use super::{Done, Tool, close, failed};
 

@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use serde_json::{Map, Value, json};
 use spirula_client::{IoCtx, errno};
 use spirula_denc::UTime;
-use spirula_mon::fmt::{Align, Table};
 use spirula_rbd::{
     Image, Options, ParentNames, TrashImage, trash_due, trash_list, trash_move, trash_purge, trash_remove,
     trash_restore,
 };
+use spirula_text::{Align, Table};
 
 use super::{Done, Spec, Tool, bad, complain, describe, failed};
 use crate::ceph::common::errno::of;

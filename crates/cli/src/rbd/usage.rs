@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use spirula_client::{IoCtx, errno};
-use spirula_mon::fmt::{Align, Table, bytes};
 use spirula_rbd::{Image, Options, Usage, features};
+use spirula_text::{Align, Table, size::bytes};
 
 use super::{Done, Tool, bad, close, complain, describe, failed};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use indicatif::HumanBytes;
 use serde::Serialize;
+use spirula_text::size::bytes;
 
 use crate::daemon::DaemonName;
 use crate::layout::{Layout, Spec};
@@ -39,9 +39,9 @@ impl Room {
         (self.growth > self.available).then(|| {
             format!(
                 "the {stores} {osds} may grow by {}, and the file system of {} has only {} left to give: with that the cluster is full",
-                HumanBytes(self.growth),
+                bytes(self.growth),
                 self.path.display(),
-                HumanBytes(self.available)
+                bytes(self.available)
             )
         })
     }
@@ -116,6 +116,6 @@ mod tests {
         };
         assert_eq!(with(2 << 30).warning(), None);
         let said = with((2 << 30) - 1).warning().unwrap();
-        assert!(said.contains("osd.0, osd.1 may grow by 2.00 GiB"), "{said}");
+        assert!(said.contains("osd.0, osd.1 may grow by 2 GiB"), "{said}");
     }
 }

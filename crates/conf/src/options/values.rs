@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use super::Kind::{Millisecs, Secs, Uint};
 use super::parse::seconds;
 use super::table::is_live;
-use super::{all, find, suffixed};
+use super::{all, amount, find};
 
 /// Where a value can come from, the weakest first (`src/common/config_values.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,8 +117,8 @@ impl Values {
         let opt = find(name);
         let parse = |text: &str| match opt.map(|o| o.kind) {
             Some(Secs | Millisecs) => seconds(text).ok(),
-            Some(Uint) => suffixed(text, 1000),
-            _ => suffixed(text, 1024),
+            Some(Uint) => amount(text, 1000),
+            _ => amount(text, 1024),
         };
         let default = || opt.and_then(|o| parse(o.default));
         parse(self.get(name)).or_else(default).unwrap_or(0)

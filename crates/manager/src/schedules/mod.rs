@@ -17,6 +17,7 @@ use std::rc::Rc;
 
 use chrono::{Local, NaiveDateTime};
 use serde_json::{Map, Value, json};
+use spirula_text::python;
 use tokio::sync::{Mutex, Notify, Semaphore};
 
 use self::agenda::Agenda;
@@ -28,7 +29,6 @@ use crate::clients::Clients;
 use crate::cluster::{Cluster, Snapshot};
 use crate::failure::Failure;
 use crate::module::{Asked, LocalFuture, Module};
-use crate::python;
 use crate::question::{Authority, Reply};
 use crate::rights::{Basis, Origin, Place as Home};
 use crate::service::News;

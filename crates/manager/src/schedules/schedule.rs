@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, NaiveDateTime, TimeDelta};
 use serde_json::{Value, json};
+use spirula_text::python;
 
 use super::interval::{Interval, StartTime};
-use crate::python;
 
 /// A schedule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use spirula_client::IoCtx;
 use spirula_rbd::{Image, Options, is_old_image, migration_status, namespaces, trash_get};
+use spirula_text::python;
 use tokio::sync::{Mutex, Notify, Semaphore};
 use uuid::Uuid;
 
@@ -28,7 +29,6 @@ use crate::clients::{Client, Clients, Work};
 use crate::cluster::{Cluster, Snapshot};
 use crate::failure::Failure;
 use crate::module::{Asked, LocalFuture, Module};
-use crate::python;
 use crate::question::{Authority, Reply, errno};
 use crate::rights::{Basis, Place};
 use crate::service::News;

@@ -2,9 +2,9 @@
 
 use chrono::{DateTime, Local, TimeDelta, Utc};
 use serde_json::{Map, Value, json};
+use spirula_text::python;
 
 use super::spec::ImageSpec;
-use crate::python;
 use crate::rights::{Origin, Place};
 
 /// What happens to the image.

@@ -6,9 +6,9 @@ use std::fmt;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use spirula_text::Format;
 
 use super::{Reply, errno};
-use crate::fmt::Format;
 
 /// The parsed JSON object of a command.
 #[derive(Debug, Clone, Default)]

@@ -7,9 +7,9 @@ use super::{
     official, refuse, signature,
 };
 use crate::core::{Effect, Monitor, SessionId, Turn};
-use crate::fmt::Format;
 use bytes::Bytes;
 use spirula_asok::osd_network;
+use spirula_text::Format;
 
 /// Which module of Ceph's manager a command belongs to, by the command's leading words, as capabilities name it. The
 /// first that fits counts.
@@ -139,7 +139,7 @@ const MAX_STATUS: usize = 1024;
 pub(crate) fn denied_by_module(turn: &mut Turn<'_>, session: SessionId, reply: Reply) -> Reply {
     let text = format!(
         "{}: access denied",
-        crate::fmt::cut(reply.status.clone(), MAX_STATUS)
+        spirula_text::cut(reply.status.clone(), MAX_STATUS)
     );
     turn.effect(Effect::AuditRefusal(session, text));
     let status = format!("{}{DENIED}", reply.status);

@@ -38,7 +38,7 @@ pub(crate) fn shown(args: &Args) -> String {
             *value = json!("…");
         }
     }
-    crate::fmt::cut(Value::Object(map).to_string(), MAX_TEXT)
+    spirula_text::cut(Value::Object(map).to_string(), MAX_TEXT)
 }
 
 /// The audit log: which commands were dispatched or denied.
@@ -115,7 +115,7 @@ fn is_debug_watched(view: &View) -> bool {
 }
 
 fn line(view: &mut View, sender: &Sender, priority: LogPriority, text: &str) {
-    let from = crate::fmt::addr_legacy(&sender.addr);
+    let from = spirula_text::addr_legacy(&sender.addr);
     let name = sender.name.to_string().replace('\'', "\\'");
     view.audit_event(priority, format!("from='{from}' entity='{name}' {text}"));
 }

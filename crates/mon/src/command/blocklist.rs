@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use spirula_denc::{AddrType, EntityAddr, UTime};
+use spirula_text::{addr_legacy, general};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::{addr_legacy, float};
 
 commands! {
     "osd blocklist range?:String[range] blocklistop:{add|rm} addr:EntityAddr expire?:Float(0.0)" "osd" "rw" change,
@@ -124,7 +124,7 @@ fn add(m: &mut Turn<'_>, call: &Call<'_>, addr: EntityAddr) -> Done {
     committed(format!(
         "blocklisting {} until {until} ({} sec)",
         entry(&addr),
-        float(seconds, 6)
+        general(seconds, 6)
     ))
 }
 

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 use spirula_conf::ConfFile;
+use spirula_text::{Align, Table};
 
 use super::{Call, Done, Outcome, Reply, commands, committed, config_show, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::{Align, Table};
 use crate::options::{self, all, of_modules};
 use crate::service::{ConfigEntry, Who};
 

@@ -1,10 +1,10 @@
 //! What daemons run with, as they themselves report it.
 
 use serde_json::{Map, Value, json};
+use spirula_text::{Align, Table};
 
 use super::{Call, Done, Reply, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::{Align, Table};
 use crate::options::{Source, Values, all};
 
 /// What one option is set to, and by whom.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use spirula_denc::UTime;
+use spirula_text::{Format, one_line};
 
 use super::{Call, Done, Outcome, Reply, commands, config_key, now};
 use crate::core::{Turn, View};
 use crate::crashes::{Crash, PREFIX};
-use crate::fmt::{Format, one_line};
 
 commands! {
     "crash ls" "mgr" "r" ls, "list the crashes that were recorded";

@@ -1,11 +1,11 @@
 //! Changes to the CRUSH hierarchy.
 
 use spirula_crush::{CrushMap, Location, weight_from_f64};
+use spirula_text::general;
 
 use super::crush::{crush_error, edit, set_map};
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::float;
 
 commands! {
     "osd crush set prior_version?:Int" "osd" "rw" set_any, "replace the CRUSH map by that of -i FILE";
@@ -83,7 +83,7 @@ fn place(m: &mut Turn<'_>, call: &Call<'_>, verb: &str) -> Done {
             errno::ENOENT,
             format!(
                 "unable to set item id {osd} name '{name}' weight {} at location {}: does not exist",
-                float(text, 6),
+                general(text, 6),
                 show(&loc)
             ),
         );
@@ -91,7 +91,7 @@ fn place(m: &mut Turn<'_>, call: &Call<'_>, verb: &str) -> Done {
     edit(m, |c| c.update_item(osd, w, &name, &loc))?;
     committed(format!(
         "{verb} item id {osd} name '{name}' weight {} at location {} to crush map",
-        float(text, 6),
+        general(text, 6),
         show(&loc)
     ))
 }
@@ -103,7 +103,7 @@ fn create_or_move(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     edit(m, |c| c.create_or_move_item(osd, w, &name, &loc))?;
     committed(format!(
         "create-or-move updating item name '{name}' weight {} at location {} to crush map",
-        float(text, 6),
+        general(text, 6),
         show(&loc)
     ))
 }
@@ -265,7 +265,7 @@ fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     edit(m, |c| c.adjust_item_weight(id, w))?;
     committed(format!(
         "reweighted item id {id} name '{name}' to {} in crush map",
-        float(text, 6)
+        general(text, 6)
     ))
 }
 
@@ -282,7 +282,7 @@ fn reweight_subtree(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     edit(m, |c| c.adjust_subtree_weight(id, w))?;
     committed(format!(
         "reweighted subtree id {id} name '{name}' to {} in crush map",
-        float(text, 6)
+        general(text, 6)
     ))
 }
 

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use spirula_text::{Align, Table};
 
 use super::{Call, Done, Reply, commands, errno, misc, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::{Align, Table};
 
 commands! {
     "device ls" "mgr" "r" ls, "list the disks below monitors and OSDs";

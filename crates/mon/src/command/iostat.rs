@@ -1,5 +1,7 @@
 //! `ceph iostat`: a row of the rates of the moment, for which the tool asks again and again. In the layout of Ceph's module.
 
+use spirula_text::size;
+
 use super::pool_list::rates;
 use super::{Call, Done, Reply, commands, now};
 use crate::core::Turn;
@@ -12,22 +14,6 @@ const TITLES: [&str; 6] = ["Read", "Write", "Total", "Read IOPS", "Write IOPS", 
 
 /// The width of a terminal that nobody tells, and the widest one.
 const WIDTH: (i64, i64) = (80, 4096);
-
-/// Bytes with a binary unit: whole ones, of which there are more than ten.
-fn iec(n: u64) -> String {
-    let units = [
-        (60, "Ei"),
-        (50, "Pi"),
-        (40, "Ti"),
-        (30, "Gi"),
-        (20, "Mi"),
-        (10, "Ki"),
-    ];
-    match units.iter().find(|(bits, _)| n > 10 << bits) {
-        Some((bits, unit)) => format!("{} {unit}", n >> bits),
-        None => format!("{n} "),
-    }
-}
 
 fn row(cells: &[String], column: usize) -> String {
     let cells: String = cells
@@ -49,7 +35,7 @@ fn iostat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let width = call.args.opt_int("width")?.unwrap_or(WIDTH.0).clamp(0, WIDTH.1);
     let column = usize::try_from(width).unwrap_or(0) / TITLES.len();
     let r = rates(m.view, None);
-    let bytes = |n: u64| format!("{}B/s", iec(n));
+    let bytes = |n: u64| format!("{}B/s", size::whole(n));
     let cells = [
         bytes(r.read_bytes),
         bytes(r.write_bytes),
@@ -88,7 +74,5 @@ mod tests {
                 "+------------+------------+------------+------------+------------+------------+",
             ]
         );
-        let texts = [0, 10_240, 10_241, 11 << 20, u64::MAX].map(iec);
-        assert_eq!(texts, ["0 ", "10240 ", "10 Ki", "11 Mi", "15 Ei"]);
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use spirula_text::Format;
 
 use super::{Call, Done, Reply, commands, manager, now, services, status};
 use crate::core::{Turn, View};
-use crate::fmt::Format;
 use crate::version;
 
 commands! {

@@ -60,6 +60,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use spirula_text::Format;
 
 pub use args::{ArgResult, Args, parse_osd};
 pub(crate) use at_manager::{denied_by_module, run_mgr, tell_mgr};
@@ -68,7 +69,6 @@ pub(crate) use pool::{NewPool, create_pool, delete_pool};
 pub use reply::Reply;
 
 use crate::core::{Monitor, SessionId, Turn, View};
-use crate::fmt::Format;
 
 /// What a command led to.
 #[derive(Debug)]

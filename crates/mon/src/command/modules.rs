@@ -2,11 +2,11 @@
 //! system, nothing sent home.
 
 use serde_json::json;
+use spirula_text::Format;
 
 use super::{Call, Done, Reply, commands, errno, now, refuse};
 use crate::core::Turn;
 use crate::core::manager::MODULES;
-use crate::fmt::Format;
 
 commands! {
     "mgr module ls" "mgr" "r" ls, "list the manager's modules";

@@ -4,13 +4,13 @@ use serde_json::json;
 use spirula_denc::Fsid;
 use spirula_maps::osdmap::MAX_OSD_LIMIT;
 use spirula_maps::{OsdMapFlags, OsdState, release};
+use spirula_text::general;
 
 use super::osd_new::remove_secrets;
 use super::osd_query::{existing, osd_ids};
 use super::osd_stop::removable;
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::float;
 
 commands! {
     "osd create uuid?:UUID id?:OsdName" "osd" "rw" create, "create an OSD";
@@ -305,19 +305,19 @@ fn ratio(call: &Call<'_>) -> Result<f64, Reply> {
 fn full_ratio(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let r = ratio(call)?;
     m.pending_osd().new_full_ratio = r as f32;
-    committed(format!("osd set-full-ratio {}", float(r, 6)))
+    committed(format!("osd set-full-ratio {}", general(r, 6)))
 }
 
 fn backfillfull_ratio(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let r = ratio(call)?;
     m.pending_osd().new_backfillfull_ratio = r as f32;
-    committed(format!("osd set-backfillfull-ratio {}", float(r, 6)))
+    committed(format!("osd set-backfillfull-ratio {}", general(r, 6)))
 }
 
 fn nearfull_ratio(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let r = ratio(call)?;
     m.pending_osd().new_nearfull_ratio = r as f32;
-    committed(format!("osd set-nearfull-ratio {}", float(r, 6)))
+    committed(format!("osd set-nearfull-ratio {}", general(r, 6)))
 }
 
 fn min_compat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use spirula_maps::StoreStatfs;
+use spirula_text::{Align, Table, size::bytes};
 
 use super::osd_tree::{Line, line_json, lines, weight_text};
 use super::{Call, Done, Reply, commands, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::{Align, Table, bytes};
 
 commands! {
     "osd df output_method?:{plain|tree} filter_by?:{class|name} filter?:String" "osd" "r" df,

@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 use spirula_denc::{EntityAddrVec, encode_to_vec};
 use spirula_maps::pool::PoolOption;
 use spirula_maps::{IntervalSet, OsdMap, OsdState, PgPool, PoolFlags, release};
+use spirula_text::{addr_legacy, general};
 
 use super::status::{addrvec, legacy_addr};
 use super::{Call, Done, Reply, commands, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::{addr_legacy, float};
 use crate::health::osd_list;
 
 commands! {
@@ -62,12 +62,12 @@ pub(super) fn osd_line(map: &OsdMap, osd: i32) -> String {
         "osd.{osd} {} {} weight {}",
         side(map.is_up(osd), "up  ", "down"),
         side(map.is_in(osd), "in ", "out"),
-        float(map.weight_f64(osd), 6)
+        general(map.weight_f64(osd), 6)
     );
     if map.affinity(osd) != 0x10000 {
         t.push_str(&format!(
             " primary_affinity {}",
-            float(f64::from(map.affinity(osd)) / 65536.0, 6)
+            general(f64::from(map.affinity(osd)) / 65536.0, 6)
         ));
     }
     let addrs = |v: &EntityAddrVec| {
@@ -100,9 +100,9 @@ fn dump_text(map: &OsdMap) -> String {
         map.modified,
         map.flags,
         map.crush_version,
-        float(f64::from(map.full_ratio), 6),
-        float(f64::from(map.backfillfull_ratio), 6),
-        float(f64::from(map.nearfull_ratio), 6)
+        general(f64::from(map.full_ratio), 6),
+        general(f64::from(map.backfillfull_ratio), 6),
+        general(f64::from(map.nearfull_ratio), 6)
     );
     if map.require_min_compat_client > 0 {
         t.push_str(&format!(

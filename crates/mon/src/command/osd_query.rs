@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use spirula_maps::{ObjectLocator, ObjectName, release};
+use spirula_text::{Align, Table};
 
 use super::status::{addrvec, osd_line, osdmap_summary, shown_flags};
 use super::{ArgResult, Call, Done, Reply, commands, errno, misc, now, parse_osd, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::{Align, Table};
 use crate::health::osd_list;
 
 commands! {

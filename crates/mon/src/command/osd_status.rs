@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use spirula_maps::StoreStatfs;
+use spirula_text::{Align, Table, size::short};
 
 use super::{Call, Done, Reply, commands, misc, now};
 use crate::core::{Turn, View};
-use crate::fmt::{Align, Table};
 use crate::service::Served;
 
 commands! {
@@ -16,26 +16,6 @@ commands! {
 
 /// The module returns this without its sign: the official tool takes it for success, and prints the text.
 const ENOENT: i32 = 2;
-
-/// A number in at most four digits with a unit: `290M`, `1.23k`.
-fn short(n: u64, base: u64) -> String {
-    const WIDTH: usize = 4;
-    let units = [" ", "k", "M", "G", "T", "P", "E"];
-    let mut unit = 0;
-    let whole = |unit: usize| n / base.pow(unit as u32);
-    while unit + 1 < units.len() && whole(unit).to_string().len() > WIDTH {
-        unit += 1;
-    }
-    if unit == 0 {
-        return format!("{n:>WIDTH$} ");
-    }
-    let value = format!("{:.6}", n as f64 / base.pow(unit as u32) as f64);
-    let digits: String = value.chars().take(WIDTH).collect();
-    match digits.strip_suffix('.') {
-        Some(whole) => format!(" {whole}{}", units[unit]),
-        None => digits + units[unit],
-    }
-}
 
 /// Whether a name fits a pattern with `*`, `?` and `[…]`, as in a shell.
 fn fits(pattern: &[char], name: &[char]) -> bool {
@@ -215,28 +195,6 @@ fn status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// As the module of Ceph 16.2.15 prints them.
-    #[test]
-    fn numbers_have_four_digits() {
-        let bytes = [
-            0,
-            1023,
-            9999,
-            10_000,
-            290 << 20,
-            (3805 << 20) + 5,
-            5_000_000_000_000,
-            u64::MAX,
-        ];
-        let shown = bytes.map(|n| short(n, 1024));
-        let want = [
-            "   0 ", "1023 ", "9999 ", "9.76k", " 290M", "3805M", "4656G", "16.0E",
-        ];
-        assert_eq!(shown, want);
-        let counts = [996, 12_345, 1_234_567].map(|n| short(n, 1000));
-        assert_eq!(counts, [" 996 ", "12.3k", "1234k"]);
-    }
 
     #[test]
     fn patterns_are_those_of_a_shell() {

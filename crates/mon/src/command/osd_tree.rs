@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 use spirula_crush::{ChooseArgs, CrushMap};
 use spirula_maps::{OsdMap, OsdState};
+use spirula_text::{Align, Table};
 
 use super::osd_dump::map_of;
 use super::{Call, Done, Reply, commands, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::{Align, Table};
 
 commands! {
     "osd tree epoch?:Int(0) states?:{up|down|in|out|destroyed}..." "osd" "r" tree, "show the hierarchy of OSDs";

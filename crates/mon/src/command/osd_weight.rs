@@ -8,8 +8,8 @@ use spirula_proto::mon::LogPriority;
 use super::osd_query::{existing, osd_ids};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::float;
 use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
+use spirula_text::general;
 
 commands! {
     "osd down ids:String... definitely_dead?:Bool" "osd" "rw" down, "mark OSDs down";
@@ -140,7 +140,7 @@ fn fixed(call: &Call<'_>) -> Result<(u32, f64), Reply> {
     if !(0.0..=1.0).contains(&w) {
         return refuse(
             errno::EINVAL,
-            format!("weight must be in the range [0..1], got {}", float(w, 6)),
+            format!("weight must be in the range [0..1], got {}", general(w, 6)),
         );
     }
     Ok(((w * 65536.0) as u32, w))
@@ -150,7 +150,7 @@ fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let osd = existing(m.view, call, "id")?;
     let (w, text) = fixed(call)?;
     m.set_weight(osd, w);
-    committed(format!("reweighted osd.{osd} to {} ({w:x})", float(text, 6)))
+    committed(format!("reweighted osd.{osd} to {} ({w:x})", general(text, 6)))
 }
 
 fn reweightn(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
@@ -186,7 +186,7 @@ fn affinity(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     // The official text prints the fixed-point value in decimal.
     committed(format!(
         "set osd.{osd} primary-affinity to {} ({w})",
-        float(text, 6)
+        general(text, 6)
     ))
 }
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use spirula_maps::{PgId, PgStat, PgState};
+use spirula_text::{Align, Table, size::bytes};
 
 use super::pg_dump::{OMAP_NOTE, pg_json};
 use super::{Call, Done, Reply, commands, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::{self, Align, Table, bytes};
 use crate::health::{osd_list, state_text};
 
 commands! {
@@ -208,7 +208,7 @@ fn ls_table(m: &View, pgs: &[(&PgId, &PgStat)]) -> String {
         );
         row.extend([
             state_text(s.state),
-            fmt::age(m.now.since(s.last_change)),
+            spirula_text::time::age(m.now.since(s.last_change)),
             s.version.to_string(),
             format!("{}:{}", s.reported_epoch, s.reported_seq),
             format!("{}p{}", osd_list(&s.up), s.up_primary),

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, StoreStatfs};
+use spirula_text::{Align, Table, size::bytes};
 
 use super::{Call, Done, Reply, commands, now};
 use crate::core::{Turn, View};
-use crate::fmt::{Align, Table, bytes};
 use crate::health::{osd_list, state_text};
 use crate::service::PoolTotals;
 

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 use spirula_maps::pool::{PoolOption, PoolOptions};
 use spirula_maps::{OsdMap, PgPool, PoolFlags};
+use spirula_text::general;
 
 use super::pool_list::pool_id;
 use super::pool_option::CSUM_TYPES;
 use super::{Call, Done, Reply, commands, errno, now, refuse};
 use crate::core::Turn;
-use crate::fmt::float;
 
 commands! {
     "osd pool get pool:Poolname var:{size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|hit_set_type|hit_set_period|hit_set_count|hit_set_fpp|use_gmt_hitset|target_max_objects|target_max_bytes|cache_target_dirty_ratio|cache_target_dirty_high_ratio|cache_target_full_ratio|cache_min_flush_age|cache_min_evict_age|erasure_code_profile|min_read_recency_for_promote|all|min_write_recency_for_promote|fast_read|hit_set_grade_decay_rate|hit_set_search_last_n|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_min_block|csum_max_block|allow_ec_overwrites|fingerprint_algorithm|pg_autoscale_mode|pg_autoscale_bias|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|dedup_tier|dedup_chunk_algorithm|dedup_cdc_chunk_size|bulk}"
@@ -148,7 +148,7 @@ fn text(var: &str, v: &Value) -> String {
         Value::String(s) => s.clone(),
         // The official monitor prints this one as a number.
         Value::Bool(b) if var == "use_gmt_hitset" => u8::from(*b).to_string(),
-        Value::Number(n) if n.is_f64() => float(n.as_f64().unwrap_or(0.0), 6),
+        Value::Number(n) if n.is_f64() => general(n.as_f64().unwrap_or(0.0), 6),
         other => other.to_string(),
     }
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use spirula_maps::ObjectStatSum;
+use spirula_text::{Align, Table, size::bytes, size::count};
 
 use super::osd_dump::{pool_json, pools_text};
 use super::{Call, Done, Reply, commands, errno, misc, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::{Align, Table, bytes, count};
 
 commands! {
     "osd pool ls detail?:{detail}" "osd" "r" ls, "list the pools";

@@ -5,7 +5,7 @@ use spirula_maps::pool::{PoolOption, PoolOptionKind, PoolOptions};
 
 use super::{Reply, errno, refuse};
 use crate::core::View;
-use crate::options::amount_error;
+use crate::options::{amount, amount_error};
 
 fn invalid<T>(text: String) -> Result<T, Reply> {
     refuse(errno::EINVAL, text)
@@ -24,17 +24,6 @@ fn float(val: &str) -> Result<f64, Reply> {
         format!("error parsing floating point value '{val}': strict_strtod: expected double, got: '{val}'")
     };
     parsed.ok_or_else(|| Reply::error(errno::EINVAL, text()))
-}
-
-/// A number with a unit suffix, binary for bytes.
-pub(super) fn amount(text: &str, base: u64) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let n: u64 = text[..digits].parse().ok()?;
-    let unit = text[digits..].trim().trim_end_matches('B').trim_end_matches('i');
-    let power = ["", "K", "M", "G", "T", "P", "E"]
-        .iter()
-        .position(|u| u.eq_ignore_ascii_case(unit))?;
-    n.checked_mul(base.checked_pow(u32::try_from(power).ok()?)?)
 }
 
 /// Checksum types by the number that is stored, from 1.
@@ -144,14 +133,6 @@ pub(super) fn set(m: &View, p: &mut PgPool, var: &str, val: &str) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn amounts_take_units() {
-        assert_eq!(amount("10K", 1024), Some(10_240));
-        assert_eq!(amount("10K", 1000), Some(10_000));
-        assert_eq!(amount("1Z", 1024), None);
-        assert_eq!(amount("99999999999E", 1024), None);
-    }
 
     #[test]
     fn texts_are_the_official_ones() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spirula_manager::python;
+use spirula_text::python;
 
 use super::{Call, Done, Reply, commands, denied_by_module, errno, now, rbd_support, refuse};
 use crate::core::{Effect, Turn, View};

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::Value;
-
-use crate::fmt::{Format, Names, render_xml};
+use spirula_text::{Format, Names};
 
 /// Result code, status line (standard error) and output (standard output).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,8 +13,8 @@ pub struct Reply {
     pub status: String,
     /// The output.
     pub data: Bytes,
-    /// Output that is still to be rendered as XML (pretty or not), which takes the command's names.
-    tree: Option<Box<(bool, Value)>>,
+    /// Output that is still to be rendered as XML, which takes the command's names.
+    tree: Option<Box<(Format, Value)>>,
 }
 
 impl Reply {
@@ -42,10 +41,10 @@ impl Reply {
 
     /// Success with a value as output: JSON, or XML once `named` has told the names.
     pub fn json(format: Format, v: &Value) -> Self {
-        match format.xml() {
-            None => Self::data(format.render(v)),
-            Some(pretty) => Self {
-                tree: Some(Box::new((pretty, v.clone()))),
+        match format.is_xml() {
+            false => Self::data(format.render(v)),
+            true => Self {
+                tree: Some(Box::new((format, v.clone()))),
                 ..Self::default()
             },
         }
@@ -64,7 +63,7 @@ impl Reply {
     #[must_use]
     pub(super) fn named(mut self, names: Names<'_>) -> Self {
         if let Some(tree) = self.tree.take() {
-            self.data = render_xml(&tree.1, names, tree.0).into();
+            self.data = tree.0.render_named(&tree.1, names).into();
         }
         self
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use spirula_maps::PgState;
+use spirula_text::Names;
 
 use super::{Call, Done, Reply, commands, manager, misc, now, services};
 use super::{crush_dump, health_cmd, osd_dump, pg_dump, status};
 use crate::core::{Turn, View};
-use crate::fmt::Names;
 use crate::health::state_text;
 use crate::{service, version};
 

@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use spirula_crush::weight_to_f64;
 use spirula_maps::osdmap::WEIGHT_IN;
 use spirula_maps::{Incremental, OsdMap};
+use spirula_text::general;
 
 use super::{Call, Done, Outcome, Reply, commands, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::fmt::float;
 
 commands! {
     "osd utilization" "osd" "r" utilization, "show how evenly the PGs are spread";
@@ -116,7 +116,7 @@ impl Spread {
     }
 
     fn text(&self) -> String {
-        let f = |v: f32| float(f64::from(v), 6);
+        let f = |v: f32| general(f64::from(v), 6);
         let mut t = String::new();
         if self.compares {
             let share = self.moved as f32 * 100.0 / self.total.max(1) as f32;
@@ -204,7 +204,7 @@ impl Wish {
             true => Ok(()),
             false => refuse(errno::EINVAL, format!("{name} {v} must be positive")),
         };
-        positive("max_change", wish.max_change > 0.0, float(wish.max_change, 6))?;
+        positive("max_change", wish.max_change > 0.0, general(wish.max_change, 6))?;
         positive("max_osds", wish.max_osds > 0, wish.max_osds.to_string())?;
         if wish.overload <= 100 {
             return refuse(
@@ -316,7 +316,7 @@ fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
             "{}\noload {}\nmax_change {}\nmax_change_osds {}\naverage_utilization {average:.4}\noverload_utilization {overloaded:.4}\n",
             spread.text(),
             wish.overload,
-            float(wish.max_change, 6),
+            general(wish.max_change, 6),
             wish.max_osds
         );
         for (osd, w) in &weights {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use spirula_proto::mgr::{Service, ServiceDaemon};
+use spirula_text::addr_legacy;
 
 use super::{Call, Done, commands, misc};
 use crate::core::{Turn, View};
-use crate::fmt;
 
 commands! {
     "service dump" "service" "r" dump, "show the service map";
@@ -17,7 +17,7 @@ commands! {
 fn daemon_json(d: &ServiceDaemon) -> Value {
     json!({
         "start_epoch": d.start_epoch, "start_stamp": d.start_stamp.to_string(), "gid": d.gid,
-        "addr": fmt::addr_legacy(&d.addr), "metadata": d.metadata, "task_status": d.task_status,
+        "addr": addr_legacy(&d.addr), "metadata": d.metadata, "task_status": d.task_status,
     })
 }
 

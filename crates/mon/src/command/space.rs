@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use spirula_maps::StoreStatfs;
+use spirula_text::{Align, Table, percent, size::bytes, size::count};
 
 use super::{Call, Done, Reply, commands, now};
 use crate::core::{Turn, View};
-use crate::fmt::{Align, Table, bytes, count, percent};
 use crate::service::PoolTotals;
 
 commands! {

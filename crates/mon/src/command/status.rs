@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use spirula_denc::{EntityAddrVec, encode_to_vec};
 use spirula_maps::{MonMap, OsdMap, OsdMapFlags, PgState};
+use spirula_text::{addr_legacy, size, time};
 
 use super::{Call, Done, Reply, ciphers, commands, errno, health_cmd, now, refuse, services};
 use crate::core::{Role, Turn, View};
-use crate::fmt;
 use crate::health::state_text;
 use crate::{service, version};
 
@@ -48,10 +48,7 @@ pub(super) fn legacy_addr(a: &EntityAddrVec) -> String {
         a.0.iter()
             .find(|a| a.kind == spirula_denc::AddrType::LEGACY)
             .or(a.0.first());
-    legacy.map_or_else(
-        || "(unrecognized address family 0)/0".to_owned(),
-        fmt::addr_legacy,
-    )
+    legacy.map_or_else(|| "(unrecognized address family 0)/0".to_owned(), addr_legacy)
 }
 
 /// A place in the CRUSH hierarchy as texts show it: `{datacenter=a,root=default}`.
@@ -78,8 +75,8 @@ pub(super) fn monmap_json(m: &MonMap) -> Map<String, Value> {
         })
         .collect();
     let v = json!({
-        "epoch": m.epoch, "fsid": m.fsid.to_string(), "modified": fmt::time_iso(m.last_changed),
-        "created": fmt::time_iso(m.created), "min_mon_release": m.min_mon_release,
+        "epoch": m.epoch, "fsid": m.fsid.to_string(), "modified": time::iso(m.last_changed),
+        "created": time::iso(m.created), "min_mon_release": m.min_mon_release,
         "min_mon_release_name": version::RELEASE, "election_strategy": m.strategy.0,
         "disallowed_leaders: ": "", "stretch_mode": m.stretch_mode_enabled, "tiebreaker_mon": m.tiebreaker_mon,
         "removed_ranks: ": removed_ranks(m),
@@ -348,7 +345,7 @@ pub(super) fn osd_line(m: &View, map: &OsdMap) -> String {
     let (n, up, inside) = map.counts();
     let since = |t: spirula_denc::UTime| match t.is_zero() {
         true => String::new(),
-        false => format!(" (since {})", fmt::age(m.now.since(t))),
+        false => format!(" (since {})", time::age(m.now.since(t))),
     };
     format!(
         "{n} osds: {up} up{}, {inside} in{}",
@@ -459,7 +456,7 @@ fn mgr_line(m: &View) -> String {
     if !map.available {
         return "no daemons active".to_owned();
     }
-    let since = fmt::age(m.now.since(map.active_change));
+    let since = time::age(m.now.since(map.active_change));
     format!("{}(active, since {since})", map.active_name)
 }
 
@@ -483,7 +480,7 @@ fn status_text(m: &View) -> String {
         " \n  services:\n    mon: {pad}{} daemons, quorum {} (age {}){}\n    mgr: {pad}{}\n    osd: {pad}{}",
         m.state.monmap.map.mons.len(),
         m.quorum.names.join(","),
-        fmt::age(quorum_age(m)),
+        time::age(quorum_age(m)),
         out_of_quorum(m),
         mgr_line(m),
         osd_line(m, map)
@@ -504,11 +501,11 @@ fn status_text(m: &View) -> String {
         " \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    usage:   {} used, {} / {} avail\n    pgs:     ",
         map.pools.len(),
         total.pgs,
-        fmt::count(u64::try_from(total.sum.num_objects).unwrap_or(0)),
-        fmt::bytes(total.stored()),
-        fmt::bytes(raw.used_raw()),
-        fmt::bytes(raw.available),
-        fmt::bytes(raw.total)
+        size::count(u64::try_from(total.sum.num_objects).unwrap_or(0)),
+        size::bytes(total.stored()),
+        size::bytes(raw.used_raw()),
+        size::bytes(raw.available),
+        size::bytes(raw.total)
     ));
     t.push_str(&pgs_text(m));
     t.push_str(" \n");

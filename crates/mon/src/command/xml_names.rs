@@ -1,7 +1,8 @@
 //! What commands' outputs are called in XML.
 
+use spirula_text::Names;
+
 use super::Args;
-use crate::fmt::Names;
 
 /// Command, outermost element, and the name of its elements where it is an array.
 const NAMES: &[(&str, &str, &str)] = &[

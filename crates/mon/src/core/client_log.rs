@@ -37,7 +37,7 @@ impl ClientLog {
         let ack = MLogAck {
             fsid: view.me.fsid,
             last: last.seq,
-            channel: crate::fmt::cut(last.channel.clone(), MAX_CHANNEL),
+            channel: spirula_text::cut(last.channel.clone(), MAX_CHANNEL),
         };
         if view.may(id, "log", "w")
             && let Some(sender) = view.sender(id)
@@ -55,7 +55,7 @@ impl ClientLog {
             tracing::debug!(
                 "{}: a line for channel {}",
                 s.name,
-                crate::fmt::cut(e.channel, MAX_CHANNEL)
+                spirula_text::cut(e.channel, MAX_CHANNEL)
             );
             return;
         }

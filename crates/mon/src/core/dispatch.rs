@@ -212,7 +212,7 @@ impl Monitor {
             impossible!("the session that subscribes"; session = id);
         };
         if !m.hostname.is_empty() {
-            s.host = crate::fmt::cut(m.hostname, MAX_HOST);
+            s.host = spirula_text::cut(m.hostname, MAX_HOST);
         }
         let stateful = s.features & MON_STATEFUL_SUB == MON_STATEFUL_SUB;
         let mut topics = Vec::new();

@@ -355,7 +355,7 @@ impl Turn<'_> {
                 self.log_event(LogPriority::INFO, text);
             }
             if bytes {
-                let most = crate::fmt::bytes(pool.quota_max_bytes);
+                let most = spirula_text::size::bytes(pool.quota_max_bytes);
                 let text = format!("pool '{name}' is full (reached quota's max_bytes: {most})");
                 self.log_event(LogPriority::WARN, text);
             }

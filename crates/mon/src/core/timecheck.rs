@@ -8,8 +8,8 @@ use spirula_denc::UTime;
 use spirula_invariant::dropped;
 
 use super::{DropReason, Monitor, View};
-use crate::fmt;
 use spirula_proto::mon::LogPriority;
+use spirula_text::general;
 
 /// A clock that was set between question and answer makes the answer worthless: the round trip on both clocks differs by
 /// more than this.
@@ -104,8 +104,8 @@ impl View {
         self.is_skewed(skew).then(|| {
             format!(
                 "clock skew {}s > max {}s",
-                fmt::float(skew.abs(), 6),
-                fmt::float(self.values.float("mon_clock_drift_allowed"), 6)
+                general(skew.abs(), 6),
+                general(self.values.float("mon_clock_drift_allowed"), 6)
             )
         })
     }

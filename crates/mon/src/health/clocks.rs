@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use spirula_proto::internal::report::ClockSample;
+use spirula_text::general;
 
 use super::{Checks, warn};
 use crate::core::View;
-use crate::fmt;
 
 /// A difference counts once it has shown in so many reports one after the other.
 const PERSISTENT: usize = 3;
@@ -54,9 +54,9 @@ impl View {
             names.push(format!("osd.{osd}"));
             detail.push(format!(
                 "osd.{osd} clock skew {}s > max {}s (latency {}s)",
-                fmt::float(skew.as_secs_f64(), 6),
-                fmt::float(limit, 6),
-                fmt::float(latency.as_secs_f64(), 6)
+                general(skew.as_secs_f64(), 6),
+                general(limit, 6),
+                general(latency.as_secs_f64(), 6)
             ));
         }
         if !names.is_empty() {
@@ -74,7 +74,7 @@ impl View {
             .filter_map(|(name, s)| Some((format!("mon.{name}"), self.skew_text(s.skew)?, s.latency)));
         let (names, detail): (Vec<String>, Vec<String>) = skewed
             .map(|(name, text, latency)| {
-                let line = format!("{name} {text} (latency {}s)", fmt::float(latency, 6));
+                let line = format!("{name} {text} (latency {}s)", general(latency, 6));
                 (name, line)
             })
             .unzip();

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_denc::UTime;
+use spirula_text::size;
 
 use super::{Check, Checks, Severity, error, warn};
 use crate::core::View;
-use crate::fmt;
 
 /// The monitor's disk, as the daemon sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -213,8 +213,8 @@ impl View {
             if disk.store >= limit {
                 let line = format!(
                     "mon.{name} is {} >= mon_data_size_warn ({})",
-                    fmt::bytes(disk.store),
-                    fmt::bytes(limit)
+                    size::bytes(disk.store),
+                    size::bytes(limit)
                 );
                 found.entry("MON_DISK_BIG").or_default().push((name, line));
             }

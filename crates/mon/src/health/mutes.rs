@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
+use spirula_text::time;
 
 use super::{Check, Checks, Severity};
 use crate::core::{Turn, View};
-use crate::fmt;
 use crate::service::{Kept, Keyed};
 
 /// A muted check.
@@ -64,7 +64,7 @@ impl Mute {
     /// What is left of its time; `None` where it has no end.
     fn left(&self, now: UTime) -> Option<String> {
         let left = || match self.until > now {
-            true => fmt::age(self.until.since(now)),
+            true => time::age(self.until.since(now)),
             false => "0s".to_owned(),
         };
         (!self.until.is_zero()).then(left)

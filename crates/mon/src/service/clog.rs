@@ -8,11 +8,11 @@ use bytes::Bytes;
 use spirula_denc::{EntityName, EntityType, Fsid, UTime, encode_to_vec};
 use spirula_proto::Payload;
 use spirula_proto::mon::{LogEntry, LogPriority, MLog, NamedEntity, PaxosVersion};
+use spirula_text::{cut, one_line};
 
 use super::state::{Published, Service, Source};
 use super::stored;
 use crate::core::{Identity, LoadError, Topic};
-use crate::fmt::{cut, one_line};
 use crate::kv::Txn;
 
 const SERVICE: &str = "log";

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use spirula_asok::Failure;
 use spirula_conf::options::Values;
+use spirula_text::size::bytes;
 
 use super::shell::Shared;
 use crate::core::DAEMON_SLOT;
@@ -42,15 +43,6 @@ fn invalid(message: String) -> Failure {
         code: -EINVAL,
         message,
     }
-}
-
-/// Bytes as official messages have them.
-fn bytes(n: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let steps = (0..units.len() - 1)
-        .take_while(|i| n >> (10 * (i + 1)) > 0 && n.is_multiple_of(1 << (10 * (i + 1))))
-        .count();
-    format!("{} {}", n >> (10 * steps), units[steps])
 }
 
 /// Checks the wish against the `osd_bench_*` options.

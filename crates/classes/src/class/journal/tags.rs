@@ -48,7 +48,7 @@ pub(super) fn create(object: &mut dyn Object, (tid, (class, data)): Creation) ->
     if omap::find(object, &key)?.is_some() {
         return Err(Error::EEXIST);
     }
-    if tid != read(object, NEXT_TAG_TID)? {
+    if tid != read::<u64>(object, NEXT_TAG_TID)? {
         return Err(Error::ESTALE);
     }
     let next_class: u64 = read(object, NEXT_TAG_CLASS)?;

@@ -1,9 +1,8 @@
-//! What the `ceph` and `rados` commands share: connection arguments, errno texts, sizes, times.
+//! What the `ceph` and `rados` commands share: connection arguments, errno texts.
 
 pub(crate) mod args;
 pub(crate) mod conn;
 pub(crate) mod errno;
-pub(crate) mod text;
 
 /// What `--version` prints. Tools parse the version after `ceph version`.
 pub(crate) const VERSION: &str = concat!(

@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 use spirula_client::{Error, IoCtx, errno};
 use spirula_denc::UTime;
-use spirula_mon::fmt::Format;
+use spirula_text::{Format, time};
 
 use super::{Done, Tool, complain, format};
 use crate::ceph::common::errno::{describe, of};
-use crate::ceph::common::text::local_time;
 use names::Run;
 use runner::{Kind, Plan, Progress};
 
@@ -40,7 +39,7 @@ impl Reporter {
     fn say(&self, text: &str) {
         let mut out = io::stdout().lock();
         let stamp = if self.show_time {
-            format!("{} ", local_time(UTime::now()))
+            format!("{} ", time::local(UTime::now()))
         } else {
             String::new()
         };
@@ -88,7 +87,7 @@ impl Reporter {
             return;
         }
         if let Some(summary) = summary {
-            println!("{}{summary}", local_time(UTime::now()));
+            println!("{}{summary}", time::local(UTime::now()));
         }
         if head {
             self.say(stats::HEAD);
@@ -284,7 +283,7 @@ impl Tool {
         reporter.say("Cleaning up (deleting benchmark objects)");
         let removed = cleanup::run_objects(io, &run, self.sizes.concurrent).await?;
         reporter.say(&cleanup::removed(removed));
-        let seconds = crate::ceph::common::text::general(start.elapsed().as_secs_f64());
+        let seconds = spirula_text::general(start.elapsed().as_secs_f64(), 6);
         reporter.say(&format!("Clean up completed and total clean up time :{seconds}"));
         io.remove(self.run_name()).await
     }

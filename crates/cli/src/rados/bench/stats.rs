@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-
-use crate::ceph::common::text::general;
+use spirula_text::general;
 
 /// A mean and the sum of squared differences from it, kept without the values (B. P. Welford, 1962).
 #[derive(Debug, Default, Clone, Copy)]
@@ -134,7 +133,7 @@ impl Stats {
         let average = self.megabytes_per_second(self.finished, elapsed.as_secs_f64().max(1e-9));
         let progress = done > 0;
         let (current, last) = if progress {
-            (general(bandwidth), general(self.last_latency))
+            (general(bandwidth, 6), general(self.last_latency, 6))
         } else {
             ("0".to_owned(), "-".to_owned())
         };
@@ -144,8 +143,8 @@ impl Stats {
             self.lines,
             self.started,
             self.finished,
-            general(average),
-            general(self.latency.mean),
+            general(average, 6),
+            general(self.latency.mean, 6),
         );
         let fixed = |v: f64| format!("{v:.6}");
         let (current, last) = if progress {
@@ -177,9 +176,9 @@ impl Stats {
         let head = self.lines.is_multiple_of(20);
         let summary = format!(
             " min lat: {} max lat: {} avg lat: {}",
-            general(self.min_latency),
-            general(self.max_latency),
-            general(self.latency.mean)
+            general(self.min_latency, 6),
+            general(self.max_latency, 6),
+            general(self.latency.mean, 6)
         );
         (head, (head && self.lines > 0).then_some(summary))
     }
@@ -197,7 +196,7 @@ impl Stats {
             (self.min_iops, self.max_iops) = (rate, rate);
         }
         let whole = |title, name, v: String| (title, name, v.clone(), v);
-        let real = |title, name, v: f64| (title, name, general(v), format!("{v:.6}"));
+        let real = |title, name, v: f64| (title, name, general(v, 6), format!("{v:.6}"));
         let bandwidth = self.megabytes_per_second(self.finished, seconds);
         let finished = self.finished.to_string();
         let mut rows = vec![real("Total time run", "total_time_run", seconds)];

@@ -13,9 +13,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use rustix::fs::major;
 use serde_json::{Map, Value, json};
 use spirula_client::errno;
-use spirula_mon::fmt::{Align, Table};
 use spirula_msgr::ConMode;
 use spirula_rbd::{Options, features};
+use spirula_text::{Align, Table};
 
 use super::features::names;
 use super::spec::Spec;

@@ -1,4 +1,6 @@
-//! Text of others in lines of ours.
+//! Text of others in lines of ours, and addresses.
+
+use spirula_denc::EntityAddr;
 
 /// At most `most` bytes of a text; of a longer one the length is told.
 pub fn cut(text: String, most: usize) -> String {
@@ -19,6 +21,14 @@ pub fn one_line(text: &str) -> String {
         }
     }
     line
+}
+
+/// An address without its type, as older tools print it: `127.0.0.1:6789/0`, or `-` for none.
+pub fn addr_legacy(a: &EntityAddr) -> String {
+    match a.socket {
+        Some(s) => format!("{s}/{}", a.nonce),
+        None => "-".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! The official JSON formatter's output (`src/common/Formatter.cc`).
 
-use serde_json::Value;
+use serde_json::{Number, Value};
+
+use crate::general;
+use crate::xml::{self, Names};
 
 /// What a command's `format` argument asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,12 +56,16 @@ impl Format {
         }
     }
 
-    /// Whether it is XML, and if so, whether the pretty kind.
-    pub fn xml(self) -> Option<bool> {
-        match self {
-            Self::Xml => Some(false),
-            Self::XmlPretty => Some(true),
-            Self::Plain | Self::Json | Self::JsonPretty => None,
+    /// Whether it is XML.
+    pub fn is_xml(self) -> bool {
+        matches!(self, Self::Xml | Self::XmlPretty)
+    }
+
+    /// Renders a value, as XML under these names. Plain counts as compact JSON.
+    pub fn render_named(self, v: &Value, names: Names<'_>) -> Vec<u8> {
+        match self.is_xml() {
+            true => xml::render(v, names, self == Self::XmlPretty),
+            false => self.render(v),
         }
     }
 
@@ -97,12 +104,17 @@ fn write(out: &mut String, v: &Value, depth: Option<usize>) {
         Value::Array(a) => list(out, '[', ']', a.iter().map(|i| (None, i)).collect()),
         Value::Object(o) => list(out, '{', '}', o.iter().map(|(k, i)| (Some(k), i)).collect()),
         Value::String(s) => string(out, s),
-        Value::Number(n) => match n.as_f64().filter(|_| n.is_f64()) {
-            Some(f) => out.push_str(&float(f, 17)),
-            None => out.push_str(&n.to_string()),
-        },
+        Value::Number(n) => out.push_str(&number(n)),
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Value::Null => out.push_str("null"),
+    }
+}
+
+/// A number as the official formatters have it; a [`Value`] holds finite ones alone.
+pub(crate) fn number(n: &Number) -> String {
+    match n.as_f64().filter(|_| n.is_f64()) {
+        Some(f) => general(f, 17),
+        None => n.to_string(),
     }
 }
 
@@ -129,47 +141,10 @@ fn string(out: &mut String, s: &str) {
     out.push('"');
 }
 
-/// A float as C prints it with `%.{digits}g`: at most so many significant digits, no trailing zeros.
-pub fn float(v: f64, digits: usize) -> String {
-    if !v.is_finite() {
-        return "null".to_owned();
-    }
-    if v == 0.0 {
-        return "0".to_owned();
-    }
-    let digits = digits.max(1);
-    let sci = format!("{:.*e}", digits - 1, v);
-    let Some((mantissa, exp)) = sci.split_once('e') else {
-        return sci;
-    };
-    let exp: i32 = exp.parse().unwrap_or(0);
-    let trim = |s: &str| match s.contains('.') {
-        true => s.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => s.to_owned(),
-    };
-    if exp < -4 || exp >= i32::try_from(digits).unwrap_or(i32::MAX) {
-        let sign = if exp < 0 { '-' } else { '+' };
-        return format!("{}e{sign}{:02}", trim(mantissa), exp.abs());
-    }
-    let decimals = usize::try_from(i32::try_from(digits).unwrap_or(17) - 1 - exp).unwrap_or(0);
-    trim(&format!("{v:.decimals$}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn floats_print_as_c_does() {
-        assert_eq!(float(0.95, 17), "0.94999999999999996");
-        assert_eq!(float(f64::from(0.95f32), 17), "0.94999998807907104");
-        assert_eq!(float(0.95, 6), "0.95");
-        assert_eq!(float(1.0, 17), "1");
-        assert_eq!(float(1234567.0, 6), "1.23457e+06");
-        assert_eq!(float(0.00001, 6), "1e-05");
-        assert_eq!(float(3.66667, 6), "3.66667");
-    }
 
     #[test]
     fn layout_is_the_official_one() {

@@ -1,4 +1,5 @@
-//! JSON as Python's `json.dumps` writes it, which is what the official manager answers and stores.
+//! Values as Python writes them: JSON as of `json.dumps`, which is what the official manager answers and stores, and `repr`, which
+//! the messages of `ceph` show.
 
 use std::fmt::Write as _;
 
@@ -27,7 +28,7 @@ fn put(out: &mut String, value: &Value, indent: Option<usize>, depth: usize) {
         Value::Null => out.push_str("null"),
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Value::Number(n) => match n.as_f64() {
-            Some(f) if n.is_f64() => out.push_str(&float(f)),
+            Some(f) if n.is_f64() => out.push_str(&json_float(f)),
             _ => out.push_str(&n.to_string()),
         },
         Value::String(s) => put_string(out, s),
@@ -101,17 +102,20 @@ fn put_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// A float in Python's spelling: the shortest that is read back as the same, with an exponent below 1e-4 and from 1e16 on.
+/// A float as `json.dumps` writes it: as [`float`], but for those that are not finite.
+fn json_float(f: f64) -> String {
+    match f.is_finite() {
+        true => float(f),
+        false if f.is_nan() => "NaN".to_owned(),
+        false if f > 0.0 => "Infinity".to_owned(),
+        false => "-Infinity".to_owned(),
+    }
+}
+
+/// A float as Python shows it: the shortest that is read back as the same, with an exponent below 1e-4 and from 1e16 on.
 pub fn float(f: f64) -> String {
     if !f.is_finite() {
-        return if f.is_nan() {
-            "NaN"
-        } else if f > 0.0 {
-            "Infinity"
-        } else {
-            "-Infinity"
-        }
-        .to_owned();
+        return format!("{f}").to_lowercase();
     }
     let scientific = format!("{f:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -121,6 +125,35 @@ pub fn float(f: f64) -> String {
         return format!("{digits}e{sign}{:02}", exponent.abs());
     }
     format!("{f:?}")
+}
+
+/// A string as Python shows it inside a list.
+pub fn quoted(s: &str) -> String {
+    let quote = if s.contains('\'') && !s.contains('"') {
+        '"'
+    } else {
+        '\''
+    };
+    let mut out = String::from(quote);
+    for c in s.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c == quote => out.extend(['\\', c]),
+            c if u32::from(c) < 0x20 || c == '\x7f' => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+/// A list of strings as Python shows it.
+pub fn list<S: AsRef<str>>(items: &[S]) -> String {
+    let items: Vec<String> = items.iter().map(|s| quoted(s.as_ref())).collect();
+    format!("[{}]", items.join(", "))
 }
 
 #[cfg(test)]
@@ -159,6 +192,27 @@ mod tests {
             (-2.5, "-2.5"),
         ] {
             assert_eq!(float(f), text);
+        }
+    }
+
+    #[test]
+    fn strings_show_as_in_python() {
+        assert_eq!(
+            list(&["a", "it's", "x\ty", "\u{1}"]),
+            r#"['a', "it's", 'x\ty', '\x01']"#
+        );
+        assert_eq!(quoted("both ' and \""), r#"'both \' and "'"#);
+        assert_eq!(list::<&str>(&[]), "[]");
+    }
+
+    #[test]
+    fn floats_without_an_end_are_spelled_by_who_prints_them() {
+        for (f, shown, json) in [
+            (f64::INFINITY, "inf", "Infinity"),
+            (f64::NEG_INFINITY, "-inf", "-Infinity"),
+            (f64::NAN, "nan", "NaN"),
+        ] {
+            assert_eq!((float(f).as_str(), json_float(f).as_str()), (shown, json));
         }
     }
 }

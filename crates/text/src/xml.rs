@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::json::float;
+use crate::json::number;
 
 /// What a command's output is called.
 #[derive(Debug, Clone, Copy)]
@@ -137,7 +137,7 @@ struct Printer<'a> {
 }
 
 /// Renders a value as the formatter for `xml` or `xml-pretty` does.
-pub fn render(v: &Value, names: Names<'_>, pretty: bool) -> Vec<u8> {
+pub(crate) fn render(v: &Value, names: Names<'_>, pretty: bool) -> Vec<u8> {
     let mut p = Printer {
         out: String::new(),
         pretty,
@@ -197,10 +197,7 @@ impl Printer<'_> {
                 self.inside(|p| fields.iter().for_each(|(k, v)| p.element(k, v, name)));
             }
             Value::String(s) => escape(&mut self.out, s),
-            Value::Number(n) => match n.as_f64().filter(|_| n.is_f64()) {
-                Some(f) => self.out.push_str(&float(f, 17)),
-                None => self.out.push_str(&n.to_string()),
-            },
+            Value::Number(n) => self.out.push_str(&number(n)),
             Value::Bool(b) => self.out.push_str(if *b { "true" } else { "false" }),
             Value::Null => {}
         }
