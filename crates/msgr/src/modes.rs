@@ -129,7 +129,7 @@ impl Modes {
         let connections = {
             let mut state = self.0.borrow_mut();
             if state.lists == lists {
-                return;
+                return; // Nothing changes.
             }
             state.lists = lists.clone();
             state.connections.clone()

@@ -5,6 +5,7 @@ use std::io::{self, IoSliceMut};
 use bytes::Bytes;
 use spirula_buf::{ALIGN, Pool};
 use spirula_denc::decode_all;
+use spirula_invariant::{impossible, invariant};
 use spirula_proto::{MsgHeader2, RawMessage};
 
 use super::large::{Large, Segments};
@@ -97,16 +98,29 @@ impl Decoder {
 
     /// Ends the recording and returns everything decoded so far.
     pub(crate) fn take_transcript(&mut self) -> Vec<u8> {
-        self.transcript.take().unwrap_or_default()
+        match self.transcript.take() {
+            Some(received) => received,
+            None => impossible!("a recording that ends once"; unread = self.end - self.start),
+        }
     }
 
     /// Switches to secure mode for all later frames.
     pub(crate) fn set_secure(&mut self, rx: GcmRx) {
+        invariant!(
+            self.rx.is_none() && matches!(self.state, State::Preamble),
+            "a change of modes between two frames";
+            unread = self.end - self.start,
+        );
         self.rx = Some(rx);
     }
 
     /// Accepts messages from now on.
     pub(crate) fn allow_messages(&mut self) {
+        invariant!(
+            self.transcript.is_none(),
+            "messages from a peer that has signed the handshake";
+            unread = self.end - self.start,
+        );
         self.messages = true;
     }
 
@@ -139,9 +153,12 @@ impl Decoder {
                 n
             }
         };
-        assert!(
+        invariant!(
             self.end <= self.buf.len(),
-            "more bytes were read than there was room for"
+            "no more bytes than there was room for";
+            read = n,
+            end = self.end,
+            buffer = self.buf.len(),
         );
         // A read that filled the buffer suggests that a larger one would save system calls.
         if n >= capacity && self.buf.len() < BUFFER_MAX && self.messages {
@@ -164,7 +181,7 @@ impl Decoder {
         // A short tail would make the next read a small one; moving a few bytes is cheaper.
         let cramped = self.start > 0 && unread < BUFFER_MIN && self.buf.len() - self.end < self.buf.len() / 2;
         if self.start + wanted <= self.buf.len() && !cramped {
-            return;
+            return; // There is room behind what is unread.
         }
         self.buf.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -208,7 +225,7 @@ impl Decoder {
             State::Control { len: 0, .. } | State::Failed(_) => 0,
             State::Control { len, .. } => len + 4,
             State::Header(_) => MsgHeader2::SIZE + 4,
-            State::Body(p, _) => body_len(p, secure).min(SMALL_MAX),
+            State::Body(p, _) => p.body_len(secure).min(SMALL_MAX),
             State::Large(large, _) => large.epilogue_len(),
         }
     }
@@ -279,6 +296,8 @@ impl Decoder {
 
     /// Moves past `n` bytes, recording them while the handshake lasts.
     fn consume(&mut self, n: usize) -> Result<(), FrameError> {
+        let unread = self.end - self.start;
+        invariant!(n <= unread, "a frame that is in the buffer"; bytes = n, unread = unread);
         if let Some(t) = &mut self.transcript {
             if t.len() + n > TRANSCRIPT_MAX {
                 return Err(FrameError::HandshakeTooLong);
@@ -344,7 +363,7 @@ impl Decoder {
 
     fn control(&mut self) -> Result<Frame, FrameError> {
         let State::Control { tag, len, inline } = self.state else {
-            return Err(FrameError::Segments(Tag(0)));
+            impossible!("a control frame under way"; unread = self.end - self.start)
         };
         let wire = self.wanted();
         let rest = &mut self.buf[self.start..self.start + wire];
@@ -372,7 +391,7 @@ impl Decoder {
 
     fn header(&mut self) -> Result<(), FrameError> {
         let State::Header(p) = self.state else {
-            return Err(FrameError::Segments(Tag::MESSAGE));
+            impossible!("a message whose header is read"; unread = self.end - self.start)
         };
         let (header, crc) = self.unread()[..MsgHeader2::SIZE + 4].split_at(MsgHeader2::SIZE);
         if le32(crc) != segment_crc(header) {
@@ -387,10 +406,10 @@ impl Decoder {
     /// Takes a small body from the receive buffer, or sets up buffers for a large one.
     fn body(&mut self) -> Result<Body, FrameError> {
         let State::Body(p, header) = self.state else {
-            return Err(FrameError::Segments(Tag::MESSAGE));
+            impossible!("a message whose body is read"; unread = self.end - self.start)
         };
         let secure = self.rx.is_some();
-        let wire = body_len(&p, secure);
+        let wire = p.body_len(secure);
         let room: usize = p.lens[1..]
             .iter()
             .filter(|&&l| l > HEAP_MAX)
@@ -429,7 +448,7 @@ impl Decoder {
 
     fn finish_large(&mut self) -> Result<Option<Frame>, FrameError> {
         let State::Large(large, header) = std::mem::replace(&mut self.state, State::Preamble) else {
-            return Err(FrameError::Segments(Tag::MESSAGE));
+            impossible!("a large message whose body is read"; unread = self.end - self.start)
         };
         let epilogue = large.epilogue_len();
         let segments = large.finish(&self.buf[self.start..self.start + epilogue], self.rx.as_mut())?;
@@ -459,16 +478,6 @@ fn decode_header(b: &[u8]) -> Result<MsgHeader2, FrameError> {
         tag: Tag::MESSAGE,
         source,
     })
-}
-
-/// Bytes on the wire after the first segment.
-fn body_len(p: &Preamble, secure: bool) -> usize {
-    let lens = p.lens[1..].iter();
-    match (p.segments, secure) {
-        (1, _) => 0,
-        (_, false) => lens.sum::<usize>() + EPILOGUE_CRC,
-        (_, true) => lens.map(|&l| padded(l)).sum::<usize>() + EPILOGUE_SECURE + TAG_LEN,
-    }
 }
 
 /// Checks and copies the segments of a crc mode body; `None` where the sender aborted the frame, in which

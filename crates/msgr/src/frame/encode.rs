@@ -8,6 +8,7 @@ use bytes::Bytes;
 use spirula_buf::crc;
 use spirula_buf::{Pool, PoolBuf};
 use spirula_denc::{Encode, Writer};
+use spirula_invariant::{impossible, invariant};
 use spirula_proto::{BytesList, MsgHeader2, RawMessage};
 
 use super::{
@@ -64,11 +65,19 @@ impl Encoder {
 
     /// Ends the recording and returns everything encoded so far.
     pub(crate) fn take_transcript(&mut self) -> Vec<u8> {
-        self.transcript.take().unwrap_or_default()
+        match self.transcript.take() {
+            Some(sent) => sent,
+            None => impossible!("a recording that ends once"; pending = self.pending),
+        }
     }
 
     /// Switches to secure mode for all later frames.
     pub(crate) fn set_secure(&mut self, tx: GcmTx) {
+        invariant!(
+            self.tx.is_none() && self.transcript.is_none(),
+            "a change of modes behind what is signed";
+            pending = self.pending,
+        );
         self.tx = Some(tx);
     }
 
@@ -163,17 +172,21 @@ impl Encoder {
         let preamble = Preamble::new(Tag::MESSAGE, lens);
         let mut w = Writer::with_capacity(MsgHeader2::SIZE);
         msg.header.encode(&mut w);
+        invariant!(w.as_slice().len() == lens[0], "a header of its fixed size"; bytes = w.as_slice().len());
+        invariant!(self.transcript.is_none(), "a message behind the handshake"; front = lens[1]);
+        let (before, secure) = (self.pending, self.tx.is_some());
         match self.tx.take() {
-            None => {
-                self.plain_message(&preamble, w.as_slice(), msg);
-                Ok(())
-            }
+            None => self.plain_message(&preamble, w.as_slice(), msg),
             Some(mut tx) => {
                 let sealed = self.sealed_message(&mut tx, &preamble, w.as_slice(), &msg);
                 self.tx = Some(tx);
-                sealed
+                sealed?;
             }
         }
+        // Otherwise the peer would take a part of this message for the next frame.
+        let (sent, announced) = (self.pending - before, preamble.wire_len(secure));
+        invariant!(sent == announced, "as many bytes as a frame announces"; sent = sent, announced = announced);
+        Ok(())
     }
 
     fn plain_message(&mut self, preamble: &Preamble, header: &[u8], msg: RawMessage) {
@@ -183,7 +196,7 @@ impl Encoder {
             s.extend_from_slice(&segment_crc(header).to_le_bytes());
         });
         if preamble.segments == 1 {
-            return;
+            return; // There is no body.
         }
         let mut crcs = [segment_crc(&msg.front), 0, 0];
         if preamble.segments > 2 {
@@ -284,7 +297,7 @@ impl Encoder {
 
     /// Notes that the first `n` pending bytes were written; their payloads are released.
     pub fn wrote(&mut self, n: usize) {
-        assert!(n <= self.pending, "more was written than was pending");
+        invariant!(n <= self.pending, "no more to be written than was pending"; written = n, pending = self.pending);
         self.pending -= n;
         spirula_buf::let_go();
         let mut left = self.offset + n;
@@ -297,6 +310,13 @@ impl Encoder {
             self.parts.pop_front();
         }
         self.offset = left;
+        invariant!(
+            self.parts.is_empty() == (self.pending == 0) && (left == 0 || !self.parts.is_empty()),
+            "as many bytes pending as the parts have";
+            pending = self.pending,
+            parts = self.parts.len(),
+            offset = left,
+        );
         if self.parts.is_empty() && self.scratch.capacity() > SCRATCH_KEEP {
             self.scratch = Vec::new();
         }
@@ -326,6 +346,12 @@ fn seal_body(tx: &mut GcmTx, msg: &RawMessage, buf: &mut [u8]) -> Result<(), Fra
     segment(&mut msg.data.iter());
     buf[at..at + EPILOGUE_SECURE].fill(0);
     buf[at] = STATUS_COMPLETE;
+    invariant!(
+        at + EPILOGUE_SECURE + TAG_LEN == buf.len(),
+        "a buffer of the body's length";
+        body = at,
+        buffer = buf.len(),
+    );
     let (plain, tag) = buf.split_at_mut(at + EPILOGUE_SECURE);
     tag.copy_from_slice(&tx.seal(plain)?);
     Ok(())

@@ -5,10 +5,11 @@ use std::io::IoSliceMut;
 use bytes::Bytes;
 use spirula_buf::crc::BlockSums;
 use spirula_buf::{ALIGN, Arrival, Pool, PoolBuf};
+use spirula_invariant::{impossible, invariant};
 
 use super::{
-    EPILOGUE_CRC, EPILOGUE_SECURE, FrameError, GcmRx, MOVED_AT_ONCE, Preamble, TAG_LEN, Tag, check_status,
-    le32, padded,
+    EPILOGUE_CRC, EPILOGUE_SECURE, FrameError, GcmRx, MOVED_AT_ONCE, Preamble, TAG_LEN, check_status, le32,
+    padded,
 };
 
 /// The received segments of a message, checked.
@@ -114,6 +115,8 @@ impl Large {
             f.filled += take;
             n -= take;
         }
+        // What went beyond the places lies in the receive buffer, behind a body that is whole.
+        invariant!(n == 0 || self.is_full(), "a body that is filled before what follows it"; beyond = n);
         spirula_buf::let_go();
         n
     }
@@ -136,10 +139,16 @@ impl Large {
         epilogue: &[u8],
         rx: Option<&mut GcmRx>,
     ) -> Result<Option<Segments>, FrameError> {
+        invariant!(
+            self.is_full() && epilogue.len() == self.epilogue_len(),
+            "a body that is whole";
+            front = self.preamble.lens[1],
+            data = self.preamble.lens[3],
+        );
         match (self.lead, rx) {
             (None, _) => self.finish_plain(epilogue),
             (Some(lead), Some(rx)) => self.finish_sealed(lead, rx),
-            (Some(_), None) => Err(FrameError::AuthTag),
+            (Some(lead), None) => impossible!("the key of an encrypted body"; lead = lead),
         }
     }
 
@@ -163,7 +172,7 @@ impl Large {
 
     fn finish_sealed(self, lead: usize, rx: &mut GcmRx) -> Result<Option<Segments>, FrameError> {
         let Some(mut f) = self.bufs.into_iter().next() else {
-            return Err(FrameError::Segments(Tag::MESSAGE));
+            impossible!("the buffer of an encrypted body"; lead = lead)
         };
         let lens = self.preamble.lens;
         let plain = rx.open(&mut f.buf[lead..])?;

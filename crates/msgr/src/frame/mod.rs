@@ -16,6 +16,7 @@ mod decode;
 mod encode;
 mod large;
 
+use spirula_invariant::{impossible, invariant};
 use spirula_proto::MsgHeader2;
 
 pub(crate) use crypto::gcm_pair;
@@ -114,6 +115,10 @@ impl Tag {
     fn is_known(self) -> bool {
         (Self::HELLO.0..=Self::ACK.0).contains(&self.0)
     }
+
+    fn most_segments(self) -> usize {
+        if self == Self::MESSAGE { MAX_SEGMENTS } else { 1 }
+    }
 }
 
 /// Upper bounds on what a peer may announce, checked before anything is allocated. In bytes.
@@ -208,7 +213,29 @@ impl Preamble {
     /// Describes a frame of `lens`, dropping empty trailing segments.
     fn new(tag: Tag, lens: [usize; MAX_SEGMENTS]) -> Self {
         let segments = lens.iter().rposition(|&l| l > 0).map_or(1, |i| i + 1);
+        let most = tag.most_segments();
+        invariant!(segments <= most, "a frame with as many segments as its kind has"; tag = tag, segments = segments);
         Self { tag, segments, lens }
+    }
+
+    /// Bytes of the whole frame on the wire.
+    fn wire_len(&self, secure: bool) -> usize {
+        let head = match secure {
+            // A message's header fits into the first block.
+            true => PREAMBLE + INLINE + TAG_LEN,
+            false => PREAMBLE + self.lens[0] + 4,
+        };
+        head + self.body_len(secure)
+    }
+
+    /// Bytes on the wire after the first segment.
+    fn body_len(&self, secure: bool) -> usize {
+        let lens = self.lens[1..].iter();
+        match (self.segments, secure) {
+            (1, _) => 0,
+            (_, false) => lens.sum::<usize>() + EPILOGUE_CRC,
+            (_, true) => lens.map(|&l| padded(l)).sum::<usize>() + EPILOGUE_SECURE + TAG_LEN,
+        }
     }
 
     fn encode(&self) -> [u8; PREAMBLE] {
@@ -216,8 +243,9 @@ impl Preamble {
         out[0] = self.tag.0;
         out[1] = self.segments.to_le_bytes()[0];
         for i in 0..self.segments {
-            // Callers keep every segment below `Limits`, which are far below 4 GiB.
-            let len = u32::try_from(self.lens[i]).unwrap_or(u32::MAX);
+            let Ok(len) = u32::try_from(self.lens[i]) else {
+                impossible!("a segment below 4 GiB"; tag = self.tag, segment = i, bytes = self.lens[i])
+            };
             // Data wants page alignment at the receiver; everything else that of a pointer.
             let align: u16 = if i == 3 { 4096 } else { 8 };
             out[2 + 6 * i..6 + 6 * i].copy_from_slice(&len.to_le_bytes());
@@ -241,7 +269,7 @@ impl Preamble {
         if b[26] & FLAG_COMPRESSED != 0 {
             return Err(FrameError::Compressed);
         }
-        let most = if tag == Tag::MESSAGE { MAX_SEGMENTS } else { 1 };
+        let most = tag.most_segments();
         if segments < 1 || segments > most {
             return Err(FrameError::Segments(tag));
         }

@@ -1,6 +1,7 @@
 //! An established session: what comes in, what goes out.
 
 use spirula_denc::{UTime, encode_to_vec};
+use spirula_invariant::invariant;
 use spirula_proto::RawMessage;
 
 use super::SessionError;
@@ -56,6 +57,7 @@ impl Inbound {
         if self.lossy || self.acked == self.seq {
             return None;
         }
+        invariant!(self.acked < self.seq, "an acknowledgement of more"; acked = self.acked, received = self.seq);
         self.acked = self.seq;
         Some(self.seq)
     }
@@ -97,11 +99,17 @@ impl Inbound {
 pub struct Outbound {
     enc: Encoder,
     seq: u64,
+    /// What was acknowledged to the peer.
+    acked: u64,
 }
 
 impl Outbound {
     pub(super) fn new(enc: Encoder) -> Self {
-        Self { enc, seq: 0 }
+        Self {
+            enc,
+            seq: 0,
+            acked: 0,
+        }
     }
 
     /// Where bytes to send come from.
@@ -114,10 +122,17 @@ impl Outbound {
     /// # Errors
     /// As [`Encoder::message`].
     pub fn message(&mut self, mut msg: RawMessage, ack_seq: u64) -> Result<(), SessionError> {
+        self.acknowledge(ack_seq);
         self.seq += 1;
         msg.header.seq = self.seq;
         msg.header.ack_seq = ack_seq;
         Ok(self.enc.message(msg)?)
+    }
+
+    /// Notes what the peer is told to have been received.
+    fn acknowledge(&mut self, seq: u64) {
+        invariant!(seq >= self.acked, "acknowledgements that ascend"; acked = self.acked, received = seq);
+        self.acked = seq;
     }
 
     fn control<C: Control>(&mut self, frame: &C) -> Result<(), SessionError> {
@@ -139,6 +154,7 @@ impl Outbound {
 
     /// Acknowledges the messages up to `seq`.
     pub fn ack(&mut self, seq: u64) -> Result<(), SessionError> {
+        self.acknowledge(seq);
         self.control(&Ack { seq })
     }
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, encode_to_vec};
+use spirula_invariant::{impossible, invariant};
 
 use super::{Inbound, Outbound, SessionError};
 use crate::config::{ConMode, Config, FEATURES_REQUIRED, FEATURES_SUPPORTED, Peer};
@@ -475,6 +476,12 @@ impl Handshake {
 
     /// Enters the negotiated mode. The signatures are its first frames: each side signs all that it received.
     fn secure(&mut self, keys: &SessionKeys) -> Result<(), SessionError> {
+        invariant!(
+            matches!(self.state, State::Answer | State::Keys) && self.expected.is_none(),
+            "keys at the end of an authentication";
+            peer = self.target,
+            stage = self.stage(),
+        );
         let (received, sent) = (self.dec.take_transcript(), self.enc.take_transcript());
         if self.con_mode == ConMode::SECURE {
             let secret = keys.connection_secret.first_chunk::<SECRET_LEN>();
@@ -492,7 +499,7 @@ impl Handshake {
 
     fn on_signature(&mut self, frame: &AuthSignature) -> Result<Option<Step>, SessionError> {
         let Some(Digest(expected)) = self.expected else {
-            return Err(SessionError::OutOfTurn);
+            impossible!("a signature to compare with"; peer = self.target, stage = self.stage())
         };
         aws_lc_rs::constant_time::verify_slices_are_equal(&expected, &frame.signature.0)
             .map_err(|_| SessionError::Signature)?;
@@ -581,6 +588,12 @@ impl Handshake {
     }
 
     fn ready(&mut self, addrs: EntityAddrVec, gid: i64, supported: u64, lossy: bool) {
+        invariant!(
+            self.state == State::Ident && self.peer.is_none(),
+            "a peer that has signed and says who it is";
+            peer = self.target,
+            stage = self.stage(),
+        );
         self.peer = Some(Peer {
             name: EntityName::new(self.peer_kind, gid),
             addrs,

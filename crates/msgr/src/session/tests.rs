@@ -66,14 +66,15 @@ impl Recording {
         let mut out = Vec::new();
         while let Ok(Progress::Frame(f)) = dec.poll() {
             if let Frame::Control(tag, payload) = f {
+                if tag == Tag::AUTH_SIGNATURE {
+                    drop(dec.take_transcript());
+                    dec.allow_messages();
+                }
                 out.push((tag, payload));
             }
             if out.len() == plain && self.mode == ConMode::SECURE {
                 let secret = self.secret.first_chunk().unwrap();
                 dec.set_secure(gcm_pair(secret, from_client).unwrap().0);
-            }
-            if out.last().is_some_and(|f| f.0 == Tag::AUTH_SIGNATURE) {
-                dec.allow_messages();
             }
         }
         out
@@ -259,6 +260,40 @@ fn answer_all(hs: &mut Handshake) {
         }
     }
     panic!("a handshake without end");
+}
+
+/// Both halves of a session that stands.
+fn halves() -> (Inbound, Outbound) {
+    let Ok((Step::Ready, hs)) = accept_recorded(&CRC, CRC.client) else {
+        panic!("no session")
+    };
+    let (_, inbound, outbound) = hs.finish().unwrap();
+    (inbound, outbound)
+}
+
+#[test]
+#[should_panic(expected = "expected acknowledgements that ascend, acked 7, received 6")]
+fn nothing_is_acknowledged_and_then_not() {
+    let mut out = halves().1;
+    out.message(RawMessage::default(), 7).unwrap();
+    out.ack(6).unwrap();
+}
+
+#[test]
+#[should_panic(expected = "expected no more to be written than was pending")]
+fn no_more_is_written_than_was_encoded() {
+    let mut out = halves().1;
+    let pending = out.encoder().pending();
+    out.encoder().wrote(pending + 1);
+}
+
+#[test]
+#[should_panic(expected = "expected messages from a peer that has signed the handshake")]
+fn no_message_is_taken_from_a_peer_that_has_not_signed() {
+    let config = Rc::new(config(EntityType::MON, 0, vec![mon_addr()], ConMode::CRC));
+    Handshake::acceptor(config, mon_addr(), 1)
+        .decoder()
+        .allow_messages();
 }
 
 proptest! {

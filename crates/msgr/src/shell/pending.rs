@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use spirula_invariant::impossible;
 use tokio::sync::Notify;
 
 /// A source from which somebody has authenticated is preferred for so long after that.
@@ -57,7 +58,9 @@ impl Pending {
     /// One more, where at most `most` may be.
     pub(super) fn enter(&mut self, most: usize, source: Source, stage: Rc<Cell<u8>>, evicted: Rc<Notify>) {
         while self.entries.len() >= most {
-            let Some(at) = self.victim() else { break };
+            let Some(at) = self.victim() else {
+                impossible!("a handshake to give way"; most = most, pending = self.entries.len())
+            };
             self.entries.swap_remove(at).evicted.notify_one();
         }
         self.entries.push(Entry {
@@ -77,7 +80,7 @@ impl Pending {
         if self.proven.len() >= PREFERRED_MAX && !self.proven.contains_key(&source) {
             self.proven.retain(|_, at| at.elapsed() < PREFERRED);
             if self.proven.len() >= PREFERRED_MAX {
-                return;
+                return; // As many sources as are remembered have come lately.
             }
         }
         self.proven.insert(source, Instant::now());

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use spirula_denc::UTime;
+use spirula_invariant::invariant;
 use spirula_proto::RawMessage;
 use tokio::sync::Notify;
 
@@ -104,6 +105,12 @@ impl QueueBound {
     }
 }
 
+/// Takes what was sent, or dropped, off what waits.
+fn give_back(account: &AtomicUsize, bytes: usize) {
+    let before = account.fetch_sub(bytes, Ordering::Relaxed);
+    invariant!(before >= bytes, "bytes that were charged"; charged = before, given_back = bytes);
+}
+
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -114,10 +121,10 @@ impl Shared {
     }
 
     pub(super) fn sent(&self, bytes: usize) {
-        self.queued.fetch_sub(bytes, Ordering::Relaxed);
+        give_back(&self.queued, bytes);
         if let Some(bound) = self.bound.get() {
-            bound.party.0.fetch_sub(bytes, Ordering::Relaxed);
-            bound.all.0.fetch_sub(bytes, Ordering::Relaxed);
+            give_back(&bound.party.0, bytes);
+            give_back(&bound.all.0, bytes);
         }
         self.drained.notify_one();
     }
@@ -248,15 +255,15 @@ impl Sender {
 
     /// Bounds what may wait; to be called once, before anything is sent.
     pub fn set_bound(&self, bound: QueueBound) {
-        let set = self.shared.bound.set(bound);
-        debug_assert!(set.is_ok() && self.queued_bytes() == 0);
+        let (set, queued) = (self.shared.bound.set(bound), self.queued_bytes());
+        invariant!(set.is_ok() && queued == 0, "a bound that is set before anything is sent"; queued = queued);
     }
 
     /// Ready when the peer and its party have read enough to be asked for more requests: see [`QueueBound`]. To be awaited by one
     /// task.
     pub async fn room(&self) {
         let Some(bound) = self.shared.bound.get() else {
-            return;
+            return; // Its peer may have as much as it asks for.
         };
         while self.queued_bytes() > LITTLE && !bound.is_kept() && !self.is_closed() {
             // Another connection of the party may be the one that reads.
@@ -327,6 +334,26 @@ mod tests {
             assert!(sender.send(message(600)));
         }
         assert!(!sender.send(message(5 << 20)) && sender.is_closed());
+    }
+
+    #[test]
+    #[should_panic(expected = "expected bytes that were charged, charged 728, given_back 729")]
+    fn no_more_is_given_back_than_was_charged() {
+        let sender = bounded(4 << 20);
+        assert!(sender.send(message(600)));
+        sender.shared.sent(729);
+    }
+
+    #[test]
+    #[should_panic(expected = "expected a bound that is set before anything is sent")]
+    fn what_waits_before_there_is_a_bound_would_be_given_back_only() {
+        let sender = bounded(4 << 20);
+        sender.set_bound(QueueBound {
+            connection: 1,
+            party: QueueAccount::default(),
+            all: QueueAccount::default(),
+            total: 1,
+        });
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spirula_invariant::invariant;
 use spirula_proto::RawMessage;
 use tokio::net::TcpStream;
 
@@ -64,6 +65,7 @@ async fn write_all(
         if out.encoder().pending() > 0 {
             flush(stream, out.encoder(), stall, |n| shared.written(n)).await?;
             shared.sent(cost);
+            invariant!(cost <= *taken, "messages that were taken from the queue"; cost = cost, taken = *taken);
             *taken -= cost;
         } else if closed {
             return Ok(());
