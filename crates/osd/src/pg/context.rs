@@ -182,12 +182,13 @@ impl Contexts {
     }
 
     fn retain(&mut self, keep: impl Fn(&Context) -> bool) {
-        let mut extras = 0;
+        let (mut extras, before) = (0, self.extras);
         self.by_key.retain(|_, c| {
             let kept = keep(c);
             extras += if kept { c.extras } else { 0 };
             kept
         });
+        invariant!(extras <= before, "objects that stay to hold no more than all did"; before = before, after = extras);
         self.extras = extras;
     }
 

@@ -6,7 +6,7 @@ use super::output::{Ctx, StoreReply, Token};
 use super::perf::DropReason;
 use super::role::Role;
 use super::store_queue::{Commit, Pending};
-use spirula_invariant::{dropped, impossible};
+use spirula_invariant::{dropped, impossible, invariant};
 
 impl Pg {
     /// An answer of the store to one of the PG's requests.
@@ -126,6 +126,11 @@ impl Pg {
 
     fn deliver(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
         let id = msg.id;
+        invariant!(
+            id.epoch <= self.site.map.epoch(),
+            "a message to wait for its map";
+            pg = self.site.pgid, from = from, epoch = id.epoch, map = self.site.map.epoch()
+        );
         if self.seen().is_foreign(from, id, &msg.body, cx)
             || self.seen().is_stale_message(from, id, &msg.body, cx)
         {

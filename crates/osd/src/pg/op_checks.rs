@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::Flags;
 use spirula_denc::{Reader, UTime};
-use spirula_invariant::impossible;
+use spirula_invariant::{impossible, invariant};
 use spirula_maps::snap;
 use spirula_proto::osd::{OpCode, OsdFlags};
 use spirula_proto::osd_op_data::CopySource;
@@ -161,6 +161,11 @@ impl Serving<'_> {
     /// A request of a client. Its epoch is not newer than the PG's map.
     pub(in crate::pg) fn handle_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         op.stamps.queued = cx.usec;
+        invariant!(
+            op.epoch <= self.site.map.epoch(),
+            "a request to wait for its map";
+            pg = self.site.pgid, client = op.reqid.name, epoch = op.epoch, map = self.site.map.epoch()
+        );
         if self.is_stale(&op) {
             let client = Arc::clone(&op.client);
             return cx.out.push(Output::ShareMap {

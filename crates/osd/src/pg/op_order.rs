@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{UTime, decode_all};
-use spirula_invariant::impossible;
+use spirula_invariant::{impossible, invariant};
 use spirula_maps::{HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
 
 use super::account::Room;
@@ -160,6 +160,11 @@ impl Serving<'_> {
         };
         match state {
             Some(state) => {
+                invariant!(
+                    self.ops.contexts.state(key).is_none(),
+                    "an object that is looked up to be unknown";
+                    pg = self.site.pgid, version = state.info.version
+                );
                 self.ops.contexts.set_state(key, state);
                 if self.role.is_active() {
                     self.ops.note_watchers(key, cx);
@@ -257,7 +262,8 @@ impl Serving<'_> {
             if r.op.may_write() {
                 c.exclusive = false
             } else {
-                c.reading = c.reading.saturating_sub(1)
+                invariant!(c.reading > 0, "a read that ends to have held its object"; pg = self.site.pgid);
+                c.reading -= 1;
             }
         }
     }

@@ -305,6 +305,11 @@ impl Serving<'_> {
         if a.in_flight.is_empty() {
             a.sent = cx.usec;
         }
+        invariant!(
+            a.in_flight.back().is_none_or(|w| w.version < version),
+            "writes under way to be in the order of their versions";
+            pg = self.site.pgid, version = version
+        );
         a.in_flight.push_back(InFlight {
             version,
             request,
@@ -376,10 +381,11 @@ impl Serving<'_> {
         let Role::Active(a) = &mut self.role else {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         };
-        if let Some((_, at)) = a.peers.iter_mut().find(|(o, _)| *o == from) {
-            *at = v.max(*at);
-            self.advance(cx);
-        }
+        let Some((_, at)) = a.peers.iter_mut().find(|(o, _)| *o == from) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerForeign; pg = self.site.pgid, from = from);
+        };
+        *at = v.max(*at);
+        self.advance(cx);
     }
 
     /// Answers the writes that are durable everywhere now, in order.
@@ -396,7 +402,12 @@ impl Serving<'_> {
                 op.stamps.local_commit = cx.usec;
             }
         }
-        a.committed = a.committed.max(all);
+        invariant!(
+            all >= a.committed,
+            "what was durable on all members to stay so";
+            pg = self.site.pgid, all = all, committed = a.committed
+        );
+        a.committed = all;
         loop {
             let a = active(self.role, self.site);
             if a.in_flight.front().is_none_or(|w| w.version > a.committed) {
@@ -432,7 +443,8 @@ impl Serving<'_> {
         }
         if let Some(key) = w.key {
             if let Some(c) = self.ops.contexts.find(&key) {
-                c.uncommitted = c.uncommitted.saturating_sub(1);
+                invariant!(c.uncommitted > 0, "a write that ends to have held its object"; pg = self.site.pgid, version = w.version);
+                c.uncommitted -= 1;
             }
             self.pump(&key, cx);
             // Not only with the next request, which may be long in coming: of each PG one large object would stay.

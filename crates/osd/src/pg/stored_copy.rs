@@ -182,6 +182,11 @@ impl StoredCopy {
             meta: Vec::new(),
         };
         self.take_over(site.pgid, info, update, &mut txn);
+        invariant!(
+            self.log.head() == self.info.last_update && self.log.tail() <= self.log.head(),
+            "the log of a copy that is activated to end with its last change";
+            pg = site.pgid, tail = self.log.tail(), head = self.log.head(), last_update = self.info.last_update
+        );
         store.submit(txn, what, cx);
     }
 

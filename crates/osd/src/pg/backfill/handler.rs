@@ -216,6 +216,11 @@ impl Backfilling<'_> {
 
     fn copy_to(&mut self, target: i32, plan: SyncPlan, cx: &mut Ctx<'_>) {
         let (me, id) = (self.site.whoami, self.lead.id);
+        invariant!(
+            self.committed <= self.copy.info.last_update,
+            "what is durable everywhere to be in the primary's copy";
+            pg = self.site.pgid, committed = self.committed, last_update = self.copy.info.last_update
+        );
         self.backfill.step = Step::Copying { base: self.committed };
         if self.backfill.rounds == 0
             && let Some(t) = self.backfill.targets.first_mut()

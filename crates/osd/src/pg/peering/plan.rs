@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spirula_invariant::invariant;
 use spirula_maps::EVersion;
 
 use crate::pg::cluster::Positions;
@@ -27,6 +28,11 @@ impl Agreeing<'_> {
             .get(&p.auth)
             .and_then(Option::as_ref)
             .map(|i| i.last_update);
+        invariant!(
+            head.is_some(),
+            "the newest copy to be one whose OSD has said what it has";
+            pg = self.site.pgid, authority = p.auth
+        );
         for &m in members {
             let info = p.infos.get(&m).and_then(Option::as_ref);
             if info.is_some_and(|i| !i.incomplete && Some(i.last_update) == head) {

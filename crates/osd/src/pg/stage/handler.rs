@@ -226,7 +226,13 @@ impl Staging<'_> {
             Err(Some(e)) => return self.stage_failed(seq, e, cx),
             Err(None) => return self.stage_given_up(seq, cx),
         }
+        let pgid = self.serving.site.pgid;
         let job = self.job(seq);
+        invariant!(
+            job.progress == Progress::Running,
+            "a step of a staging object to be made when it is its turn";
+            pg = pgid, job = seq
+        );
         if !job.begun {
             ops.splice(..0, job.beginning());
             job.begun = true;

@@ -306,6 +306,7 @@ impl Trimming<'_> {
         let pause = self.serving.site.cfg.snap_trim_sleep_us;
         if let Some(t) = self.serving.role.trimmer() {
             t.waiting.remove(&clone_key);
+            invariant!(version > t.last, "a trim to be newer than the one before"; version = version, before = t.last);
             t.last = version;
             t.not_before = cx.usec.saturating_add(pause);
         }
