@@ -14,27 +14,7 @@ use xxhash_rust::xxh64::xxh64;
 
 use super::{Exec, OpResult, Stop, fail};
 use crate::pg::errno::*;
-use crate::pg::op::{OsdOp, Request};
-
-/// What class methods are told of a request.
-pub(super) struct Calls {
-    /// Who asks, and when.
-    request: Request,
-    /// Ops executed so far, those of class methods included.
-    pub(super) steps: u32,
-    /// How often class methods asked for random bytes.
-    drawn: u64,
-}
-
-impl Calls {
-    pub(super) fn new(request: Request) -> Self {
-        Self {
-            request,
-            steps: 0,
-            drawn: 0,
-        }
-    }
-}
+use crate::pg::op::OsdOp;
 
 impl Exec<'_> {
     pub(super) fn call(&mut self, op: &mut OsdOp) -> OpResult {

@@ -1,7 +1,7 @@
 //! What ops may touch that change the object.
 
 use super::before::Before;
-use super::omap_range::Ranges;
+use super::ranges::Ranges;
 use super::work::Work;
 use super::{Draft, Given, Left};
 

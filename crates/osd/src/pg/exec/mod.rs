@@ -12,18 +12,23 @@
 mod answers;
 mod before;
 mod call;
+mod calls;
 mod changing;
 mod checksum;
 mod copy;
 mod draft;
 mod error;
+mod given;
 mod left;
 mod looking;
 mod omap;
+mod omap_input;
 mod omap_range;
 mod plan;
+mod ranges;
 mod read;
 mod rollback;
+mod state;
 mod tmap;
 mod watch;
 mod work;
@@ -31,63 +36,25 @@ mod write;
 mod xattr;
 
 use before::Before;
-use bytes::Bytes;
-use call::Calls;
+use calls::Calls;
 use changing::Changing;
 pub(crate) use draft::Draft;
 pub(crate) use error::{OpResult, Stop, fail};
+pub(crate) use given::{Asking, Given};
 use left::kib;
 pub(crate) use left::{IoCount, Left};
 use looking::Looking;
-use plan::Round;
 pub(crate) use plan::up_front;
+use plan::{Round, normalise};
 use spirula_maps::SnapContext;
 use spirula_proto::osd::{OpCode, OpFlags};
-pub(crate) use watch::Asking;
+pub(crate) use state::ObjectState;
 use watch::Watching;
 use work::Work;
 
-use super::cluster::PoolSnaps;
-use super::config::PgConfig;
 use super::errno::*;
 use super::fetch::{Fetched, Want};
-use super::object::{Attrs, ObjectInfo};
 use super::op::{OsdOp, Request};
-
-/// An object as it is, or as an op before left it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ObjectState {
-    /// Whether it exists.
-    pub exists: bool,
-    /// Its info; the default where it does not exist.
-    pub info: ObjectInfo,
-    /// Its attributes.
-    pub attrs: Attrs,
-}
-
-impl ObjectState {
-    /// Bytes of memory beyond its own size, roughly.
-    pub(crate) fn extras(&self) -> usize {
-        const ENTRY: usize = 64;
-        let attrs = self.attrs.iter().map(|(n, v)| ENTRY + n.len() + v.len());
-        let clones = self.info.snap_set.clones.iter();
-        let clones = clones.map(|c| ENTRY + 16 * (c.snaps.len() + c.overlap.ranges().count()));
-        attrs.chain(clones).sum::<usize>() + 2 * ENTRY * self.info.watchers.len()
-    }
-}
-
-/// What a run is given besides the object, and only looks at.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Given<'a> {
-    /// The settings.
-    pub cfg: &'a PgConfig,
-    /// The pool's snapshots.
-    pub pool: &'a PoolSnaps,
-    /// The key of the object's head.
-    pub key: &'a Bytes,
-    /// Who asks.
-    pub asking: Asking<'a>,
-}
 
 /// Why a run gave up: it lacks an answer.
 pub(crate) struct Unfetched {
@@ -116,7 +83,7 @@ pub(crate) struct Exec<'a> {
     /// The object as the ops so far have made it.
     draft: Draft,
     /// What removals of ranges of omap keys know of the request.
-    ranges: omap_range::Ranges<'a>,
+    ranges: ranges::Ranges<'a>,
     /// What the request has cost.
     work: Work<'a>,
     /// What class methods are told of the request.
@@ -138,7 +105,7 @@ impl<'a> Exec<'a> {
             given,
             before: Before::new(given.cfg, old, answers),
             draft: Draft::new(old),
-            ranges: omap_range::Ranges::default(),
+            ranges: ranges::Ranges::default(),
             work: Work::new(given.cfg, spent),
             calls: Calls::new(request),
             left: Left::default(),
@@ -336,18 +303,6 @@ impl<'a> Exec<'a> {
             OpCode::NOTIFY_ACK => self.watching().notify_ack(op),
             OpCode::CALL => self.call(op),
             _ => fail(EOPNOTSUPP),
-        }
-    }
-}
-
-/// Clients of old wrote "no truncation" as sequence 1 and size -1.
-fn normalise(op: &mut OsdOp) {
-    if op.code.uses_extent() {
-        let mut e = op.extent();
-        if e.truncate_seq == 1 && e.truncate_size == u64::MAX {
-            e.truncate_seq = 0;
-            e.truncate_size = 0;
-            op.set_args(&e);
         }
     }
 }

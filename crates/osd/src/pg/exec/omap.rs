@@ -3,38 +3,19 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Reader, Writer};
+use spirula_denc::Writer;
 use spirula_proto::BytesList;
 use spirula_proto::osd::{CmpOp, OpCode};
 use spirula_proto::osd_op_data::{OmapCmp, OmapGetKeys, OmapGetVals, OmapKeys};
 
 use super::before::Before;
+use super::omap_input::{input, pairs};
 use super::{Changing, Looking, OpResult, Stop, fail};
 use crate::pg::config::PgConfig;
 use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, KeysWant, OmapPage, OmapRange, Want, key_after, prefix_end};
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;
-
-/// An op's input. What follows it is ignored, as by the official OSD.
-pub(super) fn input<T: Decode>(op: &OsdOp) -> Result<T, Stop> {
-    Reader::new(&op.indata).get().map_err(|_| Stop::Failed(-EINVAL))
-}
-
-/// Keys and values of the input in the order in which they came, not copied.
-pub(super) fn pairs(op: &OsdOp) -> Result<Vec<(Bytes, Bytes)>, Stop> {
-    let mut r = Reader::new(&op.indata);
-    let mut all = || {
-        let n = r.count(8)?;
-        let mut pairs = Vec::with_capacity(n);
-        for _ in 0..n {
-            let (key, value) = (r.blob()?, r.blob()?);
-            pairs.push((op.indata.slice_ref(key), op.indata.slice_ref(value)));
-        }
-        Ok(pairs)
-    };
-    all().map_err(|_: spirula_denc::Error| Stop::Failed(-EINVAL))
-}
 
 /// The part of the omap that a listing asks for.
 fn listed_range(cfg: &PgConfig, op: &OsdOp, max_bytes: usize) -> Result<OmapRange, Stop> {

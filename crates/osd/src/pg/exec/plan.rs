@@ -4,7 +4,7 @@ use hashbrown::HashSet;
 use spirula_proto::osd::OpCode;
 
 use super::read::{checksum_extent, read_extent, sparse_extent};
-use super::{ObjectState, normalise, omap};
+use super::{ObjectState, omap};
 use crate::pg::config::PgConfig;
 use crate::pg::fetch::{ReadRange, Want};
 use crate::pg::op::OsdOp;
@@ -69,4 +69,16 @@ pub(super) fn wanted(cfg: &PgConfig, state: &ObjectState, op: &mut OsdOp) -> Opt
         len,
         sparse: op.code == OpCode::SPARSE_READ,
     }))
+}
+
+/// Clients of old wrote "no truncation" as sequence 1 and size -1.
+pub(super) fn normalise(op: &mut OsdOp) {
+    if op.code.uses_extent() {
+        let mut e = op.extent();
+        if e.truncate_seq == 1 && e.truncate_size == u64::MAX {
+            e.truncate_seq = 0;
+            e.truncate_size = 0;
+            op.set_args(&e);
+        }
+    }
 }

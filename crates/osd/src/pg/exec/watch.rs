@@ -1,30 +1,15 @@
 //! Ops on watches and notifications. What they do beside the object's info happens later ([`WatchEffects`](crate::pg::watch::WatchEffects)).
 
 use bytes::Bytes;
-use spirula_denc::{EntityName, Reader, encode_to_vec};
+use spirula_denc::{Reader, encode_to_vec};
 use spirula_proto::osd::{WatchArgs, WatchOp};
 use spirula_proto::osd_op_data::{ListWatchersResponse, NotifyAck, NotifyRequest, WatchItem};
 
-use super::{Draft, Given, Left, Looking, OpResult, fail};
+use super::{Asking, Draft, Given, Left, Looking, OpResult, fail};
 use crate::pg::errno::*;
-use crate::pg::op::{Client, OsdOp};
+use crate::pg::op::OsdOp;
 use crate::pg::watch::watchers::{WatchKey, Watcher};
-use crate::pg::watch::{Ack, NotifyStart, Watches};
-
-/// Who asks, and what is known of the object's watchers.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Asking<'a> {
-    /// The connection.
-    pub client: &'a Client,
-    /// Whose watches are meant.
-    pub name: EntityName,
-    /// The object's key.
-    pub object: &'a Bytes,
-    /// The PG's watches.
-    pub watches: &'a Watches,
-    /// The map's epoch.
-    pub epoch: u32,
-}
+use crate::pg::watch::{Ack, NotifyStart};
 
 /// Executes an op on watches and notifications: of the object it changes the watchers only.
 pub(super) struct Watching<'e> {

@@ -1,0 +1,58 @@
+//! Ranges of omap keys that a request removes: what they must know of its other changes.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use spirula_proto::osd::OpCode;
+
+use super::omap_input::pairs;
+use crate::pg::op::OsdOp;
+use crate::pg::txn::ObjectOp;
+
+/// What ranges must know of the other changes of their request.
+#[derive(Default)]
+pub(super) struct Ranges<'a> {
+    /// Keys that the ops of the request set, those to come included, in order. Class methods may set others.
+    pub(super) announced: Vec<Bytes>,
+    /// Those of them that the object had.
+    pub(super) stored: Option<&'a [(Bytes, Bytes)]>,
+    /// How many changes were looked at.
+    pub(super) seen: usize,
+    /// Keys that these set, as far as they may have been there before.
+    pub(super) set: BTreeSet<Bytes>,
+    /// What is removed before all other changes.
+    pub(super) first: Vec<ObjectOp>,
+}
+
+impl Ranges<'_> {
+    /// Looks ahead at the ops of a request.
+    pub(super) fn announce(&mut self, ops: &[OsdOp]) {
+        let Some(last) = ops.iter().rposition(|o| o.code == OpCode::OMAPRMKEYRANGE) else {
+            return; // Nothing is to be known.
+        };
+        let sets = ops.iter().take(last).filter(|o| o.code == OpCode::OMAPSETVALS);
+        let keys = sets.filter_map(|o| pairs(o).ok()).flatten().map(|(k, _)| k);
+        self.announced = keys.collect();
+        self.announced.sort_unstable();
+        self.announced.dedup();
+    }
+
+    /// A change that the request has made.
+    pub(super) fn note(&mut self, change: &ObjectOp) {
+        match change {
+            ObjectOp::OmapSet(pairs) => self.set.extend(pairs.iter().map(|(k, _)| k.clone())),
+            ObjectOp::OmapRm(keys) => keys.iter().for_each(|k| {
+                self.set.remove(k);
+            }),
+            ObjectOp::OmapClear => self.set.clear(),
+            _ => {}
+        }
+    }
+
+    /// Puts ranges before the other changes, when all ops were executed.
+    pub(super) fn settle(&mut self, changes: &mut Vec<ObjectOp>) {
+        if !self.first.is_empty() {
+            changes.splice(0..0, self.first.drain(..));
+        }
+    }
+}
