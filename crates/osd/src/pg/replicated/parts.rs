@@ -56,12 +56,8 @@ pub(in crate::pg) struct Parts {
     omap: Option<Bytes>,
     /// Omap pairs that were read, and are to be pushed.
     pairs: VecDeque<(Bytes, Bytes)>,
-    /// The omap's header, if it was read.
-    header: Option<Bytes>,
     /// What is to be pushed after all that.
-    rest: VecDeque<Rest>,
-    /// How much of it was.
-    rest_done: u64,
+    rest: Remainder,
     /// Whether the last part was made.
     ended: bool,
     /// Only what changed is pushed. Says whether the omap did.
@@ -76,6 +72,16 @@ struct Span {
     offset: u64,
     len: u64,
     data: Option<Bytes>,
+}
+
+/// What is pushed of an object after data and pairs.
+#[derive(Debug, Default)]
+struct Remainder {
+    /// The omap's header, if it was read.
+    header: Option<Bytes>,
+    left: VecDeque<Rest>,
+    /// How much was pushed.
+    done: u64,
 }
 
 /// What belongs to an object besides data and pairs.
@@ -163,9 +169,7 @@ impl Parts {
             spans: VecDeque::new(),
             omap: None,
             pairs: VecDeque::new(),
-            header: None,
-            rest: VecDeque::new(),
-            rest_done: 0,
+            rest: Remainder::default(),
             ended: false,
             patch: None,
             total: 0,
@@ -196,7 +200,7 @@ impl Parts {
                 offset: size,
                 key: key.clone(),
             },
-            (None, None) => Place::of_rest(size, self.rest_done),
+            (None, None) => Place::of_rest(size, self.rest.done),
         }
     }
 
@@ -225,12 +229,12 @@ impl Parts {
         };
         self.patch = changed.map(|d| d.omap());
         let pushes_omap = info.has_omap() && self.patch != Some(false);
-        self.rest_done = self.from.rest_done(size).unwrap_or(0);
+        self.rest.done = self.from.rest_done(size).unwrap_or(0);
         self.omap = (pushes_omap && self.from.rest_done(size).is_none()).then(|| self.from.key.clone());
         let attrs = o.attrs.into_iter().map(|(name, value)| Rest::Attr(name, value));
         let rest = pushes_omap.then_some(Rest::Header).into_iter().chain(attrs);
-        let done = usize::try_from(self.rest_done).unwrap_or(usize::MAX);
-        self.rest = rest.skip(done).collect();
+        let done = usize::try_from(self.rest.done).unwrap_or(usize::MAX);
+        self.rest.left = rest.skip(done).collect();
         self.total = self.left.iter().map(|(from, to)| to - from).sum();
         self.object = Some((o.info, info));
     }
@@ -269,7 +273,8 @@ impl Parts {
             };
             return self.reading.iter().map(want).collect();
         }
-        let is_header_wanted = matches!(self.rest.front(), Some(Rest::Header)) && self.header.is_none();
+        let is_header_wanted =
+            matches!(self.rest.left.front(), Some(Rest::Header)) && self.rest.header.is_none();
         let header = is_header_wanted.then_some(Want::OmapHeader);
         let page = self.omap.clone().map(|from| {
             Want::Omap(OmapRange {
@@ -294,7 +299,7 @@ impl Parts {
                     self.omap = next.filter(|_| page.more);
                     self.pairs.extend(page.pairs);
                 }
-                Answer::OmapHeader(header) => self.header = Some(header),
+                Answer::OmapHeader(header) => self.rest.header = Some(header),
                 Answer::Extents(_) | Answer::Object(_) | Answer::Copy(_) | Answer::Staged(_) => {
                     return Err(ReadError);
                 }
@@ -348,25 +353,25 @@ impl Parts {
             omap_header: Bytes::new(),
         };
         let mut has_end = false;
-        while !has_more && let Some(rest) = self.rest.front() {
+        while !has_more && let Some(rest) = self.rest.left.front() {
             let logged = match rest {
-                Rest::Header => self.header.as_ref().ok_or(ReadError)?.len(),
+                Rest::Header => self.rest.header.as_ref().ok_or(ReadError)?.len(),
                 Rest::Attr(name, value) => name.len() + value.len(),
             };
             if !room.takes(room.record + logged, 0) {
                 break;
             }
-            match self.rest.pop_front() {
-                Some(Rest::Header) => end.omap_header = self.header.take().unwrap_or_default(),
+            match self.rest.left.pop_front() {
+                Some(Rest::Header) => end.omap_header = self.rest.header.take().unwrap_or_default(),
                 Some(Rest::Attr(name, value)) => end.attrs.push((name, value)),
                 None => {}
             }
-            self.rest_done += 1;
+            self.rest.done += 1;
             has_end = true;
         }
         let snaps = (info.snaps.len() + 1).saturating_mul(room.record);
         let logged = stored.len() + 2 * room.record + txn::ZERO_LOGGED + snaps;
-        if !has_more && self.rest.is_empty() && room.takes(logged, 0) {
+        if !has_more && self.rest.left.is_empty() && room.takes(logged, 0) {
             end.info = stored.clone();
             (self.ended, has_end) = (true, true);
         }
