@@ -57,10 +57,10 @@ impl ClientLog {
                 s.name,
                 spirula_text::cut(e.channel, MAX_CHANNEL)
             );
-            return;
+            return; // It is acknowledged all the same.
         }
         if !self.lines.admits(&s.name, view.steady.now()) {
-            return;
+            return; // It is counted, and told of later.
         }
         view.state.clog.add(LogEntry {
             name: s.named(),

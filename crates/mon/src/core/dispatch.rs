@@ -2,7 +2,7 @@
 
 use spirula_cephx::Env;
 use spirula_denc::UTime;
-use spirula_invariant::{dropped, impossible};
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_proto::mon::{
     MAuth, MAuthReply, MCommand, MCommandReply, MConfig, MGetConfig, MMonCommand, MMonCommandAck,
     MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MPing, MStatfs,
@@ -85,6 +85,8 @@ impl Monitor {
         if let Some(osd) = session.osd() {
             self.view.state.osd.seen(osd, self.view.steady.now());
         }
+        let is_other = !self.view.state.manager.sessions.contains_key(&id);
+        invariant!(is_other, "a session with a number of its own"; session = id);
         self.view.sessions.insert(id, session);
     }
 
@@ -93,9 +95,8 @@ impl Monitor {
         self.view.see_time(now);
         self.view.state.manager.sessions.remove(&id);
         self.pending.forget(id);
-        // One with the manager.
         let Some(session) = self.view.sessions.remove(&id) else {
-            return;
+            return; // It was one with the manager.
         };
         if let Some(osd) = session.osd()
             && !self.view.sessions.values().any(|s| s.osd() == Some(osd))
@@ -109,8 +110,7 @@ impl Monitor {
         self.view.see_time(now);
         let handled = if self.view.state.manager.sessions.contains_key(&id) {
             if !self.view.quorum.leads() {
-                self.out.push(Output::Close(id));
-                return;
+                return self.out.push(Output::Close(id));
             }
             self.mgr_dispatch(id, msg)
         } else {
@@ -180,9 +180,9 @@ impl Monitor {
         let entity = self.view.entity_of(id);
         if self.queue.of(&entity) >= MAX_WAITING.saturating_sub(self.queue.len()) {
             tracing::warn!("{entity} writes faster than the log");
-            self.out.push(Output::Close(id));
-            return;
+            return self.out.push(Output::Close(id));
         }
+        invariant!(self.view.quorum.leads(), "a change at the leader"; session = id, term = self.view.term);
         if self.may_write() {
             self.change(id, tid, change)
         } else {

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use spirula_cephx::caps::{MgrCap, MgrRequest};
 use spirula_cephx::{AuthName, KeyServer};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, Fsid, encode_to_vec};
+use spirula_invariant::invariant;
 use spirula_maps::features::release;
 use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrMap, MMgrOpen, MMgrReport, MServiceMap, MgrMap};
 use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, NamedEntity};
@@ -277,12 +278,13 @@ impl View {
 
     fn open_service(&mut self, id: SessionId, open: MMgrOpen) {
         let now = self.service_clocks();
-        // Clients that are no services report too.
-        let Some(what) = open.service else { return };
+        let Some(what) = open.service else {
+            return; // Clients that are no services report too.
+        };
         if !self.may_register(id) {
             let name = self.state.manager.sessions.get(&id).map(|s| s.name.to_string());
             tracing::info!("{} may not register services", name.unwrap_or_default());
-            return;
+            return; // Its reports are not taken either.
         }
         if let Some(s) = self.state.manager.sessions.get(&id) {
             let key = (open.service_name, open.daemon_name);
@@ -333,19 +335,21 @@ impl Turn<'_> {
 impl Monitor {
     /// A session has authenticated with the manager.
     pub fn open_mgr(&mut self, id: SessionId, session: MgrSession) {
+        let is_other = !self.view.sessions.contains_key(&id);
+        invariant!(is_other, "a session with a number of its own"; session = id);
         self.view.state.manager.sessions.insert(id, session);
     }
 
     /// Puts the leading monitor into the manager map with the client of its modules, unless that is there; starts these.
     pub(super) fn claim_manager(&mut self) {
         if self.view.state.manager.own.0.is_empty() {
-            return;
+            return; // This monitor is no manager.
         }
         if !self.view.state.manager.module.is_off() {
             return self.start_module();
         }
         if !self.view.state.manager.module.may_start(self.view.steady.now()) {
-            return;
+            return; // They ended too often lately.
         }
         let Some((active_gid, clients)) = self
             .view
@@ -354,7 +358,7 @@ impl Monitor {
             .new_global_id()
             .zip(self.view.new_client_addresses())
         else {
-            return;
+            return; // The ids are used up: more come with the next change.
         };
         let last_failure_osd_epoch = self.turn(|turn| turn.shut_manager_out());
         let (own, map) = (&self.view.state.manager.own, &self.view.state.manager.map);

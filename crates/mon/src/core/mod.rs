@@ -41,7 +41,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
-use spirula_invariant::{AtWork, Counts};
+use spirula_invariant::{AtWork, Counts, invariant};
 use spirula_manager::Request;
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
@@ -326,7 +326,7 @@ impl Monitor {
                 self.close_sessions(|_| true);
             }
             self.ask_ids();
-            return;
+            return; // The rest is the leader's.
         }
         if let Some((round, monitors)) = self.view.time_check_due() {
             self.out.push(Output::AskTimes(round, monitors));
@@ -381,7 +381,7 @@ impl Monitor {
             tracing::error!("{}", self.trace());
             tracing::error!("committed state: {e}");
             self.failed = Some(e);
-            return;
+            return; // The daemon ends: nothing is made of a state that can't be read.
         }
         self.push_all();
         if self.view.quorum.leads() {
@@ -398,6 +398,8 @@ impl Monitor {
     fn apply(&mut self, txn: &Txn) -> Result<(), LoadError> {
         let osdmap = Rc::clone(&self.view.state.osd.map);
         self.view.state.apply(txn)?;
+        let (before, epoch) = (osdmap.epoch, self.view.state.osd.map.epoch);
+        invariant!(epoch >= before, "OSDMaps that ascend"; epoch = epoch, before = before, term = self.view.term);
         self.view.state.osd.follow(&osdmap, self.view.steady.now());
         let is_changed = |services: &[&str]| txn.ops.iter().any(|op| services.contains(&op.service.as_str()));
         if is_changed(&["osd_metadata", "mon_metadata"]) {

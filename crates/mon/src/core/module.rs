@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use spirula_cephx::{AuthName, CryptoKey, Env};
 use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, UTime};
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, invariant};
 use spirula_manager::{News, Question, Reply as Answer, Request};
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
@@ -144,6 +144,7 @@ impl Module {
 
     /// The manager map that is on its way names their clients.
     pub(super) fn claim(&mut self, gid: u64, addresses: Vec<EntityAddr>) {
+        invariant!(self.is_off() && self.askers.is_empty(), "modules that are off"; gid = gid);
         self.life = Life::Claimed { gid, addresses };
     }
 
@@ -198,13 +199,12 @@ impl Monitor {
     /// Starts the modules, once the map that names their client is committed.
     pub(super) fn start_module(&mut self) {
         let Life::Claimed { gid, addresses } = &self.view.state.manager.module.life else {
-            return;
+            return; // They run.
         };
         let map = &self.view.state.manager.map;
         if map.active_gid != *gid || self.view.state.osd.map.epoch < map.last_failure_osd_epoch {
-            // Somebody has made another map meanwhile.
             self.view.state.manager.module.life = Life::Off;
-            return;
+            return; // Somebody has made another map meanwhile.
         }
         let (addresses, osdmap_epoch) = (addresses.clone(), map.last_failure_osd_epoch);
         match self.view.admit_manager() {
@@ -250,12 +250,12 @@ impl Monitor {
         let module = &mut self.view.state.manager.module;
         if !module.is_running() || module.askers.len() >= MAX_QUESTIONS {
             let msg = compose(&self.view, reply_of(spirula_manager::not_ready()));
-            self.send(session, msg);
-            return;
+            return self.send(session, msg);
         }
         module.asked += 1;
         let id = module.asked;
-        module.askers.insert(id, Asker { session, compose });
+        let before = module.askers.insert(id, Asker { session, compose });
+        invariant!(before.is_none(), "a question with a number of its own"; question = id, session = session);
         self.out
             .push(Output::AskModule(Request::Ask(id, Box::new(question))));
     }

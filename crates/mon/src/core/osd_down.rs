@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use spirula_denc::UTime;
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, invariant};
 use spirula_maps::osdmap::WEIGHT_OUT;
 use spirula_maps::{Incremental, OsdMap, OsdState, OsdXInfo};
 use spirula_proto::internal::report::{FailureKind, OsdFailureReport};
@@ -42,8 +42,7 @@ impl Turn<'_> {
     /// Marks an OSD down in the next map; the text is for the cluster log.
     pub(crate) fn mark_down(&mut self, osd: i32, text: Option<String>) {
         if !self.view.state.osd.map.is_up(osd) {
-            // It is down already.
-            return;
+            return; // It is down already.
         }
         let mut xinfo = xinfo(&self.view.state.osd.map, osd);
         let now = self.view.now;
@@ -75,6 +74,8 @@ impl Turn<'_> {
 
     /// Marks an OSD down whose process is certainly gone.
     fn mark_dead(&mut self, target: i32, reporter: i32) {
+        let map = &self.view.state.osd.map;
+        invariant!(map.is_up(target), "an OSD that was up"; osd = target, reporter = reporter, epoch = map.epoch);
         let text = self
             .view
             .failed(target, &format!("connection refused reported by osd.{reporter}"));
@@ -93,8 +94,7 @@ impl Turn<'_> {
         }
         let mut x = xinfo(map, osd);
         if epoch <= x.dead_epoch {
-            // The map says so already.
-            return;
+            return; // The map says so already.
         }
         x.dead_epoch = epoch;
         self.pending_osd().new_xinfo.insert(osd, x);
@@ -117,6 +117,8 @@ impl Turn<'_> {
     }
 
     fn mark_out(&mut self, osd: i32, down: Duration) {
+        let map = &self.view.state.osd.map;
+        invariant!(!map.is_up(osd) && !map.is_out(osd), "an OSD that is down and in"; osd = osd, epoch = map.epoch);
         let (weight, base) = (
             self.view.state.osd.map.weight(osd),
             xinfo(&self.view.state.osd.map, osd),
@@ -190,7 +192,7 @@ impl Monitor {
             going_down(inc, &map).for_each(|reporter| life.failure.cancel(reporter));
         }
         if life.failure.is_empty() {
-            return;
+            return; // Nobody complains.
         }
         let silent = clocks.steady.saturating_sub(life.seen);
         let silent = Some(silent).filter(|s| *s >= life.interval * BEACONS_MISSED);
@@ -252,7 +254,7 @@ impl Monitor {
                 continue;
             };
             if !self.turn(|turn| turn.may_mark_out()) {
-                return;
+                return; // Too many are out.
             }
             if limit.is_some_and(|t| all_around_is_down(&map, osd, t)) {
                 self.view.state.osd.lives.entry(osd).down_since = Some(now);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, UTime};
-use spirula_invariant::{dropped, impossible};
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PgId, PoolFlags};
 use spirula_proto::Payload;
 use spirula_proto::internal::report::{
@@ -109,8 +109,7 @@ impl View {
             })
             .is_err()
         {
-            // Encoding will refuse it with the reason.
-            return;
+            return; // Encoding will refuse it with the reason.
         }
         let full: Vec<i32> = next
             .osds()
@@ -188,6 +187,8 @@ impl Turn<'_> {
 
     /// The next map is to say that an OSD was up in this epoch.
     fn note_up_thru(&mut self, osd: i32, epoch: u32) {
+        let newest = self.view.state.osd.map.epoch;
+        invariant!(epoch <= newest + 1, "no epoch behind the next one"; osd = osd, epoch = epoch, newest = newest);
         if self.view.state.osd.map.is_up(osd) {
             let up_thru = self.pending_osd().new_up_thru.entry(osd).or_default();
             *up_thru = epoch.max(*up_thru);
@@ -297,8 +298,7 @@ impl Turn<'_> {
     fn mark_ending(&mut self, osd: i32) {
         let map = &self.view.state.osd.map;
         if !map.is_up(osd) {
-            // The map says so already.
-            return;
+            return; // The map says so already.
         }
         let up_from = map.osd_info.get(osd as usize).map_or(0, |i| i.up_from);
         self.mark_down(osd, Some(format!("osd.{osd} marked itself down")));
@@ -503,6 +503,8 @@ fn drop_stale_mappings(inc: &mut Incremental, next: &OsdMap) {
 
 /// What changes when an OSD comes up.
 fn come_up(inc: &mut Incremental, map: &OsdMap, osd: i32, b: &OsdBoot, now: UTime) {
+    // The change of a state is told as the bits that change: to tell it twice would mark the OSD down.
+    invariant!(!map.is_up(osd), "an OSD that is down before it boots"; osd = osd, epoch = map.epoch);
     inc.new_up_client.insert(osd, b.public_addrs.clone());
     inc.new_up_cluster.insert(osd, b.cluster_addrs.clone());
     inc.new_hb_back_up.insert(osd, b.heartbeat_back.clone());

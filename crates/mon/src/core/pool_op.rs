@@ -128,8 +128,7 @@ impl Monitor {
             Ok(Prepared::Commit(data)) => {
                 let make =
                     Box::new(move |view: &View, fate: Fate| view.pool_op_reply(tid, fate.code(), data));
-                self.writes.waiters.push(Waiter { session: id, make });
-                return;
+                return self.writes.waiters.push(Waiter { session: id, make });
             }
             Ok(Prepared::Nothing) => 0,
             Err(result) => result,

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use spirula_invariant::invariant;
 use spirula_maps::{IntervalSet, OsdMap, PgPool, SnapId};
 use spirula_proto::Payload;
 use spirula_proto::internal::report::{OsdReportReply, PurgedSnaps as Purged, PurgedSnapsWanted};
@@ -128,10 +129,12 @@ impl Turn<'_> {
             if purged.is_empty() {
                 continue;
             }
-            left -= purged.count();
+            let count = purged.count();
+            invariant!(count <= left, "no more snapshots than a map may have"; pool = id, count = count, left = left);
+            left -= count;
             if let Err(e) = self.note_purged(*id, &purged) {
                 self.snaps_unreadable(e);
-                return;
+                return; // The daemon ends.
             }
             self.pending_osd().new_purged_snaps.insert(*id, purged);
         }
@@ -139,10 +142,10 @@ impl Turn<'_> {
 }
 
 impl Monitor {
-    /// Tells an OSD all purged snapshots, unless it knows a newer map. It asks again then.
+    /// Tells an OSD all purged snapshots.
     pub(super) fn send_purged_snaps(&mut self, id: SessionId, wanted: PurgedSnapsWanted) {
         if wanted.epoch > self.view.state.osd.map.epoch {
-            return;
+            return; // It knows a newer map, and asks again.
         }
         match purged_snaps(self.view.kv.as_ref(), &self.view.state.osd.map) {
             Ok(purged) => self.send(id, OsdReportReply::PurgedSnaps(purged).to_message()),

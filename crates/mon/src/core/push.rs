@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spirula_invariant::impossible;
+use spirula_invariant::{impossible, invariant};
 use spirula_proto::mon::MConfig;
 use spirula_proto::{Payload, RawMessage};
 
@@ -39,6 +39,14 @@ impl View {
                 None => return Vec::new(),
             },
         };
+        // Else it would be sent the same maps without end.
+        invariant!(
+            *topic != Topic::OsdMap || next > sub.next && !messages.is_empty(),
+            "a subscription that gets on";
+            session = id,
+            wanted = sub.next,
+            next = next,
+        );
         if let Some(session) = self.sessions.get_mut(&id) {
             if sub.onetime && *topic != Topic::OsdMap {
                 session.subs.remove(topic);

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use spirula_denc::{EntityAddrVec, UTime};
+use spirula_invariant::invariant;
 use spirula_proto::mon::LogPriority;
 
 use super::recent::What;
@@ -129,6 +130,7 @@ impl Turn<'_> {
     pub(crate) fn put_monmap(&mut self, mut map: spirula_maps::MonMap) {
         map.epoch = self.view.state.monmap.map.epoch + 1;
         map.last_changed = self.view.now;
+        invariant!(!map.mons.is_empty(), "a monitor in the monitor map"; epoch = map.epoch);
         MonMaps::put(&map, &mut self.changes.txn);
         for name in self.view.state.monmap.map.mons.keys() {
             if !map.mons.contains_key(name) {
@@ -143,6 +145,12 @@ impl Monitor {
     /// This monitor leads, a majority knows it, and everything that was committed before is applied.
     pub fn lead(&mut self, term: u64, now: UTime) {
         self.change_role(Role::Leader, term, now);
+        invariant!(
+            self.is_idle() && self.queue.is_empty(),
+            "a leader that begins with the committed state";
+            term = term,
+            waiting = self.queue.len(),
+        );
         self.view.quorum.leader = self.view.me.name.clone();
         self.view.state.stats.restart(now);
         self.view.progress.restart();
@@ -156,6 +164,7 @@ impl Monitor {
 
     /// Another monitor leads.
     pub fn follow(&mut self, leader: &str, term: u64, now: UTime) {
+        invariant!(leader != self.view.me.name, "another monitor to follow"; leader = leader, term = term);
         self.change_role(Role::Peon, term, now);
         leader.clone_into(&mut self.view.quorum.leader);
         self.resend();
@@ -258,8 +267,7 @@ impl Monitor {
         let there = map.mons.get(name).is_some_and(|i| i.public_addrs == *addrs);
         let acceptable = !name.is_empty() && addrs.v2().is_some() && (there || map.mons.len() < MAX_MONITORS);
         if !self.view.quorum.leads() || there || !acceptable || !self.may_write() {
-            // Whoever is not in the map asks again.
-            return;
+            return; // Whoever is not in the map asks again.
         }
         let mut next = map.clone();
         let taken = map.mons.values().find(|i| i.public_addrs == *addrs);

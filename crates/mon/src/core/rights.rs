@@ -238,7 +238,7 @@ impl View {
             Ordering::Equal => format!("more than it may say within {:?}", WARNINGS.1),
             Ordering::Greater => {
                 tracing::warn!("manager: {}", one_line(what));
-                return;
+                return; // This daemon's log has it.
             }
         };
         self.log_event(LogPriority::WARN, format!("manager: {what}"));

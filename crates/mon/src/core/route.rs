@@ -88,6 +88,7 @@ impl Pending {
         if let Some(old) = of_session.requests.insert(answer, request) {
             self.give_back(entity, old.cost());
         }
+        invariant!(self.bytes <= MAX_PENDING_BYTES, "requests within their bound"; entity = entity, bytes = self.bytes);
         true
     }
 
@@ -219,6 +220,8 @@ impl Monitor {
 
     fn ask_to_confirm(&mut self) {
         if !self.unconfirmed.under_way && !self.unconfirmed.next.is_empty() {
+            let lost = self.unconfirmed.asked.len();
+            invariant!(lost == 0, "one question at a time whether this monitor leads"; requests = lost);
             self.unconfirmed.under_way = true;
             self.unconfirmed.asked = std::mem::take(&mut self.unconfirmed.next);
             self.out.push(Output::Confirm);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use spirula_denc::UTime;
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, invariant};
 
 use super::{DropReason, Monitor, View};
 use spirula_proto::mon::LogPriority;
@@ -111,6 +111,8 @@ impl View {
     }
 
     fn finish_time_check(&mut self) {
+        let (t, waiting) = (&self.timecheck, self.timecheck.waiting.len());
+        invariant!(t.is_under_way() && waiting == 0, "a round with all answers"; round = t.round, waiting = waiting);
         self.timecheck.round += 1;
         if self.timecheck.skews.values().any(|s| self.is_skewed(s.skew)) {
             self.timecheck.rounds_since_clean += 1;
@@ -137,6 +139,7 @@ impl View {
             t.give_up();
         }
         t.round += 1;
+        invariant!(t.is_under_way(), "one round at a time"; round = t.round);
         t.began = now;
         let me = &self.me.name;
         t.waiting = self.quorum.names.iter().filter(|n| *n != me).cloned().collect();
@@ -159,8 +162,7 @@ impl Monitor {
         let latency = a.round_trip.as_secs_f64();
         if (by_clock - latency).abs() > READJUSTED.as_secs_f64() {
             tracing::info!("this host's clock was readjusted: the round of time checks is dropped");
-            t.give_up();
-            return;
+            return t.give_up();
         }
         let skew = bounded(a.theirs, now, latency);
         let average = match t.skews.get(name) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use spirula_cephx::AuthName;
-use spirula_invariant::{dropped, impossible};
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_proto::RawMessage;
 use spirula_proto::internal::report::OsdReport;
 use spirula_proto::mon::{LogPriority, MMonCommand, MPoolOp};
@@ -132,6 +132,9 @@ impl WriteQueue {
             Some(n) => *n -= 1,
             None => impossible!("a count of the waiting changes"; of = w.entity),
         }
+        let (left, entities) = (self.waiting.len(), self.by_entity.len());
+        invariant!(entities <= left && (left == 0 || entities > 0), "a change for each entity that is counted";
+            changes = left, entities = entities);
         Some((w.session, w.tid, w.change))
     }
 
@@ -177,6 +180,12 @@ impl Monitor {
 
     /// Gives a turn: to look at what there is, and to prepare changes.
     pub(crate) fn turn<T>(&mut self, run: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        invariant!(
+            self.changes.log.is_empty() && self.changes.effects.is_empty(),
+            "one turn at a time";
+            events = self.changes.log.len(),
+            effects = self.changes.effects.len(),
+        );
         let result = run(&mut Turn {
             view: &self.view,
             changes: &mut self.changes,
@@ -229,14 +238,14 @@ impl Monitor {
                 self.writes.in_flight = Some(std::mem::take(&mut self.writes.waiters));
                 self.recent.note(What::Proposed(super::count(&txn)), &self.view);
                 self.out.push(Output::Propose(txn));
-                return;
+                return; // Its commit goes on.
             }
             // Changes that cancelled out: the answers need not wait.
             for w in std::mem::take(&mut self.writes.waiters) {
                 self.answer(w, Fate::Done);
             }
             let Some((session, tid, change)) = self.queue.pop() else {
-                return;
+                return; // Nothing waits.
             };
             let is_wish = change.is_wish_of_pgs();
             self.change(session, tid, change);
@@ -289,6 +298,7 @@ impl Monitor {
 
     /// The proposal in flight is committed: nobody else proposes while this monitor leads.
     pub(super) fn answer_waiters(&mut self) {
+        invariant!(self.view.quorum.leads(), "answers by the leader"; term = self.view.term);
         for w in self.writes.in_flight.take().unwrap_or_default() {
             self.answer(w, Fate::Done);
         }

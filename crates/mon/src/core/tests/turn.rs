@@ -1,8 +1,11 @@
 //! What a turn changes, and when.
 
 use super::*;
-use crate::core::{Fate, View, Waiter};
+use crate::core::write::Change;
+use crate::core::{Changes, Fate, Turn, View, Waiter};
+use spirula_invariant::Counts;
 use spirula_proto::internal::report::{OsdBeacon, OsdGoingDown};
+use spirula_proto::mon::{LogPriority, MPoolOp};
 
 /// A crash whose report has so many bytes.
 fn crash(id: &str, bytes: usize) -> &'static [u8] {
@@ -143,4 +146,36 @@ fn what_is_merely_old_is_counted_by_its_reason() {
 
 fn beacon() -> RawMessage {
     OsdReport::Beacon(OsdBeacon::default()).to_message()
+}
+
+#[test]
+#[should_panic(expected = "expected a change at the leader, session 7, term 2")]
+fn only_the_leader_changes_anything() {
+    let mut w = World::new();
+    w.mon.adrift(2, w.now);
+    w.mon.write(7, 0, Change::PoolOp(MPoolOp::default()));
+}
+
+#[test]
+#[should_panic(expected = "expected one turn at a time, events 1, effects 0")]
+fn a_turn_begins_when_the_one_before_has_ended() {
+    let mut w = World::new();
+    w.mon.turn(|_| ());
+    let mut left = Changes::default();
+    Turn {
+        view: &w.mon.view,
+        changes: &mut left,
+        dropped: &mut Counts::default(),
+    }
+    .log_event(LogPriority::INFO, "an event");
+    w.mon.changes = left;
+    w.mon.turn(|_| ());
+}
+
+#[test]
+#[should_panic(expected = "expected another monitor to follow, leader a")]
+fn a_monitor_does_not_follow_itself() {
+    let mut w = World::new();
+    let me = w.mon.view.me.name.clone();
+    w.mon.follow(&me, 2, w.now);
 }
