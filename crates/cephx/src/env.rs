@@ -19,7 +19,7 @@ pub struct OsRandom;
 
 impl RandomSource for OsRandom {
     fn fill(&self, buf: &mut [u8]) -> Result<()> {
-        getrandom::fill(buf).map_err(|_| Error::NoRandomness)
+        spirula_random::fill(buf).map_err(|_| Error::NoRandomness)
     }
 }
 

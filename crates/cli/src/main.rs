@@ -18,7 +18,6 @@ mod log;
 mod manager;
 mod pidfile;
 mod rados;
-mod random;
 mod rbd;
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 mod static_libc;

@@ -70,7 +70,7 @@ impl Rados {
             Some(address) => address.nonce,
             None => {
                 let mut nonce = [0; 4];
-                getrandom::fill(&mut nonce).map_err(|e| Error::Config(format!("no randomness: {e}")))?;
+                spirula_random::fill(&mut nonce).map_err(|e| Error::Config(format!("no randomness: {e}")))?;
                 u32::from_le_bytes(nonce)
             }
         };

@@ -18,6 +18,7 @@ use spirula_denc::{Fsid, decode_all, encode_to_vec};
 use spirula_maps::{
     ITEM_NONE, Incremental, MappingCache, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolType, release,
 };
+use spirula_random::Rng;
 
 /// What is said of one PG: raw set, up set and its primary, acting set and its primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,15 +78,12 @@ fn osdmaptool(map: &[u8], arg: &str) -> Option<String> {
     Some(String::from_utf8(out.stdout).unwrap())
 }
 
-/// A small generator of pseudo-random numbers (xorshift64*): the same maps on every machine.
-struct Random(u64);
+/// The same maps on every machine.
+struct Random(Rng);
 
 impl Random {
     fn below(&mut self, n: u32) -> u32 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as u32 % n
+        self.0.below(n.into()) as u32
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -205,7 +203,7 @@ fn except_pgs(r: &mut Random, inc: &mut Incremental, map: &OsdMap, osds: u32) {
 }
 
 fn generated(seed: u64) -> OsdMap {
-    let mut r = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut r = Random(Rng::new(seed));
     let osds = 4 + r.below(28);
     let mut map = OsdMap::new(Fsid([7; 16]), crush(&mut r, osds.cast_signed()));
     let mut inc = Incremental::new(Fsid([7; 16]), 1);

@@ -83,7 +83,7 @@ fn invalid() -> Error {
 fn new_id(io: &IoCtx) -> Result<String> {
     let mut random = [0; ID_LETTERS * 2];
     let failed = |_| Error::os("create", errno::EIO);
-    getrandom::fill(&mut random).map_err(failed)?;
+    spirula_random::fill(&mut random).map_err(failed)?;
     let digits: String = random.iter().map(|b| format!("{b:02x}")).collect();
     Ok(format!("{:x}{digits}", io.rados().monitors().global_id()))
 }

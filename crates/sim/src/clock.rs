@@ -10,7 +10,7 @@ use spirula_denc::UTime;
 use spirula_host::Metadata;
 use spirula_osd::Host;
 
-use crate::rng::Rng;
+use spirula_random::Rng;
 
 /// The time of day when a run begins, in seconds since 1970.
 const START: u32 = 1_700_000_000;

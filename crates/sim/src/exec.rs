@@ -20,7 +20,7 @@ use openraft::async_runtime::TokioOneShotSender;
 use spirula_mon::raft::{Runtime, Stopped};
 use tokio::sync::oneshot;
 
-use crate::rng::Rng;
+use spirula_random::Rng;
 
 /// A process, whose tasks end together.
 pub(crate) type Process = u64;

@@ -19,7 +19,6 @@ mod mon;
 mod net;
 mod osd;
 mod parallel;
-mod rng;
 mod run;
 mod setup;
 mod trace;

@@ -158,7 +158,7 @@ pub(crate) fn open(disk: &SimDisk) -> Result<Store, String> {
 
 impl World {
     pub(crate) fn add_osd(&mut self, id: i32) {
-        let seed = self.rng.next();
+        let seed = self.rng.number();
         let disk = SimDisk::new(self.setup.disk, seed);
         if let Err(e) = format(&disk, id) {
             self.fail(e);
@@ -264,7 +264,7 @@ impl World {
     /// Takes an OSD's power: what its disk had not made durable may be lost.
     pub(crate) fn cut_power(&mut self, id: i32) {
         self.kill_osd(id);
-        let seed = self.rng.next();
+        let seed = self.rng.number();
         if let Some(n) = self.osds.get_mut(&id) {
             n.powered = false;
             n.disk = n.disk.power_cycle(seed);

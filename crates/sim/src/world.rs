@@ -12,9 +12,9 @@ use crate::history::History;
 use crate::mon::{MonEvent, Mons};
 use crate::net::{Network, Node};
 use crate::osd::{OsdNode, Timer};
-use crate::rng::Rng;
 use crate::setup::{Failure, Setup};
 use crate::trace::Trace;
+use spirula_random::Rng;
 
 /// The cluster's id.
 pub(crate) const FSID: Fsid = Fsid([7; 16]);

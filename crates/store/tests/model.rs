@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirula_random::Rng;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
     Config, Depth, Devices, EncryptionKey, Event, Lookup, MkfsOptions, Notify, ObjectKey, Op, PageLimit,
@@ -20,34 +21,19 @@ use spirula_store::{
 const DISK: usize = 12 << 20;
 const BLOCK: usize = 4096;
 
-struct Rng(u64);
+fn bytes(rng: &mut Rng, len: usize) -> Bytes {
+    rng.bytes(len).into()
+}
 
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 20) % n.max(1)
+/// Blocks that end with the checksum of what is before: contents differ, and the store's checksums of them do not.
+fn checksummed_blocks(rng: &mut Rng, count: usize) -> Bytes {
+    let mut out = Vec::with_capacity(count * BLOCK);
+    for _ in 0..count {
+        let text = rng.bytes(BLOCK - 4);
+        out.extend_from_slice(&text);
+        out.extend(crc32c::crc32c(&text).to_le_bytes());
     }
-
-    fn bytes(&mut self, len: usize) -> Bytes {
-        let seed = self.below(u64::MAX) as u32 | 1;
-        (0..len as u32)
-            .map(|i| (i.wrapping_mul(seed) >> 11) as u8)
-            .collect::<Vec<u8>>()
-            .into()
-    }
-
-    /// Blocks that end with the checksum of what is before: contents differ, and the store's checksums of them do not.
-    fn checksummed_blocks(&mut self, count: usize) -> Bytes {
-        let mut out = Vec::with_capacity(count * BLOCK);
-        for _ in 0..count {
-            let text = self.bytes(BLOCK - 4);
-            out.extend_from_slice(&text);
-            out.extend(crc32c::crc32c(&text).to_le_bytes());
-        }
-        out.into()
-    }
+    out.into()
 }
 
 #[derive(Clone, Default, Debug)]
@@ -199,17 +185,20 @@ fn random_op(rng: &mut Rng) -> Op {
         0 => Op::Touch(key),
         1..4 => {
             let (key, offset) = hot_block(rng);
-            let data = rng.checksummed_blocks(1).into();
+            let data = checksummed_blocks(rng, 1).into();
             Op::Write { key, offset, data }
         }
         4 => {
             let count = rng.below(32) as usize;
-            let (offset, data) = (rng.below(16) * BLOCK as u64, rng.checksummed_blocks(count).into());
+            let (offset, data) = (
+                rng.below(16) * BLOCK as u64,
+                checksummed_blocks(rng, count).into(),
+            );
             Op::Write { key, offset, data }
         }
         5..18 => {
             let len = length(rng);
-            let bytes = rng.bytes(len);
+            let bytes = bytes(rng, len);
             let cut = rng.below(len as u64 + 1) as usize;
             let parts = if rng.below(3) == 0 {
                 vec![bytes.slice(..cut), bytes.slice(cut..)]
@@ -244,17 +233,17 @@ fn random_op(rng: &mut Rng) -> Op {
         26 => Op::SetAttr {
             key,
             name: name(rng),
-            value: rng.bytes(20),
+            value: bytes(rng, 20),
         },
         27 => Op::RmAttr { key, name: name(rng) },
         28 => Op::RmAttrs(key),
         29..31 => Op::SetInfo {
             key,
-            info: rng.bytes(100),
+            info: bytes(rng, 100),
         },
         31..33 => Op::OmapSet {
             key,
-            pairs: (0..3).map(|_| (name(rng), rng.bytes(30))).collect(),
+            pairs: (0..3).map(|_| (name(rng), bytes(rng, 30))).collect(),
         },
         33 => Op::OmapRm {
             key,
@@ -271,13 +260,13 @@ fn random_op(rng: &mut Rng) -> Op {
             } else {
                 Op::OmapHeader {
                     key,
-                    header: rng.bytes(9),
+                    header: bytes(rng, 9),
                 }
             }
         }
         36..38 => Op::MetaPut {
             key: name(rng),
-            value: rng.bytes(50),
+            value: bytes(rng, 50),
         },
         38 => Op::MetaDelete(name(rng)),
         _ => Op::MetaDeleteRange {
@@ -344,7 +333,7 @@ enum End {
 
 impl Run {
     fn new(seed: u64, key: Option<EncryptionKey>) -> Self {
-        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut rng = Rng::new(seed);
         let main = SimDisk::new(DISK, seed);
         let log = (rng.below(4) == 0).then(|| SimDisk::new(512 << 10, seed + 7));
         let disks = Disks { main, log, key };

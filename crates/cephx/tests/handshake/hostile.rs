@@ -6,6 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use spirula_cephx::*;
 use spirula_denc::UTime;
+use spirula_random::Rng;
 
 use crate::cluster::*;
 
@@ -29,15 +30,11 @@ fn nothing_that_is_logged_shows_a_secret() {
 }
 
 /// Randomness that repeats for the same seed, as a simulation gives it.
-struct Seeded(RefCell<u64>);
+struct Seeded(RefCell<Rng>);
 
 impl RandomSource for Seeded {
     fn fill(&self, buf: &mut [u8]) -> Result<()> {
-        for byte in buf {
-            let mut x = self.0.borrow_mut();
-            *x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            *byte = x.to_le_bytes()[7];
-        }
+        buf.copy_from_slice(&self.0.borrow_mut().bytes(buf.len()));
         Ok(())
     }
 }
@@ -46,7 +43,7 @@ impl RandomSource for Seeded {
 fn the_same_seed_gives_the_same_bytes() {
     let mon = Mon::new();
     let run = || {
-        let random = Seeded(RefCell::new(7));
+        let random = Seeded(RefCell::new(Rng::new(7)));
         let env = Env {
             now: UTime::from_secs(T0).plus(Duration::from_nanos(5)),
             random: &random,

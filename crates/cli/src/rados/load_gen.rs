@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spirula_client::IoCtx;
+use spirula_random::Rng;
+use spirula_text::general;
 use tokio::task::JoinSet;
 
 use super::{Done, Tool, complain, number};
-use crate::random::Random;
 
 /// Pause between two lines.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -113,7 +114,7 @@ struct Object {
 struct Load {
     io: IoCtx,
     plan: Plan,
-    random: Random,
+    random: Rng,
     objects: Vec<Object>,
     start: Instant,
     /// Bytes asked for, and those of operations that are complete.
@@ -130,33 +131,12 @@ fn say(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// A number with three significant digits, as C's `%.3g`.
-fn short(v: f64) -> String {
-    if v == 0.0 || !v.is_finite() {
-        return "0".to_owned();
-    }
-    // Rounding first: 9.996 has one digit more before the point than it seems.
-    let scientific = format!("{v:.2e}");
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let trim = |s: &str| match s.contains('.') {
-        true => s.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => s.to_owned(),
-    };
-    if !(-4..3).contains(&exponent) {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{}e{sign}{:02}", trim(mantissa), exponent.unsigned_abs());
-    }
-    let decimals = usize::try_from(2 - exponent).unwrap_or(0);
-    trim(&format!("{v:.decimals$}"))
-}
-
 impl Load {
-    fn new(io: IoCtx, plan: Plan) -> Self {
+    fn new(io: IoCtx, plan: Plan, random: Rng) -> Self {
         Self {
             io,
             plan,
-            random: Random::new(),
+            random,
             objects: Vec::new(),
             start: Instant::now(),
             sent: 0,
@@ -166,14 +146,14 @@ impl Load {
         }
     }
 
-    fn new_object(&self) -> Object {
+    fn new_object(&mut self) -> Object {
         let mut name = String::from("obj-");
-        let letters = (0..NAME_LEN).map(|_| ALPHABET[(self.random.next() >> 32) as usize % ALPHABET.len()]);
+        let letters = (0..NAME_LEN).map(|_| ALPHABET[self.random.index(ALPHABET.len())]);
         name.extend(letters.map(char::from));
         let (least, most) = self.plan.object_size;
         Object {
             name,
-            len: self.random.between(least, most),
+            len: self.random.between(least, most.saturating_add(1)),
         }
     }
 
@@ -204,16 +184,14 @@ impl Load {
 
     /// Begins one operation.
     fn begin(&mut self) {
-        let most = self.objects.len().saturating_sub(1) as u64;
-        let index = usize::try_from(self.random.between(0, most)).unwrap_or(0);
-        let Some(object) = self.objects.get(index) else {
+        let Some(object) = self.random.pick(&self.objects) else {
             return;
         };
         let (least, most) = self.plan.op_len;
-        let len = self.random.between(least, most).min(object.len);
-        let off = self.random.between(0, object.len).min(object.len - len);
+        let len = self.random.between(least, most.saturating_add(1)).min(object.len);
+        let off = self.random.below(object.len + 1).min(object.len - len);
         let off = off - off % self.plan.align;
-        let reads = self.random.between(1, 100) <= self.plan.read_percent;
+        let reads = self.random.below(100) < self.plan.read_percent;
         let kind = if reads { "READ" } else { "WRITE" };
         say(&format!("{kind} : oid={} off={off} len={len}", object.name));
         let (io, name, id) = (self.io.clone(), object.name.clone(), self.last_op);
@@ -237,7 +215,7 @@ impl Load {
     /// Completed MiB a second since the start, from whole bytes a second.
     fn rate(&self) -> String {
         let rate = self.completed as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
-        short(rate.trunc() / MIB)
+        general(rate.trunc() / MIB, 3)
     }
 
     fn finished(&mut self, done: Result<(u64, u64), tokio::task::JoinError>) {
@@ -307,9 +285,10 @@ impl Tool {
             return Err(self.usage());
         };
         let plan = Plan::parse(&self.args.load)?;
+        let random = Rng::unseeded().map_err(|e| complain(1, format!("no randomness: {e}")))?;
         say(&format!("run length {} seconds", plan.given_length));
         say(&format!("preparing {} objects", plan.objects));
-        let mut load = Load::new(io.clone(), plan);
+        let mut load = Load::new(io.clone(), plan, random);
         load.prepare().await?;
         say(&format!(
             "load-gen will run {} seconds",
@@ -318,29 +297,5 @@ impl Tool {
         load.run().await;
         load.clean_up().await;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::short;
-
-    #[test]
-    fn rates_are_shown_as_c_shows_them() {
-        let shown = [
-            (0.0, "0"),
-            (0.006_35, "0.00635"),
-            (0.059, "0.059"),
-            (0.000_012_34, "1.23e-05"),
-            (1.0, "1"),
-            (9.996, "10"),
-            (12.34, "12.3"),
-            (100.0, "100"),
-            (999.6, "1e+03"),
-            (1234.0, "1.23e+03"),
-        ];
-        for (v, text) in shown {
-            assert_eq!(short(v), text);
-        }
     }
 }

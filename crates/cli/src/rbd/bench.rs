@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spirula_client::errno;
+use spirula_random::Rng;
 use spirula_rbd::{Image, Options};
 use spirula_text::{general, size::bytes};
 use tokio::task::JoinSet;
 
 use super::{Done, Tool, bad, close, complain, describe, failed, invalid, size};
-use crate::random::Random;
 
 /// Seconds that the shown rates are of.
 const WINDOW: usize = 5;
@@ -36,10 +36,10 @@ struct Plan {
 
 impl Plan {
     /// The offsets of each thread's next request.
-    fn next(&self, i: u64, at: Option<u64>, done: u64, image: u64, random: &Random) -> u64 {
+    fn next(&self, i: u64, at: Option<u64>, done: u64, image: u64, random: &mut Rng) -> u64 {
         let chunk = image / self.size / self.threads * self.size;
         match (self.pattern, at) {
-            (Pattern::Random, _) => random.next() % (image / self.size).max(1) * self.size,
+            (Pattern::Random, _) => random.below(image / self.size) * self.size,
             (Pattern::Sequential, None) => chunk * i,
             (Pattern::FullSequential, None) => i * self.size,
             (Pattern::Sequential, Some(at)) => {
@@ -159,10 +159,10 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
     );
     println!("  SEC       OPS   OPS/SEC   BYTES/SEC");
     let start = Instant::now();
-    let random = Random::new();
-    let data = Bytes::from(vec![random.next() as u8; len]);
+    let mut random = Rng::unseeded().map_err(|_| complain(errno::EIO, describe(-errno::EIO)))?;
+    let data = Bytes::from(vec![random.number() as u8; len]);
     let mut offsets: Vec<u64> = (0..plan.threads)
-        .map(|i| plan.next(i, None, 0, all, &random))
+        .map(|i| plan.next(i, None, 0, all, &mut random))
         .collect();
     let mut tasks: JoinSet<spirula_rbd::Result<()>> = JoinSet::new();
     let mut rates = Rates::default();
@@ -184,7 +184,7 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
                 ended(task)?;
             }
             let (image, offset, data) = (Rc::clone(image), *offset, data.clone());
-            if random.next() % 100 < plan.reads {
+            if random.below(100) < plan.reads {
                 let len = plan.size;
                 tasks.spawn_local(async move { image.read(offset, len).await.map(drop) });
             } else {
@@ -194,7 +194,7 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
             requests += 1;
         }
         for (i, offset) in (0..).zip(&mut offsets) {
-            *offset = plan.next(i, Some(*offset), done, all, &random);
+            *offset = plan.next(i, Some(*offset), done, all, &mut random);
         }
         let elapsed = start.elapsed();
         if elapsed.as_secs() != last.as_secs() {

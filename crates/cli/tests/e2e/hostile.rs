@@ -4,30 +4,16 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use spirula_random::Rng;
+
 use crate::common::Cluster;
-
-/// A small deterministic generator (xorshift64*), so that a failure can be had again.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn bytes(&mut self, n: usize) -> Vec<u8> {
-        (0..n).map(|_| self.next() as u8).collect()
-    }
-}
 
 const BANNER: &[u8] = b"ceph v2\n\x10\x00\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 /// One attack: what to send after connecting.
-fn attack(kind: u64, rng: &mut Random, recorded: &[u8]) -> Vec<u8> {
+fn attack(kind: u64, rng: &mut Rng, recorded: &[u8]) -> Vec<u8> {
     let banner = BANNER.to_vec();
-    let cut = |b: &[u8], r: &mut Random| b[..r.next() as usize % b.len().max(1)].to_vec();
+    let cut = |b: &[u8], r: &mut Rng| b[..r.index(b.len())].to_vec();
     match kind {
         // Garbage, with and without a banner before it.
         0 => rng.bytes(4096),
@@ -50,8 +36,8 @@ fn attack(kind: u64, rng: &mut Random, recorded: &[u8]) -> Vec<u8> {
         4 => cut(recorded, rng),
         5 => {
             let mut damaged = recorded.to_vec();
-            let at = rng.next() as usize % damaged.len();
-            damaged[at] ^= 1 << (rng.next() % 8);
+            let at = rng.index(damaged.len());
+            damaged[at] ^= 1 << (rng.below(8));
             damaged
         }
         6 => recorded.to_vec(),
@@ -120,7 +106,7 @@ fn a_thousand_hostile_connections_change_nothing() {
     assert!(recorded.len() > 200, "{} bytes recorded", recorded.len());
     let daemons = ["mon.a", "osd.0", "osd.1", "osd.2"];
     let pids = daemons.map(|d| c.pid(d));
-    let mut rng = Random(0x5eed);
+    let mut rng = Rng::new(0x5eed);
     let mut held = Vec::new();
     for n in 0..1000u64 {
         let target = targets[n as usize % targets.len()];

@@ -5,52 +5,34 @@ use std::path::Path;
 use crate::common::Cluster;
 use bytes::Bytes;
 use spirula_client::{IoCtx, Rados, Source};
+use spirula_random::Rng;
 use spirula_rbd::{CloneFormat, CreateOptions, Image, Options, clone, create};
 
 const SIZE: usize = 6 << 20;
 const STEPS: usize = 600;
 
-/// Numbers that look random: xorshift.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
-
-    /// A range: often small, now and then whole objects.
-    fn range(&mut self) -> (usize, usize) {
-        match self.below(8) {
-            0 => (self.below(SIZE >> 18) << 18, 1 << 18),
-            1 => {
-                let from = self.below(SIZE);
-                (from, 1 + self.below((SIZE - from).min(1 << 20)))
-            }
-            _ => {
-                let from = self.below(SIZE - 5000);
-                (from, 1 + self.below(5000))
-            }
+/// A range: often small, now and then whole objects.
+fn range(random: &mut Rng) -> (usize, usize) {
+    match random.below(8) {
+        0 => (random.index(SIZE >> 18) << 18, 1 << 18),
+        1 => {
+            let from = random.index(SIZE);
+            (from, 1 + random.index((SIZE - from).min(1 << 20)))
         }
-    }
-
-    fn data(&mut self, len: usize) -> Vec<u8> {
-        let seed = self.0;
-        (0..len as u64)
-            .map(|i| (seed ^ i.wrapping_mul(seed | 1) >> 7) as u8)
-            .collect()
+        _ => {
+            let from = random.index(SIZE - 5000);
+            (from, 1 + random.index(5000))
+        }
     }
 }
 
-async fn change(random: &mut Random, image: &Image, model: &mut [u8]) {
-    let (from, len) = random.range();
+async fn change(random: &mut Rng, image: &Image, model: &mut [u8]) {
+    let (from, len) = range(random);
     let part = &mut model[from..from + len];
     let offset = from as u64;
     match random.below(10) {
         0..5 => {
-            part.copy_from_slice(&random.data(len));
+            part.copy_from_slice(&random.bytes(len));
             // In two buffers, which need not end where objects do.
             let (front, back) = part.split_at(len / 3);
             let buffers = vec![Bytes::copy_from_slice(front), Bytes::copy_from_slice(back)];
@@ -68,7 +50,7 @@ async fn change(random: &mut Random, image: &Image, model: &mut [u8]) {
             // Within a stripe unit.
             let at = from & !511;
             let old = Bytes::copy_from_slice(&model[at..at + 512]);
-            let new = Bytes::from(random.data(512));
+            let new = Bytes::from(random.bytes(512));
             let offset = at as u64;
             let wrong = image.compare_and_write(offset, Bytes::from(vec![7; 512]), new.clone());
             assert_eq!(wrong.await.unwrap_err().errno(), -84);
@@ -94,14 +76,14 @@ async fn run(conf: &Path, format: CloneFormat, name: &str, work: &Path) {
     };
     let rados = Rados::connect(&source.read().unwrap()).await.unwrap();
     let pool = rados.pool("p").await.unwrap();
-    let mut random = Random(0x9e37_79b9 ^ name.len() as u64);
+    let mut random = Rng::new(name.len() as u64);
     let parent = format!("{name}-parent");
     let options = CreateOptions {
         order: Some(18),
         ..CreateOptions::default()
     };
     create(&pool, &parent, SIZE as u64, &options).await.unwrap();
-    let mut model = random.data(SIZE);
+    let mut model = random.bytes(SIZE);
     model[1 << 20..2 << 20].fill(0);
     let image = open(&pool, &parent).await;
     image.write(0, Bytes::from(model.clone())).await.unwrap();

@@ -73,7 +73,7 @@ fn number<T: std::str::FromStr>(attributes: &Xattrs, name: &str) -> Result<T> {
 
 fn cookie() -> Result<String> {
     let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|e| Error::Config(format!("no randomness: {e}")))?;
+    spirula_random::fill(&mut random).map_err(|e| Error::Config(format!("no randomness: {e}")))?;
     let hex: String = random.iter().map(|b| format!("{b:02x}")).collect();
     let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
     Ok([part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-"))

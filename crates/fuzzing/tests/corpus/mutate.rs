@@ -1,7 +1,9 @@
 //! Seeded changes of an input: the same on every machine.
 
-/// A small generator of numbers (SplitMix64).
-pub(crate) struct Random(u64);
+use spirula_random::Rng;
+
+/// What the changes of an input are chosen by.
+pub(crate) struct Random(Rng);
 
 /// Values at which decoders go wrong.
 const EDGES: [u64; 12] = [
@@ -21,20 +23,12 @@ const EDGES: [u64; 12] = [
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Self(Rng::new(seed))
     }
 
     /// A number below `n`; 0 where `n` is.
     pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
+        self.0.index(n)
     }
 
     /// A range of at most 64 bytes.
@@ -65,7 +59,7 @@ impl Random {
                     let end = (at + width).min(out.len());
                     out[at..end].copy_from_slice(&value[..end - at]);
                 }
-                _ if out.is_empty() => out.push(self.next() as u8),
+                _ if out.is_empty() => out.push(self.0.number() as u8),
                 _ => out[at] ^= 1 << self.below(8),
             }
         }

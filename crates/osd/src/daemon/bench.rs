@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use spirula_asok::Failure;
 use spirula_conf::options::Values;
+use spirula_random::Rng;
 use spirula_text::size::bytes;
 
 use super::shell::Shared;
@@ -114,17 +115,13 @@ pub(super) async fn run(shell: &Shared, args: &Map<String, Value>) -> Result<Val
     } else {
         p.count.div_ceil(p.block)
     };
+    // The same sequence each time: figures are to be compared.
+    let mut rng = Rng::new(0);
     let started = Instant::now();
     for i in 0..blocks {
         if reuse {
-            // A fixed sequence that reaches all objects and places.
-            let r = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 17;
-            submit(
-                shell,
-                r % number,
-                write((r / number) % (size / p.block) * p.block, &data),
-            )
-            .await;
+            let (object, block) = (rng.below(number), rng.below(size / p.block));
+            submit(shell, object, write(block * p.block, &data)).await;
         } else {
             submit(shell, i, write(0, &data)).await;
         }

@@ -32,6 +32,7 @@ use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
 use spirula_maps::{HObject, ObjectName, PgId, ReqId, SnapContext, snap};
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, RawMessage};
+use spirula_random::Rng;
 
 use spirula_cephx::caps::ClassCall;
 
@@ -115,7 +116,7 @@ struct Sim {
     hung_up: Vec<u64>,
     /// How often a client was to be sent newer maps.
     maps_shared: u32,
-    rng: u64,
+    rng: Rng,
     usec: u64,
     tid: u64,
     client: Arc<Client>,
@@ -155,7 +156,7 @@ impl Sim {
             cluster_log: Vec::new(),
             hung_up: Vec::new(),
             maps_shared: 0,
-            rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            rng: Rng::new(seed),
             usec: 1,
             tid: 0,
             client,
@@ -190,11 +191,7 @@ impl Sim {
     }
 
     fn random(&mut self, n: usize) -> usize {
-        // xorshift64*: good enough, and the same everywhere.
-        self.rng ^= self.rng >> 12;
-        self.rng ^= self.rng << 25;
-        self.rng ^= self.rng >> 27;
-        (self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n
+        self.rng.index(n)
     }
 
     fn map(&self) -> FakeMap {

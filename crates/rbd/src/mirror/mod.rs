@@ -299,7 +299,7 @@ impl Inner {
 
 fn random_uuid() -> Result<String> {
     let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|_| Error::os("random number", errno::EIO))?;
+    spirula_random::fill(&mut id).map_err(|_| Error::os("random number", errno::EIO))?;
     // Version 4, variant 1.
     (id[6], id[8]) = (id[6] & 0x0f | 0x40, id[8] & 0x3f | 0x80);
     Ok(Fsid(id).to_string())

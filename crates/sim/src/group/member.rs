@@ -290,7 +290,7 @@ impl Group {
     /// Ends a member's process, and takes its power if asked to; its disk stays.
     pub(super) fn stop(&mut self, m: usize, cut: bool) {
         self.hear(m);
-        let seed = self.rng.next();
+        let seed = self.rng.number();
         let Some(member) = self.members.get_mut(m) else {
             return;
         };
@@ -323,7 +323,7 @@ impl Group {
     /// The member's disk is gone, and an empty one in its place.
     pub(super) fn lose_disk(&mut self, m: usize) {
         self.stop(m, false);
-        let seed = self.rng.next();
+        let seed = self.rng.number();
         if let Some(member) = self.members.get_mut(m) {
             member.disk = SimDisk::new(0, seed);
             if !self.setup.forgetful {
@@ -335,7 +335,7 @@ impl Group {
 
     /// Puts a monitor into the map, with an empty disk.
     pub(super) fn add(&mut self, m: usize) {
-        let seed = self.rng.next();
+        let seed = self.rng.number();
         if let Some(member) = self.members.get_mut(m) {
             member.disk = SimDisk::new(0, seed);
             member.node = None;

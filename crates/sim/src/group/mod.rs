@@ -27,10 +27,10 @@ use spirula_mon::raft::{Limits, Store};
 
 use crate::clock::SECOND;
 use crate::exec::{Exec, Process};
-use crate::rng::Rng;
 use crate::trace::Trace;
 use member::Member;
 use net::Net;
+use spirula_random::Rng;
 use truth::Truth;
 
 pub use run::run;

@@ -12,10 +12,10 @@ use super::work::work;
 use super::{Group, Net, Outcome, Setup, Shared, Truth};
 use crate::clock::SECOND;
 use crate::exec::Exec;
-use crate::rng::Rng;
 use crate::setup::Failure;
 use crate::trace::Trace;
 use crate::world::FSID;
+use spirula_random::Rng;
 
 /// All monitors that there ever are.
 const ALL: usize = 7;
@@ -38,7 +38,7 @@ const MOST_STEPS: u64 = 200_000;
 pub fn run(seed: u64, setup: &Setup) -> Result<Outcome, Failure> {
     let mut rng = Rng::new(seed);
     let (exec, _entered) = Exec::enter(rng.fork());
-    let members = (0..ALL).map(|m| Member::new(m, rng.next())).collect();
+    let members = (0..ALL).map(|m| Member::new(m, rng.number())).collect();
     let group = Rc::new(RefCell::new(Group {
         setup: setup.clone(),
         exec: exec.clone(),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
-use aws_lc_rs::rand;
 use zeroize::Zeroizing;
 
 use super::XtsKey;
@@ -48,7 +47,7 @@ impl EncryptionKey {
     pub fn random() -> Result<Self> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut bytes = Zeroizing::new([0; 64]);
-        rand::fill(&mut *bytes).map_err(|_| broken())?;
+        spirula_random::fill(&mut *bytes).map_err(|_| broken())?;
         let digits = bytes.iter().flat_map(|b| [b >> 4, b & 15]);
         Self::new(digits.map(|d| DIGITS[usize::from(d)]).collect())
     }
@@ -89,7 +88,7 @@ impl DataKey {
     /// A new one.
     pub(crate) fn random() -> Result<Self> {
         let mut key = Zeroizing::new([0; DATA_KEY]);
-        rand::fill(&mut *key).map_err(|_| broken())?;
+        spirula_random::fill(&mut *key).map_err(|_| broken())?;
         Ok(Self(key))
     }
 

@@ -4,6 +4,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use spirula_random::Rng;
+
 use super::{BlockIo, Device, Done, Io, IoKind};
 
 /// Where misdirected writes land is a multiple of this.
@@ -42,21 +44,13 @@ struct Disk {
     backed: Vec<bool>,
     /// Blocks that can still be had below.
     room: u64,
-    rng: u64,
+    rng: Rng,
     fault: Fault,
     cut: bool,
     ops: u64,
 }
 
 impl Disk {
-    fn random(&mut self, below: u64) -> u64 {
-        // xorshift64*: https://www.jstatsoft.org/article/view/v008i14
-        self.rng ^= self.rng >> 12;
-        self.rng ^= self.rng << 25;
-        self.rng ^= self.rng >> 27;
-        (self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % below.max(1)
-    }
-
     /// Counts an operation; an error if the power is off or goes off now.
     fn tick(&mut self) -> io::Result<()> {
         if !self.cut && self.fault.cut_after == Some(0) {
@@ -97,7 +91,7 @@ impl Disk {
             }
             if count_down(&mut self.fault.misdirect) {
                 let places = (self.current.len() - data.len()) / BLOCK + 1;
-                offset = self.random(places as u64) * BLOCK as u64;
+                offset = self.rng.below(places as u64) * BLOCK as u64;
                 range = self.range(offset, data.len())?;
             }
             self.back(range.clone())?;
@@ -156,13 +150,13 @@ impl Disk {
     fn after_cut(&mut self) -> Vec<u8> {
         let mut image = std::mem::take(&mut self.durable);
         for w in std::mem::take(&mut self.unflushed) {
-            let fate = if w.forced { 0 } else { self.random(4) };
-            let sector = if self.random(2) == 0 { 512 } else { 4096 };
+            let fate = if w.forced { 0 } else { self.rng.below(4) };
+            let sector = if self.rng.below(2) == 0 { 512 } else { 4096 };
             for (i, part) in w.data.chunks(sector).enumerate() {
                 let keep = match fate {
                     0 => true,
                     1 => false,
-                    _ => self.random(2) == 0,
+                    _ => self.rng.below(2) == 0,
                 };
                 let at = w.offset as usize + i * sector;
                 if keep {
@@ -216,7 +210,7 @@ impl SimDisk {
             backed,
             room,
             unflushed: Vec::new(),
-            rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            rng: Rng::new(seed),
             fault: Fault::default(),
             cut: false,
             ops: 0,
@@ -368,8 +362,8 @@ impl Device for SimDevice {
         }
         let mut disk = self.disk.lock();
         // At least one operation completes per call, so that whoever polls long enough sees all of them.
-        for _ in 0..=disk.random(self.queued.len() as u64) {
-            let at = disk.random(self.queued.len() as u64) as usize;
+        for _ in 0..=disk.rng.below(self.queued.len() as u64) {
+            let at = disk.rng.below(self.queued.len() as u64) as usize;
             let io = self.queued.swap_remove(at);
             out.push(perform(&mut disk, io));
         }

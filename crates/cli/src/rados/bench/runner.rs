@@ -9,12 +9,12 @@ use spirula_client::{Error, IoCtx, Result};
 use spirula_denc::encode_to_vec;
 use spirula_proto::osd::{AllocHintArgs, AllocHintFlags, Extent, OpArgs, OpCode, OsdOpIn, XattrArgs};
 use spirula_proto::osd_op_data::{OmapVals, XattrInput};
+use spirula_random::Rng;
 use tokio::task::JoinSet;
 
 use super::Destination;
 use super::names::{self, Run};
 use super::stats::Stats;
-use crate::random::Random;
 
 /// Pause between two lines.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub(super) struct Progress {
     pub(super) stats: RefCell<Stats>,
     /// Blocks that were not what was written.
     pub(super) errors: Cell<u64>,
-    random: Random,
+    random: RefCell<Rng>,
 }
 
 impl Progress {
@@ -66,7 +66,7 @@ impl Progress {
         if self.plan.kind != Kind::Rand {
             return Some(number);
         }
-        Some(self.random.next() % self.plan.run.operations.max(1))
+        Some(self.random.borrow_mut().below(self.plan.run.operations))
     }
 
     fn place(&self, number: u64) -> (String, u64) {
@@ -176,12 +176,13 @@ impl Progress {
 /// Runs a benchmark; `tick` is called at once and every second.
 pub(super) async fn run(io: &IoCtx, plan: Plan, mut tick: impl FnMut(&Progress)) -> Result<Rc<Progress>> {
     let concurrent = plan.concurrent;
+    let random = Rng::unseeded().map_err(|e| Error::Config(format!("no randomness: {e}")))?;
     let progress = Rc::new(Progress {
         stats: RefCell::new(Stats::new(plan.run.op_size, plan.run.object_size)),
         plan,
         start: Instant::now(),
         errors: Cell::new(0),
-        random: Random::new(),
+        random: RefCell::new(random),
     });
     let mut workers = JoinSet::new();
     for _ in 0..concurrent {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use spirula_maps::OsdMap;
 use spirula_osd::heartbeat::{Command, Heartbeats, MarkedDown, Net, Settings, Wish};
 use spirula_proto::internal::report::{OsdBeacon, OsdFailureReport};
+use spirula_random::Rng;
 
 use super::*;
 
@@ -16,23 +17,6 @@ const MON: i32 = -1;
 /// `osd_heartbeat_grace`, and what detection may take besides: the time between pings, and that until the next tick.
 const GRACE: u64 = 20 * SEC;
 const NOTICED: u64 = GRACE + 8 * SEC;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -75,7 +59,7 @@ struct Sim {
     nodes: Vec<Node>,
     queue: BTreeMap<(u64, u64), (i32, Event)>,
     seq: u64,
-    random: Random,
+    random: Rng,
     /// Directions in which nothing arrives.
     cut: BTreeSet<(i32, i32)>,
     delay: u64,
@@ -126,7 +110,7 @@ impl Sim {
             set: 0,
             queue: BTreeMap::new(),
             seq: 0,
-            random: Random(seed),
+            random: Rng::new(seed),
             cut: BTreeSet::new(),
             delay: 1000,
             loss: 0,
@@ -274,7 +258,7 @@ impl Sim {
     /// What an OSD does by itself.
     fn tick(&mut self, osd: i32) {
         let (now, epoch, reaches) = (self.t, self.w.mon.view.state.osd.map.epoch, self.reaches_mon(osd));
-        let random = self.random.next() as u32;
+        let random = self.random.number() as u32;
         let n = self.node(osd);
         if n.state != State::Running {
             return;
@@ -495,7 +479,7 @@ fn a_clock_that_is_set_takes_nobody_down() {
 
 /// Random faults, several at a time; returns what happened.
 fn random_run(seed: u64) -> Vec<String> {
-    let mut r = Random(seed ^ 0xfeed);
+    let mut r = Rng::new(seed ^ 0xfeed);
     let (hosts, each) = (2 + r.below(4) as i32, 1 + r.below(3) as i32);
     let mut s = Sim::new(seed, hosts, each);
     s.delay = 100 + r.below(20_000);
