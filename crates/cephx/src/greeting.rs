@@ -72,7 +72,7 @@ impl Transcript<'_> {
         let session = self.derive(SESSION, AES_KEY_LEN)?;
         let secret = self.derive(CONNECTION, mode.secret_len())?;
         let session = CryptoKey::from_parts(KeyType::Aes, UTime::ZERO, &session)?;
-        Ok((session, ConnectionSecret(secret)))
+        Ok((session, ConnectionSecret(secret.into())))
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use spirula_denc::{Decode, Encode, Reader, UTime, Writer, decode_all, encode_to_vec};
-use subtle::ConstantTimeEq;
+use spirula_secret::Secret;
 use zeroize::Zeroizing;
 
 use crate::env::Env;
@@ -97,11 +97,11 @@ pub(crate) const AES256_KEY_LEN: usize = 32;
 
 /// A secret key with its type and its time of creation. Wiped from memory when dropped; never printed by `Debug`,
 /// compared in constant time.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CryptoKey {
     kind: KeyType,
     created: UTime,
-    secret: Zeroizing<Vec<u8>>,
+    secret: Secret<Vec<u8>>,
 }
 
 impl CryptoKey {
@@ -110,7 +110,7 @@ impl CryptoKey {
     /// # Errors
     /// [`Error::NoRandomness`].
     pub fn generate(kind: KeyType, env: &Env<'_>) -> Result<Self> {
-        let mut secret = Zeroizing::new(vec![0; kind.secret_len()]);
+        let mut secret = Secret::from(vec![0; kind.secret_len()]);
         env.random.fill(&mut secret)?;
         Ok(Self {
             kind,
@@ -131,7 +131,7 @@ impl CryptoKey {
         Ok(Self {
             kind,
             created,
-            secret: Zeroizing::new(secret.to_vec()),
+            secret: secret.to_vec().into(),
         })
     }
 
@@ -170,26 +170,6 @@ impl CryptoKey {
     }
 }
 
-impl fmt::Debug for CryptoKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "CryptoKey(type {}, created {}, {} secret bytes)",
-            self.kind,
-            self.created,
-            self.secret.len()
-        )
-    }
-}
-
-impl PartialEq for CryptoKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.created == other.created && self.secret.ct_eq(&other.secret).into()
-    }
-}
-
-impl Eq for CryptoKey {}
-
 impl Encode for CryptoKey {
     fn encode(&self, w: &mut Writer) {
         w.u16(self.kind.to_wire());
@@ -212,13 +192,13 @@ impl Decode for CryptoKey {
 
 /// The 64 bytes (secure mode) or nothing (crc mode) from which msgr2 takes its connection's keys. Wiped when dropped
 /// and never printed.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct ConnectionSecret(pub Zeroizing<Vec<u8>>);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConnectionSecret(pub Secret<Vec<u8>>);
 
 impl ConnectionSecret {
     /// Random bytes, as many as the mode needs.
     pub(crate) fn generate(mode: ConnectionMode, env: &Env<'_>) -> Result<Self> {
-        let mut bytes = Zeroizing::new(vec![0; mode.secret_len()]);
+        let mut bytes = Secret::from(vec![0; mode.secret_len()]);
         env.random.fill(&mut bytes)?;
         Ok(Self(bytes))
     }
@@ -228,12 +208,6 @@ impl std::ops::Deref for ConnectionSecret {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.0
-    }
-}
-
-impl fmt::Debug for ConnectionSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConnectionSecret({} bytes)", self.0.len())
     }
 }
 
@@ -331,10 +305,7 @@ mod tests {
     #[test]
     fn debug_output_shows_no_secret() {
         let key = CryptoKey::from_base64(TEXT).unwrap();
-        let shown = format!("{key:?} {:?}", ConnectionSecret(Zeroizing::new(vec![0x11; 64])));
-        assert!(
-            !shown.contains("17") && !shown.contains("0x11") && !shown.contains("EXS4"),
-            "{shown}"
-        );
+        let shown = format!("{key:?} {:?}", ConnectionSecret(vec![0x11; 64].into()));
+        assert!(shown.ends_with("secret: … } ConnectionSecret(…)"), "{shown}");
     }
 }

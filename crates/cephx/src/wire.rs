@@ -7,7 +7,6 @@ use bytes::Bytes;
 use spirula_denc::{
     Decode, Encode, EntityType, Error, Reader, Result, UTime, Writer, decode_all, encode_to_vec,
 };
-use zeroize::Zeroizing;
 
 use crate::key::{ConnectionSecret, CryptoKey};
 use crate::name::AuthName;
@@ -432,7 +431,7 @@ impl Encode for ConnectionSecret {
 
 impl Decode for ConnectionSecret {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self(Zeroizing::new(r.blob()?.to_vec())))
+        Ok(Self(r.blob()?.to_vec().into()))
     }
 }
 

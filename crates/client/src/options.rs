@@ -1,6 +1,7 @@
 //! Who connects to which cluster, as `ceph.conf` and the usual command-line arguments say it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use spirula_cephx::{AuthName, CryptoKey, Keyring};
 use spirula_conf::{ConfFile, parse_mon_host};
 use spirula_denc::EntityAddr;
 use spirula_msgr::ModeLists;
+use spirula_secret::Named;
 use zeroize::Zeroizing;
 
 use crate::{Error, Result};
@@ -50,7 +52,7 @@ pub struct Options {
 const MEMORY: usize = 256 << 20;
 
 /// Where [`Options`] come from: a configuration file, and what the command line says instead.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Source {
     /// The configuration file; else that of `CEPH_CONF`, else the default place, where it may be missing.
     pub conf: Option<PathBuf>,
@@ -60,6 +62,17 @@ pub struct Source {
     pub set: BTreeMap<String, String>,
     /// How long to try for a session instead of `client_mount_timeout`.
     pub connect_timeout: Option<Duration>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("conf", &self.conf)
+            .field("name", &self.name)
+            .field("set", &Named(&self.set))
+            .field("connect_timeout", &self.connect_timeout)
+            .finish()
+    }
 }
 
 /// The options of a [`Source`]: the command line's before the file's.
@@ -252,6 +265,17 @@ mod tests {
             ..Source::default()
         };
         (path, source)
+    }
+
+    #[test]
+    fn a_key_on_the_command_line_is_not_printed() {
+        let set = [("key", KEY), ("mon_host", "h")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let source = Source {
+            set: set.into(),
+            ..Source::default()
+        };
+        let shown = format!("{source:?}");
+        assert!(shown.contains(r#"{"key": …, "mon_host": "h"}"#), "{shown}");
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! A parsed `ceph.conf`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
+
+use spirula_secret::Named;
 
 /// Why a configuration file was refused.
 #[derive(Debug, thiserror::Error)]
@@ -35,11 +38,18 @@ pub enum Error {
 }
 
 /// The sections of a `ceph.conf`, with keys in their canonical form (`mon_host`).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct ConfFile {
     sections: BTreeMap<String, BTreeMap<String, String>>,
     /// Where options stand, by section and key: numbers of lines, from 1.
     lines: BTreeMap<(String, String), usize>,
+}
+
+impl fmt::Debug for ConfFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sections = self.sections.iter().map(|(name, values)| (name, Named(values)));
+        f.debug_map().entries(sections).finish()
+    }
 }
 
 /// Longest value that metavariables make, in bytes: options that name each other several times grow exponentially.
@@ -274,6 +284,12 @@ pub fn hostname() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_not_printed() {
+        let conf = ConfFile::parse("[client.x]\nkey = AQB==\nkeyring = k\n").unwrap();
+        assert_eq!(format!("{conf:?}"), r#"{"client.x": {"key": …, "keyring": "k"}}"#);
+    }
 
     #[test]
     fn what_is_wrong_about_security_is_named_by_its_line() {

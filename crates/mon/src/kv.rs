@@ -1,12 +1,14 @@
 //! The replicated state: a key-value store whose keys belong to services, changed by atomic batches.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_secret::HIDDEN;
 
-/// One change of a [`Txn`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One change of a [`Txn`]. Its value may be a key or what somebody stored, and is not printed.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Op {
     /// The service that owns the key, such as `osdmap`.
     pub service: String,
@@ -14,6 +16,13 @@ pub struct Op {
     pub key: String,
     /// The new value; `None` removes the key.
     pub value: Option<Bytes>,
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = if self.value.is_some() { HIDDEN } else { "removed" };
+        write!(f, "{}/{}: {value}", self.service, self.key)
+    }
 }
 
 /// A batch of changes that the replicated log carries as one entry: all or nothing.
@@ -117,8 +126,14 @@ pub trait KvRead {
 pub struct KvError(pub String);
 
 /// A [`KvRead`] in memory, for tests and for preparing the first state.
-#[derive(Debug, Default, Clone)]
+#[derive(Default, Clone)]
 pub struct MemKv(BTreeMap<(String, String), Bytes>);
+
+impl fmt::Debug for MemKv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemKv({} keys)", self.0.len())
+    }
+}
 
 impl MemKv {
     /// Applies a batch.
@@ -172,6 +187,15 @@ mod tests {
         txn.term = 0;
         let first = [&[1], &encoded[9..]].concat();
         assert_eq!(decode_all::<Txn>(&first).unwrap(), txn);
+    }
+
+    #[test]
+    fn values_are_not_printed() {
+        let mut txn = Txn::default();
+        txn.put("auth", "client.admin", &b"AQB"[..]);
+        txn.remove("auth", "client.x");
+        let shown = format!("{:?}", txn.ops);
+        assert_eq!(shown, "[auth/client.admin: …, auth/client.x: removed]");
     }
 
     #[test]

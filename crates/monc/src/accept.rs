@@ -52,8 +52,8 @@ impl<K: TicketKeys> TicketAuth<K> {
                     global_id: accepted.global_id,
                     payload: Bytes::copy_from_slice(&accepted.payload),
                     keys: SessionKeys {
-                        session_key: accepted.session_key.secret().to_vec(),
-                        connection_secret: accepted.connection_secret.to_vec(),
+                        session_key: accepted.session_key.secret().to_vec().into(),
+                        connection_secret: accepted.connection_secret.to_vec().into(),
                     },
                 };
                 self.accepted = Some(accepted);

@@ -35,8 +35,8 @@ impl MonLogin {
 
 fn keys(session_key: &CryptoKey, secret: &ConnectionSecret) -> SessionKeys {
     SessionKeys {
-        session_key: session_key.secret().to_vec(),
-        connection_secret: secret.to_vec(),
+        session_key: session_key.secret().to_vec().into(),
+        connection_secret: secret.to_vec().into(),
     }
 }
 

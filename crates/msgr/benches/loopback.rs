@@ -24,8 +24,8 @@ struct Open;
 
 fn keys() -> SessionKeys {
     SessionKeys {
-        session_key: vec![1; 16],
-        connection_secret: vec![2; 64],
+        session_key: vec![1; 16].into(),
+        connection_secret: vec![2; 64].into(),
     }
 }
 

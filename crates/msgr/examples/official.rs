@@ -62,8 +62,8 @@ impl ConnectAuth for Login {
             .map_err(refused)?;
         self.session = Some(session);
         Ok(SessionKeys {
-            session_key: session_key.secret().to_vec(),
-            connection_secret: connection_secret.to_vec(),
+            session_key: session_key.secret().to_vec().into(),
+            connection_secret: connection_secret.to_vec().into(),
         })
     }
 }
@@ -98,8 +98,8 @@ impl ConnectAuth for Visit {
         let authorizer = self.0.take().ok_or(EACCES)?;
         let (session_key, secret) = authorizer.handle_done(&n.payload).map_err(refused)?;
         Ok(SessionKeys {
-            session_key: session_key.secret().to_vec(),
-            connection_secret: secret.to_vec(),
+            session_key: session_key.secret().to_vec().into(),
+            connection_secret: secret.to_vec().into(),
         })
     }
 }

@@ -262,8 +262,8 @@ impl MonAuth {
                 global_id: a.global_id,
                 payload: a.payload.clone().into(),
                 keys: SessionKeys {
-                    session_key: a.session_key.secret().to_vec(),
-                    connection_secret: a.connection_secret.to_vec(),
+                    session_key: a.session_key.secret().to_vec().into(),
+                    connection_secret: a.connection_secret.to_vec().into(),
                 },
             },
             Outcome::Denied { errno, .. } => AcceptReply::Bad {

@@ -167,8 +167,8 @@ impl Owner {
 /// everybody else is let in. Whether the session stands.
 fn shake(hs: &mut Handshake, chosen: &mut ConMode, secured: &mut bool) -> Result<bool, SessionError> {
     let keys = SessionKeys {
-        session_key: Vec::new(),
-        connection_secret: SECRET.to_vec(),
+        session_key: Vec::new().into(),
+        connection_secret: SECRET.to_vec().into(),
     };
     let mut questions = 0;
     loop {

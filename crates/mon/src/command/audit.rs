@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use spirula_cephx::AuthName;
 use spirula_proto::mon::LogPriority;
+use spirula_secret::HIDDEN;
 
 use super::Args;
 use crate::core::{Sender, Session, SessionId, Topic, View};
@@ -35,7 +36,7 @@ pub(crate) fn shown(args: &Args) -> String {
     for (command, name) in SECRETS {
         let same = prefix == *command || command.ends_with(' ') && prefix.starts_with(command);
         if same && let Some(value) = map.get_mut(*name) {
-            *value = json!("…");
+            *value = json!(HIDDEN);
         }
     }
     spirula_text::cut(Value::Object(map).to_string(), MAX_TEXT)

@@ -81,8 +81,8 @@ impl MonAuth {
                     global_id: a.global_id,
                     payload: a.payload.into(),
                     keys: SessionKeys {
-                        session_key: a.session_key.secret().to_vec(),
-                        connection_secret: a.connection_secret.to_vec(),
+                        session_key: a.session_key.secret().to_vec().into(),
+                        connection_secret: a.connection_secret.to_vec().into(),
                     },
                 }
             }

@@ -222,8 +222,8 @@ impl ConnectAuth for PeerLogin {
             .handle_done(mode, &result.payload)
             .map_err(|e| e.errno())?;
         Ok(SessionKeys {
-            session_key: session_key.secret().to_vec(),
-            connection_secret: secret.to_vec(),
+            session_key: session_key.secret().to_vec().into(),
+            connection_secret: secret.to_vec().into(),
         })
     }
 }

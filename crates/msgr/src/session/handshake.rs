@@ -5,6 +5,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, encode_to_vec};
 use spirula_invariant::{impossible, invariant};
+use spirula_secret::Secret;
 
 use super::{Inbound, Outbound, SessionError};
 use crate::config::{ConMode, Config, FEATURES_REQUIRED, FEATURES_SUPPORTED, Peer};
@@ -68,19 +69,13 @@ pub enum Step {
     Ready,
 }
 
-/// The keys that authentication gave a connection. `Debug` shows none of it.
-#[derive(Clone, Default)]
+/// The keys that authentication gave a connection.
+#[derive(Debug, Clone, Default)]
 pub struct SessionKeys {
     /// Signs the handshake. Empty for a method without keys: nothing is signed.
-    pub session_key: Vec<u8>,
+    pub session_key: Secret<Vec<u8>>,
     /// Key material of secure mode, 40 bytes or more of it. Unused in crc mode.
-    pub connection_secret: Vec<u8>,
-}
-
-impl std::fmt::Debug for SessionKeys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SessionKeys(..)")
-    }
+    pub connection_secret: Secret<Vec<u8>>,
 }
 
 /// The acceptor's answer to a round of authentication.

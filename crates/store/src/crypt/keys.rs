@@ -1,11 +1,11 @@
 //! The keys of an encrypted store: the operator's key opens a slot of the superblock, which holds the data key; from that
 //! come the keys of the blocks.
 
-use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use spirula_secret::Secret;
 use zeroize::Zeroizing;
 
 use super::XtsKey;
@@ -21,8 +21,8 @@ pub(crate) const SLOT_LEN: usize = NONCE_LEN + DATA_KEY + TAG;
 pub(crate) type Slot = [u8; SLOT_LEN];
 
 /// The key that opens a store: what a key file holds, or the monitors keep. Cleared when the last clone goes.
-#[derive(Clone)]
-pub struct EncryptionKey(Arc<Zeroizing<Vec<u8>>>);
+#[derive(Debug, Clone)]
+pub struct EncryptionKey(Arc<Secret<Vec<u8>>>);
 
 impl EncryptionKey {
     /// A key of these bytes, without the newlines that an editor leaves at their end.
@@ -30,7 +30,7 @@ impl EncryptionKey {
     /// # Errors
     /// Less than 32 bytes.
     pub fn new(bytes: Vec<u8>) -> Result<Self> {
-        let mut bytes = Zeroizing::new(bytes);
+        let mut bytes = Secret::from(bytes);
         while bytes.last() == Some(&b'\n') {
             bytes.pop();
         }
@@ -66,12 +66,6 @@ impl EncryptionKey {
     }
 }
 
-impl fmt::Debug for EncryptionKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EncryptionKey")
-    }
-}
-
 /// Which blocks a key is for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part {
@@ -82,12 +76,13 @@ pub(crate) enum Part {
 }
 
 /// The key that a store has for life.
-pub(crate) struct DataKey(Zeroizing<[u8; DATA_KEY]>);
+#[derive(Debug)]
+pub(crate) struct DataKey(Secret<[u8; DATA_KEY]>);
 
 impl DataKey {
     /// A new one.
     pub(crate) fn random() -> Result<Self> {
-        let mut key = Zeroizing::new([0; DATA_KEY]);
+        let mut key = Secret::from([0; DATA_KEY]);
         spirula_random::fill(&mut *key).map_err(|_| broken())?;
         Ok(Self(key))
     }
@@ -117,7 +112,7 @@ impl DataKey {
             .wrapping(identity)?
             .open_in_place(nonce, Aad::from(identity), &mut sealed);
         Ok(opened.ok().and_then(|data| {
-            let mut key = Zeroizing::new([0; DATA_KEY]);
+            let mut key = Secret::from([0; DATA_KEY]);
             key.copy_from_slice(data.get(..DATA_KEY)?);
             Some(Self(key))
         }))
@@ -158,6 +153,12 @@ mod tests {
 
     fn key(byte: u8) -> EncryptionKey {
         EncryptionKey::new(vec![byte; 32]).unwrap()
+    }
+
+    #[test]
+    fn keys_are_not_printed() {
+        let shown = format!("{:?} {:?}", key(1), DataKey::random().unwrap());
+        assert_eq!(shown, "EncryptionKey(…) DataKey(…)");
     }
 
     #[test]

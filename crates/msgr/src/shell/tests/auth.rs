@@ -8,8 +8,8 @@ use crate::{AcceptAuth, AcceptReply, AuthStart, ConMode, ConnectAuth, SessionKey
 
 pub(super) fn keys() -> SessionKeys {
     SessionKeys {
-        session_key: vec![7; 16],
-        connection_secret: (0..64).collect(),
+        session_key: vec![7; 16].into(),
+        connection_secret: (0..64).collect::<Vec<u8>>().into(),
     }
 }
 
