@@ -1,7 +1,7 @@
 //! Messages: every type with every version.
 
 use bytes::Bytes;
-use spirula_osd::pg::message::PeerMessage;
+use spirula_osd::pg::message::{PeerMessage, VERSION};
 use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::internal::quorum::{MonPeer, MonPeerReply};
 use spirula_proto::internal::report::{OsdReport, OsdReportReply};
@@ -110,10 +110,10 @@ fn osd_op_reply(msg: &RawMessage) {
 }
 
 fn between_osds(msg: &RawMessage) {
-    let Ok(first) = PeerMessage::from_raw(msg) else {
+    let Ok(first) = PeerMessage::from_raw(msg, VERSION) else {
         return;
     };
-    let again = PeerMessage::from_raw(&first.to_raw());
+    let again = PeerMessage::from_raw(&first.to_raw(VERSION, VERSION), VERSION);
     assert_eq!(
         again,
         Ok(first),

@@ -12,10 +12,10 @@ use spirula_osd::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 use spirula_osd::pg::config::PgConfig;
 use spirula_osd::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, Want};
 use spirula_osd::pg::image_io::ImageIo;
-use spirula_osd::pg::message::PeerMessage;
 use spirula_osd::pg::op::{Access, Client, ClientOp, OsdOp};
 use spirula_osd::pg::perf::CorePerf;
 use spirula_osd::pg::txn::log_bytes;
+use spirula_osd::pg::versions::Versions;
 use spirula_osd::pg::{Ctx, Output, StoreReply, StoredObject, key};
 use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
 
@@ -148,6 +148,7 @@ struct Host<'a> {
     stored: &'a Stored,
     key: Bytes,
     full: BTreeSet<i32>,
+    versions: Versions,
     images: ImageIo,
     usec: u64,
     /// What the core said that is to be carried out.
@@ -171,6 +172,7 @@ pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, re
         stored,
         key: key::object_key(&object),
         full: BTreeSet::new(),
+        versions: Versions::default(),
         images: ImageIo::default(),
         usec: 1,
         out: VecDeque::new(),
@@ -226,6 +228,7 @@ impl Host<'_> {
             now: UTime::from_secs(1000),
             usec: self.usec,
             full: &self.full,
+            versions: &self.versions,
             out: &mut out,
             perf: &mut perf,
             images: &mut self.images,
@@ -263,7 +266,7 @@ impl Host<'_> {
             Output::ListRecords { token, .. } => (token, StoreReply::Records(Ok(Vec::new()))),
             Output::Send { osd, msg, .. } => {
                 // What it sends it can read.
-                let msg = PeerMessage::from_raw(&msg);
+                let msg = self.versions.read(ME, &msg);
                 assert!(osd == ME && msg.is_ok(), "{msg:?} to osd.{osd}");
                 return msg.map_or((), |msg| self.once(|core, cx| core.handle_peer(ME, msg, cx)));
             }

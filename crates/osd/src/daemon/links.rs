@@ -207,6 +207,7 @@ impl Osd {
     /// It ended, or could not be made.
     pub fn link_down(&mut self, osd: i32) {
         self.peers.links.ended(osd);
+        self.peers.versions.forget(osd);
         self.space.forget(osd);
         self.drive(|core, cx| core.handle_peer_reset(osd, cx));
     }
@@ -218,7 +219,7 @@ impl Osd {
     pub fn osd_message(&mut self, osd: i32, msg: &RawMessage) -> spirula_proto::Result<()> {
         match msg.kind() {
             kind if PeerMessage::is_kind(kind) => {
-                let m = PeerMessage::from_raw(msg)?;
+                let m = self.peers.versions.read(osd, msg)?;
                 self.drive(|core, cx| core.handle_peer(osd, m, cx));
             }
             MsgType::HEARTBEAT => self.space.note(osd, &msg.decode()?),

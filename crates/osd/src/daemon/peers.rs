@@ -9,6 +9,7 @@ use spirula_proto::RawMessage;
 use super::dropped::{DropCounts, Dropped};
 use super::links::Links;
 use super::maps::Maps;
+use crate::pg::versions::Versions;
 
 /// What goes to OSDs.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(super) struct Peers {
     last: u64,
     /// From one PG here to another.
     to_self: VecDeque<RawMessage>,
+    /// Which version of our messages each speaks.
+    pub(super) versions: Versions,
 }
 
 impl Peers {

@@ -39,7 +39,6 @@ use super::store_io::StoreIo;
 use crate::core::{Core, DAEMON_SLOT};
 use crate::pg::account::Totals;
 use crate::pg::config::PgConfig;
-use crate::pg::message::PeerMessage;
 use crate::pg::op::{COPIES, ClientOp, OsdOp, Stamps, Taken, copied_bytes};
 use crate::pg::txn::Txn;
 use crate::pg::{Claim, Ctx, Output, Token};
@@ -279,7 +278,7 @@ impl Osd {
                 self.run_core(|core, cx| core.handle_store(token, reply, cx));
             } else if let Some(msg) = self.peers.next_to_self() {
                 let id = self.setup.id();
-                match PeerMessage::from_raw(&msg) {
+                match self.peers.versions.read(id, &msg) {
                     Ok(m) => self.run_core(|core, cx| core.handle_peer(id, m, cx)),
                     Err(error) => {
                         impossible!("a message to this OSD itself that it understands"; error = error)
@@ -298,6 +297,7 @@ impl Osd {
             now: self.setup.now(),
             usec,
             full: &self.space.full,
+            versions: &self.peers.versions,
             out: &mut out,
             perf: &mut self.perf.core,
             images: &mut self.perf.images,

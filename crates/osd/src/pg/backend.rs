@@ -46,17 +46,20 @@ pub(super) struct Change {
 #[derive(Debug)]
 pub(super) struct Sent {
     all: RawMessage,
+    /// Members that were sent something else.
+    apart: Vec<(i32, RawMessage)>,
 }
 
 impl Sent {
-    /// The same for all members.
-    pub(super) fn to_all(all: RawMessage) -> Self {
-        Self { all }
+    /// The same for all members, but for those named apart.
+    pub(super) fn new(all: RawMessage, apart: Vec<(i32, RawMessage)>) -> Self {
+        Self { all, apart }
     }
 
     /// What a member was sent.
-    pub(super) fn to(&self, _member: i32) -> &RawMessage {
-        &self.all
+    pub(super) fn to(&self, member: i32) -> &RawMessage {
+        let apart = self.apart.iter().find(|(osd, _)| *osd == member);
+        apart.map_or(&self.all, |(_, msg)| msg)
     }
 }
 

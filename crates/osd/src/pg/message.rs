@@ -13,17 +13,15 @@ use super::dups::DupBatch;
 use super::info::PgInfo;
 use super::log::LogEntry;
 use super::promise::Promise;
-use super::push::{Push, SyncPlan, decode_plans};
+use super::push::{Push, SyncPlan};
 use super::repair::message::RepairBody;
 use super::txn::Txn;
 
-/// Version of these messages; older ones are understood. 1: the first. 2: object infos come in their second encoding.
-/// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
-/// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies. 6: staging objects.
-/// 7: infos tell of past intervals; leases; copies made in the background. 8: members answer reads. 9: turns at
-/// copying. 10: repairs. 11: only what changed of an object is pushed. 12: shares tell of the primary's map. 13: targets without
-/// room say so.
-const VERSION: u16 = 13;
+/// Version of these messages. 13: that of release 0.1.0, which takes no newer ones. 14: the header tells which version the sender
+/// speaks, and what is sent to an OSD is written in the newest that both speak ([`super::versions`]).
+pub const VERSION: u16 = 14;
+/// The oldest version that is still understood and spoken: the one before.
+pub const OLDEST: u16 = VERSION - 1;
 
 /// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -43,7 +41,7 @@ pub struct LogUpdate {
     pub replace: bool,
     /// The entries to append.
     pub entries: Vec<LogEntry>,
-    /// With `replace`: the requests to remember besides. Since version 4.
+    /// With `replace`: the requests to remember besides.
     pub dups: Vec<DupBatch>,
 }
 
@@ -98,7 +96,7 @@ pub enum PeerBody {
         entry: Bytes,
         /// Entries up to here need not be kept.
         trim_to: EVersion,
-        /// Everything up to here is durable on all members. Since version 8.
+        /// Everything up to here is durable on all members.
         stable: EVersion,
         /// The changes to objects.
         txn: Txn,
@@ -111,21 +109,21 @@ pub enum PeerBody {
     Notify {
         /// The copy's info; `None` for no copy.
         info: Option<PgInfo>,
-        /// For how long others may answer reads, as the sender has promised. Since version 7; that members may, since version 8.
+        /// For how long others may answer reads, as the sender has promised.
         promised: Promise,
     },
-    /// Primary to member: let me answer reads. Since version 7.
+    /// Primary to member: let me answer reads.
     Lease {
         /// The primary's time.
         stamp: u64,
-        /// Whether it will let members answer, too. Since version 8.
+        /// Whether it will let members answer, too.
         shared: bool,
     },
-    /// The answer, with the time of the question. Since version 7.
+    /// The answer, with the time of the question.
     LeaseGranted(u64),
-    /// Member to primary: let me answer reads. Carries the member's time. Since version 8.
+    /// Member to primary: let me answer reads. Carries the member's time.
     ShareLease(u64),
-    /// The answer. Since version 8.
+    /// The answer.
     LeaseShared {
         /// The time of the question.
         stamp: u64,
@@ -133,7 +131,7 @@ pub enum PeerBody {
         length: u64,
         /// Everything up to here is durable on all members.
         stable: EVersion,
-        /// The primary's map. Since version 12.
+        /// The primary's map.
         epoch: u32,
     },
     /// Primary to a holder: send your log.
@@ -146,7 +144,7 @@ pub enum PeerBody {
         head: EVersion,
         /// The entries.
         entries: Vec<LogEntry>,
-        /// The requests that it remembers besides. Since version 4.
+        /// The requests that it remembers besides.
         dups: Vec<DupBatch>,
     },
     /// Primary to the holder of the authoritative copy: bring these up to it.
@@ -155,13 +153,13 @@ pub enum PeerBody {
     SyncDone(i32),
     /// The holder to the primary: the connection to a target is lost, or an object can't be read.
     SyncFailed,
-    /// The holder to the primary: this target lacks objects for which it has no room. Since version 13.
+    /// The holder to the primary: this target lacks objects for which it has no room.
     SyncRefused(i32),
     /// Holder to target.
     Push(Push),
     /// Target to holder: a push or scan was applied.
     PushAck,
-    /// Target to holder: there is no room for a push, nor for any that follow. Since version 13.
+    /// Target to holder: there is no room for a push, nor for any that follow.
     PushRefused,
     /// Holder to target: in this range of keys there are exactly these objects, in these versions.
     Scan {
@@ -181,8 +179,7 @@ pub enum PeerBody {
         /// The log to have.
         log: LogUpdate,
     },
-    /// Primary to a member to be: your copy is complete up to the info's version. Answered as [`PeerBody::Activate`]. Since
-    /// version 7.
+    /// Primary to a member to be: your copy is complete up to the info's version. Answered as [`PeerBody::Activate`].
     Copied {
         /// The info to remember.
         info: PgInfo,
@@ -191,21 +188,21 @@ pub enum PeerBody {
     },
     /// Member to primary: remembered durably.
     Activated,
-    /// Primary to a member to be: is it my turn to copy to you? With the priority. Since version 9.
+    /// Primary to a member to be: is it my turn to copy to you? With the priority.
     Reserve(u8),
-    /// The answer, when it is. Since version 9.
+    /// The answer, when it is.
     Reserved,
-    /// Primary to a member to be: I need my turn no more. Since version 9.
+    /// Primary to a member to be: I need my turn no more.
     Release,
-    /// A member to be to its primary: others come first. Since version 9.
+    /// A member to be to its primary: others come first.
     Revoked,
     /// Primary to an OSD that is no member: the PG is complete elsewhere, delete your copy.
     Remove,
-    /// The primary of one PG to that of another. Since version 5.
+    /// The primary of one PG to that of another.
     CopyRead(CopyRead),
-    /// The answer. Since version 5.
+    /// The answer.
     CopyPart(CopyPart),
-    /// An object is repaired. Since version 10.
+    /// An object is repaired.
     Repair(RepairBody),
 }
 
@@ -221,8 +218,9 @@ pub struct PeerMessage {
 }
 
 impl PeerMessage {
-    /// The message as it travels.
-    pub fn to_raw(&self) -> RawMessage {
+    /// The message as it travels, from an OSD that speaks version `own`, written in `version`. No body differs between
+    /// [`OLDEST`] and [`VERSION`] so far: one that does is to be written as `version` has it.
+    pub fn to_raw(&self, own: u16, version: u16) -> RawMessage {
         let (kind, priority) = match self.body {
             PeerBody::RepOp { .. } | PeerBody::RepCommitted(_) => (MsgType::REPLICATION, priority::DEFAULT),
             _ => (MsgType::PEERING, priority::HIGH),
@@ -233,8 +231,8 @@ impl PeerMessage {
             header: MsgHeader2 {
                 kind,
                 priority,
-                version: VERSION,
-                compat_version: VERSION,
+                version: own,
+                compat_version: version,
                 ..MsgHeader2::default()
             },
             front: front.into_vec().into(),
@@ -248,11 +246,11 @@ impl PeerMessage {
         kind == MsgType::REPLICATION || kind == MsgType::PEERING
     }
 
-    /// Reads a message.
+    /// Reads a message as an OSD does that speaks version `own`.
     ///
     /// # Errors
     /// Where it is truncated, of another type or of a version that is not understood.
-    pub fn from_raw(msg: &RawMessage) -> spirula_proto::Result<Self> {
+    pub fn from_raw(msg: &RawMessage, own: u16) -> spirula_proto::Result<Self> {
         let kind = msg.header.kind;
         if !Self::is_kind(kind) {
             return Err(spirula_proto::Error::WrongType {
@@ -260,13 +258,16 @@ impl PeerMessage {
                 found: kind,
             });
         }
-        if msg.header.compat_version > VERSION {
-            let compat = msg.header.compat_version;
+        let version = msg.header.compat_version;
+        if version > own {
             return Err(spirula_proto::Error::TooNew {
                 kind,
-                compat,
-                known: VERSION,
+                compat: version,
+                known: own,
             });
+        }
+        if version < OLDEST {
+            return Err(spirula_proto::Error::TooOld { kind, version });
         }
         Self::decode(&mut Reader::new(&msg.front), msg)
             .map_err(|source| spirula_proto::Error::Field { kind, source })
@@ -416,17 +417,12 @@ impl PeerMessage {
             epoch: r.u32()?,
             round: r.u32()?,
         };
-        let has_dups = msg.header.version >= 4;
         let body = match r.u8()? {
             0 => PeerBody::RepOp {
                 prev: r.get()?,
                 entry: r.get()?,
                 trim_to: r.get()?,
-                stable: if msg.header.version >= 8 {
-                    r.get()?
-                } else {
-                    EVersion::ZERO
-                },
+                stable: r.get()?,
                 txn: Txn::decode_objects(r, &msg.data)?,
             },
             1 => PeerBody::RepCommitted(r.get()?),
@@ -434,8 +430,8 @@ impl PeerMessage {
             3 => PeerBody::Notify {
                 info: r.get()?,
                 promised: Promise {
-                    primary: if msg.header.version >= 7 { r.u64()? } else { 0 },
-                    members: if msg.header.version >= 8 { r.u64()? } else { 0 },
+                    primary: r.u64()?,
+                    members: r.u64()?,
                 },
             },
             4 => PeerBody::GetLog,
@@ -443,9 +439,9 @@ impl PeerMessage {
                 tail: r.get()?,
                 head: r.get()?,
                 entries: r.get()?,
-                dups: if has_dups { r.get()? } else { Vec::new() },
+                dups: r.get()?,
             },
-            6 => PeerBody::StartSync(decode_plans(r, msg.header.version)?),
+            6 => PeerBody::StartSync(r.get()?),
             7 => PeerBody::SyncDone(r.i32()?),
             8 => PeerBody::Push(Push::decode(r, msg)?),
             9 => PeerBody::PushAck,
@@ -457,7 +453,7 @@ impl PeerMessage {
             11 => PeerBody::ScanAck(r.get()?),
             12 => PeerBody::Activate {
                 info: r.get()?,
-                log: LogUpdate::decode(r, has_dups)?,
+                log: LogUpdate::decode(r)?,
             },
             13 => PeerBody::Activated,
             14 => PeerBody::Remove,
@@ -477,19 +473,19 @@ impl PeerMessage {
             }),
             18 => PeerBody::Lease {
                 stamp: r.u64()?,
-                shared: msg.header.version >= 8 && r.u8()? != 0,
+                shared: r.u8()? != 0,
             },
             19 => PeerBody::LeaseGranted(r.u64()?),
             20 => PeerBody::Copied {
                 info: r.get()?,
-                log: LogUpdate::decode(r, has_dups)?,
+                log: LogUpdate::decode(r)?,
             },
             21 => PeerBody::ShareLease(r.u64()?),
             22 => PeerBody::LeaseShared {
                 stamp: r.u64()?,
                 length: r.u64()?,
                 stable: r.get()?,
-                epoch: if msg.header.version >= 12 { r.u32()? } else { 0 },
+                epoch: r.u32()?,
             },
             23 => PeerBody::Reserve(r.u8()?),
             24 => PeerBody::Reserved,
@@ -512,12 +508,12 @@ impl LogUpdate {
         w.put(&self.dups);
     }
 
-    fn decode(r: &mut Reader<'_>, has_dups: bool) -> Result<Self> {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
             keep_to: r.get()?,
             replace: r.bool()?,
             entries: r.get()?,
-            dups: if has_dups { r.get()? } else { Vec::new() },
+            dups: r.get()?,
         })
     }
 }
@@ -656,17 +652,20 @@ mod tests {
                 id: PeeringId { epoch: 5, round: 6 },
                 body,
             };
-            assert_eq!(PeerMessage::from_raw(&m.to_raw()).as_ref(), Ok(&m));
+            assert_eq!(
+                PeerMessage::from_raw(&m.to_raw(VERSION, VERSION), VERSION).as_ref(),
+                Ok(&m)
+            );
         }
     }
 
     proptest! {
         #[test]
         fn garbage_never_panics(front in proptest::collection::vec(any::<u8>(), 0..200), data in "[a-z]{0,20}") {
-            let mut m = PeerMessage { pgid: PgId::default(), id: PeeringId::default(), body: PeerBody::Query }.to_raw();
+            let mut m = PeerMessage { pgid: PgId::default(), id: PeeringId::default(), body: PeerBody::Query }.to_raw(VERSION, VERSION);
             m.front = front.into();
             m.data = Bytes::from(data.into_bytes()).into();
-            let _ = PeerMessage::from_raw(&m);
+            let _ = PeerMessage::from_raw(&m, VERSION);
         }
     }
 }

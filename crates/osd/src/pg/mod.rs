@@ -75,6 +75,7 @@ mod store_queue;
 mod stored_copy;
 mod ticks;
 pub mod txn;
+pub mod versions;
 mod waiting;
 pub mod watch;
 

@@ -36,7 +36,7 @@ impl Outbox {
         if osd == self.whoami {
             return self.to_self.push_back(msg);
         }
-        let msg = msg.to_raw();
+        let msg = cx.versions.write(osd, &msg);
         cx.out.push(Output::Send { osd, msg, reply });
     }
 

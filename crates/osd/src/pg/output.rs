@@ -19,6 +19,7 @@ use super::object::StoredObject;
 use super::op::{Client, ClientOp, Stamps};
 use super::perf::CorePerf;
 use super::txn::Txn;
+use super::versions::Versions;
 
 /// Names a request to the store. The upper half tells the PG, the lower one the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -213,6 +214,8 @@ pub struct Ctx<'a> {
     pub usec: u64,
     /// OSDs, this one among them, that are so full that nothing may grow on them (`osd_failsafe_full_ratio`).
     pub full: &'a BTreeSet<i32>,
+    /// What other OSDs speak.
+    pub versions: &'a Versions,
     /// Where commands go.
     pub out: &'a mut Vec<Output>,
     /// Where the core counts.

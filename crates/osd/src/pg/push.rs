@@ -1,7 +1,7 @@
 //! What a holder of the newest copy sends to those that lack something of it.
 
 use bytes::Bytes;
-use spirula_denc::{Encode, Error, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 use spirula_maps::EVersion;
 use spirula_proto::{BytesList, RawMessage};
 
@@ -20,7 +20,7 @@ pub struct Lacking {
     /// Its store key.
     pub key: Bytes,
     /// The target has it as it was at this version of the PG, and of what changed since something that was there since;
-    /// `None` where nothing is known of what it has. Since version 11.
+    /// `None` where nothing is known of what it has.
     pub had: Option<EVersion>,
 }
 
@@ -44,11 +44,11 @@ pub enum PushPart {
         first: bool,
         /// Pieces by offset; what lies between is zero.
         pieces: Vec<(u64, Bytes)>,
-        /// Omap pairs. Since version 3.
+        /// Omap pairs.
         pairs: Vec<(Bytes, Bytes)>,
         /// The rest, with the last part or the last few.
         last: Option<PushEnd>,
-        /// The target keeps what it has of the object besides. Since version 11.
+        /// The target keeps what it has of the object besides.
         patch: Option<Patch>,
     },
 }
@@ -71,7 +71,7 @@ pub struct PushEnd {
     pub info: Bytes,
     /// Its attributes.
     pub attrs: Vec<(Bytes, Bytes)>,
-    /// Its omap header. Since version 3.
+    /// Its omap header.
     pub omap_header: Bytes,
 }
 
@@ -97,26 +97,15 @@ impl Encode for SyncPlan {
     }
 }
 
-impl SyncPlan {
-    fn decode(r: &mut Reader<'_>, version: u16) -> Result<Self> {
+impl Decode for SyncPlan {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
         if r.bool()? {
             return Ok(Self::Backfill);
         }
         let keys: Vec<Bytes> = r.get()?;
-        let all = keys.into_iter().map(|key| {
-            let had = if version >= 11 { r.get()? } else { None };
-            Ok(Lacking { key, had })
-        });
+        let all = keys.into_iter().map(|key| Ok(Lacking { key, had: r.get()? }));
         Ok(Self::Objects(all.collect::<Result<_>>()?))
     }
-}
-
-/// Targets and what each lacks, of this version of the message.
-pub(super) fn decode_plans(r: &mut Reader<'_>, version: u16) -> Result<Vec<(i32, SyncPlan)>> {
-    let n = r.count(5)?;
-    (0..n)
-        .map(|_| Ok((r.i32()?, SyncPlan::decode(r, version)?)))
-        .collect()
 }
 
 impl Push {
@@ -164,7 +153,6 @@ impl Push {
                 part: PushPart::Absent,
             });
         }
-        let omap = msg.header.version >= 3;
         let first = r.bool()?;
         let n = r.count(12)?;
         let mut pieces = Vec::with_capacity(n);
@@ -183,13 +171,13 @@ impl Push {
                 size: r.u64()?,
                 info: r.get()?,
                 attrs: r.get()?,
-                omap_header: if omap { r.get()? } else { Bytes::new() },
+                omap_header: r.get()?,
             })
         } else {
             None
         };
-        let pairs = if omap { r.get()? } else { Vec::new() };
-        let patch = if msg.header.version >= 11 && r.bool()? {
+        let pairs = r.get()?;
+        let patch = if r.bool()? {
             Some(Patch {
                 omap: r.bool()?,
                 zeros: r.get()?,

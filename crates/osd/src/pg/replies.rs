@@ -61,7 +61,7 @@ impl Site {
             epoch: self.map.epoch(),
             round: 0,
         };
-        let msg = PeerMessage { pgid, id, body }.to_raw();
+        let msg = cx.versions.write(osd, &PeerMessage { pgid, id, body });
         cx.out.push(Output::Send {
             osd,
             msg,

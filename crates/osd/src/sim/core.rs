@@ -12,6 +12,7 @@ use crate::pg::config::PgConfig;
 use crate::pg::image_io::ImageIo;
 use crate::pg::info::PgInfo;
 use crate::pg::perf::{CorePerf, DropReason};
+use crate::pg::versions::Versions;
 use crate::pg::{Ctx, StoreReply, Token};
 
 /// A core with a map of this epoch and a pool.
@@ -33,6 +34,7 @@ fn run(core: &mut Core, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) -> u64 {
         now: UTime::ZERO,
         usec: 1,
         full: &BTreeSet::new(),
+        versions: &Versions::default(),
         out: &mut out,
         perf: &mut perf,
         images: &mut images,

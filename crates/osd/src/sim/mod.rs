@@ -9,6 +9,7 @@ mod foreign;
 mod hostile;
 mod image_io;
 mod map;
+mod mixed;
 mod omap;
 mod ops;
 mod parts;
@@ -44,6 +45,7 @@ use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Access, Client, ClientOp, OsdOp};
 use crate::pg::perf::{CorePerf, DropReason};
+use crate::pg::versions::Versions;
 use crate::pg::{Claim, Ctx, Output, StoreReply, Token};
 use map::FakeMap;
 use store::FakeStore;
@@ -71,6 +73,7 @@ struct Node {
     answers: VecDeque<(Token, StoreReply)>,
     /// What it counts by image.
     images: ImageIo,
+    versions: Versions,
     /// The newest map it stored.
     epoch: u32,
     /// Maps on their way.
@@ -123,6 +126,8 @@ struct Sim {
     cfg: Arc<PgConfig>,
     /// OSDs without room.
     full: BTreeSet<i32>,
+    /// The version of the last message on each way.
+    written_in: BTreeMap<(i32, i32), u16>,
     /// OSDs whose stores refuse what they may refuse.
     roomless: BTreeSet<i32>,
     /// OSDs that nobody can reach, nor they anybody.
@@ -162,6 +167,7 @@ impl Sim {
             client,
             cfg: Arc::new(cfg),
             full: BTreeSet::new(),
+            written_in: BTreeMap::new(),
             roomless: BTreeSet::new(),
             isolated: BTreeSet::new(),
             is_slow: false,
@@ -177,6 +183,7 @@ impl Sim {
                     store: FakeStore::default(),
                     answers: VecDeque::new(),
                     images: ImageIo::default(),
+                    versions: Versions::default(),
                     epoch: 1,
                     maps: VecDeque::new(),
                 },
@@ -240,12 +247,27 @@ impl Sim {
         self.links.retain(|(a, b), _| *a != id && *b != id);
         let others: Vec<i32> = self.nodes.keys().copied().filter(|o| *o != id).collect();
         for o in others {
+            self.forget_versions(o, id);
             self.with(o, |core, cx| core.handle_peer_reset(id, cx));
         }
     }
 
+    /// A connection has ended: whoever is at its other end next may be another program.
+    fn forget_versions(&mut self, a: i32, b: i32) {
+        for (at, of) in [(a, b), (b, a)] {
+            self.nodes.get_mut(&at).unwrap().versions.forget(of);
+        }
+    }
+
+    /// A node is of a version that speaks this version of the messages between OSDs.
+    fn speak(&mut self, id: i32, version: u16) {
+        self.nodes.get_mut(&id).unwrap().versions = Versions::speaking(version);
+        self.cut(id);
+    }
+
     /// Drops what is on the way between two nodes.
     fn cut_link(&mut self, a: i32, b: i32) {
+        self.forget_versions(a, b);
         self.links.remove(&(a, b));
         self.links.remove(&(b, a));
         self.with(a, |core, cx| core.handle_peer_reset(b, cx));
@@ -290,6 +312,7 @@ impl Sim {
             now,
             usec: self.usec,
             full: &self.full,
+            versions: &node.versions,
             out: &mut out,
             perf: &mut perf,
             images: &mut node.images,
@@ -411,7 +434,9 @@ impl Sim {
         match step {
             Step::Deliver(a, b) => {
                 let msg = self.links.get_mut(&(a, b)).and_then(VecDeque::pop_front).unwrap();
-                let msg = PeerMessage::from_raw(&msg).unwrap();
+                self.written_in.insert((a, b), msg.header.compat_version);
+                let versions = &mut self.nodes.get_mut(&b).unwrap().versions;
+                let msg = versions.read(a, &msg).unwrap();
                 self.with(b, |core, cx| core.handle_peer(a, msg, cx));
             }
             Step::Alive => {

@@ -5,6 +5,7 @@
 use super::*;
 use crate::pg::bug::Bug;
 use crate::pg::errno::EAGAIN;
+use crate::pg::message::OLDEST;
 
 /// A cluster and what happens to it.
 #[derive(Clone, Copy)]
@@ -118,6 +119,10 @@ impl Run {
             }
         }
         let mut sim = Sim::with_config(setup.osds, setup.size, setup.pg_num, seed, cfg);
+        if setup.bug.is_none() && seed as usize / SETUPS.len() % 4 == 3 {
+            // A cluster that is being upgraded.
+            sim.speak(seed as i32 % setup.osds, OLDEST);
+        }
         sim.is_slow = sim.random(2) == 0;
         if sim.random(2) == 0 {
             // Else the first PGs are made in unrest.

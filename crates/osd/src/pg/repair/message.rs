@@ -196,7 +196,7 @@ impl RepairBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg::message::{PeerBody, PeerMessage, PeeringId};
+    use crate::pg::message::{PeerBody, PeerMessage, PeeringId, VERSION};
     use spirula_maps::PgId;
 
     #[test]
@@ -250,7 +250,10 @@ mod tests {
                 id: PeeringId { epoch: 5, round: 6 },
                 body: PeerBody::Repair(body),
             };
-            assert_eq!(PeerMessage::from_raw(&m.to_raw()).as_ref(), Ok(&m));
+            assert_eq!(
+                PeerMessage::from_raw(&m.to_raw(VERSION, VERSION), VERSION).as_ref(),
+                Ok(&m)
+            );
         }
     }
 }

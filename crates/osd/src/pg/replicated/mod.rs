@@ -81,9 +81,9 @@ impl Backend for Replicated {
             "a change to come after all that is durable everywhere, and after what leaves the log";
             pg = change.pgid, prev = change.prev, stable = change.stable, trim_to = change.trim_to
         );
-        if others.is_empty() {
-            return (change.txn, Sent::to_all(RawMessage::default()));
-        }
+        let Some((first, _)) = others.first() else {
+            return (change.txn, Sent::new(RawMessage::default(), Vec::new()));
+        };
         let message = PeerMessage {
             pgid: change.pgid,
             id: change.id,
@@ -95,18 +95,22 @@ impl Backend for Replicated {
                 txn: change.txn,
             },
         };
-        let msg = message.to_raw();
+        let version = cx.versions.to(*first);
+        // Members of one version are sent one message.
+        let others_differ = others.iter().filter(|(osd, _)| cx.versions.to(*osd) != version);
+        let apart = others_differ.map(|(osd, _)| (*osd, cx.versions.write(*osd, &message)));
+        let sent = Sent::new(cx.versions.write_in(version, &message), apart.collect());
         for (osd, _) in others {
             cx.out.push(Output::Send {
                 osd: *osd,
-                msg: msg.clone(),
+                msg: sent.to(*osd).clone(),
                 reply: false,
             });
         }
         let PeerBody::RepOp { txn, .. } = message.body else {
             spirula_invariant::impossible!("a write to be the message that was made of it"; pg = change.pgid);
         };
-        (txn, Sent::to_all(msg))
+        (txn, sent)
     }
 
     fn read(
