@@ -1,4 +1,5 @@
-//! What this client asks the owner of the lock to do, and what it hears of it.
+//! Requests of this client to the owner of the exclusive lock, and the owner's progress and
+//! outcome.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,11 +14,11 @@ use crate::progress::Meter;
 use crate::watcher::Answer;
 use crate::{Error, Progress, Result};
 
-/// How long an owner may say nothing before it counts as gone.
+/// How long an owner may be silent before it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause before an owner that does not answer is asked again, or found to be dead.
 const RETRY: Duration = Duration::from_secs(1);
-/// Parts of a task of which progress is told.
+/// Progress is told in this many parts of a task.
 const PARTS: u64 = 1 << 20;
 
 /// A request that is under way.
@@ -28,7 +29,7 @@ struct UnderWay {
     result: Option<i32>,
 }
 
-/// What this client has asked for: one thing at a time.
+/// The request that this client has sent to the owner of the lock: one at a time.
 #[derive(Default)]
 pub(crate) struct Asked {
     request: RefCell<Option<UnderWay>>,
@@ -37,13 +38,13 @@ pub(crate) struct Asked {
     turn: Mutex<()>,
 }
 
-/// What is heard of a request.
+/// News of a request.
 enum Heard {
-    /// So much of so much is done.
+    /// The owner has done this many parts of this many.
     Progress((u64, u64)),
-    /// It is done, with a negative errno or 0.
+    /// The request is done, with a negative errno or 0.
     Result(i32),
-    /// Nothing: the owner is gone.
+    /// The owner is gone, without a result.
     Nothing,
 }
 
@@ -70,12 +71,12 @@ impl Asked {
         }
     }
 
-    /// The owner says how far it is.
+    /// Notes how far the owner says that it is.
     pub(crate) fn progressed(&self, id: RequestId, share: (u64, u64)) {
         self.update(id, |r| r.share = share);
     }
 
-    /// The owner says that it is done.
+    /// Notes the result that the owner sends.
     pub(crate) fn completed(&self, id: RequestId, result: i32) {
         self.update(id, |r| r.result = Some(result));
     }
@@ -94,8 +95,9 @@ impl Asked {
 }
 
 impl Inner {
-    /// Asks the owner of the lock to do something, and tells how far it is: so much of so much. Returns the outcome, 0 or a negative
-    /// errno; none where nobody answers, or an owner that had begun is heard of no more.
+    /// Asks the owner of the lock to carry out a task, and reports its progress. Returns the
+    /// result, 0 or a negative errno; `None` where no owner answers, or the owner falls silent
+    /// after it has begun.
     pub(crate) async fn ask(
         &self,
         task: &Task,
@@ -118,8 +120,9 @@ impl Inner {
         }
     }
 
-    /// Does something to the image as a whole: by itself where nobody else holds the lock, else by asking whoever does, who may be
-    /// one that keeps it. A holder that does not do such things gives the lock up instead.
+    /// Carries out a task on the whole image: here where no other client holds the lock, else by
+    /// asking the holder, which may refuse to pass the lock on. A holder that does not know the
+    /// task gives the lock up instead.
     pub(crate) async fn perform_or_ask(self: &Rc<Self>, task: &Task, progress: &Progress) -> Result<()> {
         let meter = Meter::new(progress, PARTS);
         let mut asked_before = false;
@@ -150,7 +153,7 @@ impl Inner {
 }
 
 impl Image {
-    /// Does something to the image as a whole, here or where the lock is.
+    /// Carries out a task on the whole image, here or at the holder of the lock.
     pub(crate) async fn operate(&self, task: Task, progress: Progress) -> Result<()> {
         let operate = |inner: Rc<Inner>| async move { inner.perform_or_ask(&task, &progress).await };
         self.inner.start(operate).await

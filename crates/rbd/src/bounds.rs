@@ -1,5 +1,6 @@
-//! What images may say of themselves. Headers lie in pools that tenants write, and whoever opens an image believes them: numbers beyond
-//! what the official tools make are refused, so that an image takes its reader neither memory nor time without end.
+//! Limits for what images say of themselves. Headers lie in pools that tenants write, and a client
+//! that opens an image believes them. Numbers beyond what the official tools make are refused, so
+//! that an image costs its reader neither memory nor time without end.
 
 use spirula_client::{Layout, errno};
 
@@ -8,23 +9,23 @@ use crate::{Error, Result};
 /// The size of objects as a power of two: at least and at most (`rbd create` of Ceph knows no others).
 pub(crate) const MIN_ORDER: u8 = 12;
 pub(crate) const MAX_ORDER: u8 = 25;
-/// Bytes of an image: what is added to it on the way still is a number.
+/// The largest image in bytes. Sums of offsets and lengths still fit into 64 bits.
 const MAX_SIZE: u64 = 1 << 62;
-/// Stripe units in the objects that are written in turn.
+/// Stripe units in the objects of one object set.
 const MAX_UNITS: u64 = 1 << 22;
 /// Snapshots: a write that names more is refused by the OSDs.
 pub(crate) const MAX_SNAPSHOTS: usize = 8192;
-/// Bytes of what an image says of its snapshots, all together.
+/// Bytes of all snapshot records of an image together.
 pub(crate) const MAX_SNAPSHOT_BYTES: usize = 16 << 20;
-/// Bytes of the namespaces of a pool, or of the mirrored images of one: of what is listed as a whole.
+/// Bytes of a list that is read as a whole: a pool's namespaces, or its mirrored images.
 const MAX_LISTED_BYTES: usize = 4 << 20;
-/// What an entry of a list takes besides its text.
+/// Bytes that an entry of a list takes besides its text.
 const ENTRY_BYTES: usize = 64;
-/// A clone of a clone of … so many images.
+/// The length of a chain of clones and their parents.
 pub(crate) const MAX_PARENTS: usize = 64;
-/// Objects of which an object map tells (as Ceph's `MAX_OBJECT_MAP_OBJECT_COUNT`).
+/// Objects that an object map covers (as Ceph's `MAX_OBJECT_MAP_OBJECT_COUNT`).
 pub(crate) const MAX_MAPPED: u64 = 256_000_000;
-/// Sets of objects of a journal, from the first that somebody needs to the one that is written.
+/// Object sets of a journal, from the first that a client needs to the active one.
 pub(crate) const MAX_SETS: u64 = 1 << 16;
 /// Entries of a journal that are not committed. Its writer commits every few seconds.
 pub(crate) const MAX_ENTRIES: usize = 1 << 18;
@@ -61,11 +62,11 @@ pub(crate) fn size(size: u64) -> Result<u64> {
     }
 }
 
-/// What a list that is kept as a whole may still take.
+/// The bytes that a list may still take which is read as a whole.
 pub(crate) struct Room(usize);
 
 impl Room {
-    /// That of a list without entries.
+    /// The room of an empty list.
     pub(crate) fn new() -> Self {
         Self(MAX_LISTED_BYTES)
     }
@@ -81,7 +82,7 @@ impl Room {
     }
 }
 
-/// The sets of a journal whose header says that these are the first and the one that is written.
+/// Checks the first and the active object set of a journal, as its header names them.
 pub(crate) fn sets(first: u64, active: u64) -> Result<(u64, u64)> {
     match active.checked_sub(first) {
         Some(more) if more < MAX_SETS && active < u64::MAX / u64::from(u8::MAX) => Ok((first, active)),

@@ -1,4 +1,4 @@
-//! What ties clones to the snapshots that they begin as.
+//! Links between clones and the snapshots that they are made of.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,13 +43,13 @@ pub(crate) fn parent_header(link: &Link<'_>) -> String {
     names::header(&text(&link.spec.image_id))
 }
 
-/// What clones are listed under that are kept per pool.
+/// The key in a pool's list of children: the parent's pool, image and snapshot.
 fn key(spec: &ParentImageSpec) -> (i64, (Bytes, u64)) {
     (spec.pool_id, (spec.image_id.clone(), spec.snap_id))
 }
 
 impl Link<'_> {
-    /// As the parent's header names the clone.
+    /// The clone as the parent's header names it.
     fn child_spec(&self) -> ChildImageSpec {
         ChildImageSpec {
             pool_id: self.io.pool_id(),
@@ -69,13 +69,13 @@ impl Link<'_> {
     }
 }
 
-/// Notes the clone in its pool, for a snapshot that is protected.
+/// Lists the clone in its pool's `rbd_children`: format 1, for a protected snapshot.
 pub(crate) async fn attach_v1(link: &Link<'_>) -> Result<()> {
     if link.parent.namespace() != link.io.namespace() {
         return Err(Error::os("clone", errno::EXDEV));
     }
     link.tell_pool("add_child").await?;
-    // Whoever unprotects the snapshot looks for clones after it said so.
+    // A client that unprotects the snapshot marks it so before it looks for clones.
     let header = parent_header(link);
     let status: u8 = ask(link.parent, header, "get_protection_status", &link.spec.snap_id).await?;
     match status {
@@ -84,7 +84,7 @@ pub(crate) async fn attach_v1(link: &Link<'_>) -> Result<()> {
     }
 }
 
-/// Notes the clone in the header of its parent.
+/// Lists the clone in the header of its parent: format 2.
 pub(crate) async fn attach_v2(link: &Link<'_>) -> Result<()> {
     let input = (features::CLONE_CHILD, features::CLONE_CHILD);
     tell(link.io, names::header(link.child), "op_features_set", &input).await?;
@@ -97,7 +97,7 @@ async fn notify(link: &Link<'_>) {
     announce(link.parent, parent_header(link), Bytes::new()).await;
 }
 
-/// Lists a clone with another parent than before. It may be listed already.
+/// Lists a clone under its new parent. It may be listed already.
 pub(crate) async fn attach_again(link: &Link<'_>, is_v2: bool) -> Result<()> {
     let attached = match is_v2 {
         true => attach_v2(link).await,
@@ -106,7 +106,7 @@ pub(crate) async fn attach_again(link: &Link<'_>, is_v2: bool) -> Result<()> {
     unless(attached, errno::EEXIST).map(drop)
 }
 
-/// Lists a clone no more with the parent that it had before. It may not be listed.
+/// Removes a clone from the list of its former parent. It may not be listed.
 pub(crate) async fn forget_child(link: &Link<'_>, is_v2: bool) -> Result<()> {
     let told = match is_v2 {
         true => link.tell_parent("child_detach").await,
@@ -117,7 +117,7 @@ pub(crate) async fn forget_child(link: &Link<'_>, is_v2: bool) -> Result<()> {
     Ok(())
 }
 
-/// Forgets the clone, in either place. A snapshot that was removed and only kept by its clones goes with the last.
+/// Removes the clone from both lists. A snapshot in the trash goes with its last clone.
 pub(crate) async fn detach(link: &Link<'_>) -> Result<()> {
     unless(link.tell_pool("remove_child").await, errno::ENOENT)?;
     if unless(link.tell_parent("child_detach").await, errno::ENOENT)?.is_none() {
@@ -154,7 +154,7 @@ pub(crate) async fn detach_from(spec: &ParentImageSpec, io: &IoCtx, child: &str)
     detach(&link).await
 }
 
-/// What users have noted of an image.
+/// The metadata that users keep with an image.
 pub(crate) async fn metadata(io: &IoCtx, header: &str) -> Result<BTreeMap<Bytes, Bytes>> {
     let mut all = BTreeMap::new();
     let mut after = Bytes::new();
@@ -171,7 +171,7 @@ pub(crate) async fn metadata(io: &IoCtx, header: &str) -> Result<BTreeMap<Bytes,
     }
 }
 
-/// The clones of a snapshot that is protected: they are listed in their pools.
+/// The clones of a protected snapshot, from the lists of all pools.
 pub(crate) async fn listed_in_pools(image: &Inner, snap: u64) -> Result<BTreeSet<Child>> {
     let spec = ParentImageSpec {
         pool_id: image.io.pool_id(),
@@ -221,7 +221,7 @@ pub(crate) async fn children_of(inner: &Inner, snap: u64) -> Result<BTreeSet<Chi
 }
 
 impl Inner {
-    /// Makes the parent forget this image, where `header` still names it.
+    /// Removes this image from its parent's list of clones, where `header` names a parent.
     pub(crate) async fn detach_from_parent(&self, header: &Header) -> Result<()> {
         match &header.parent {
             Some(parent) => detach_from(&parent.spec, &self.io, &self.fixed.id).await,

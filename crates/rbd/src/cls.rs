@@ -13,10 +13,10 @@ use crate::{Error, Result};
 
 /// The lock on headers and object maps.
 pub(crate) const LOCK: &str = "rbd_lock";
-/// The tag of locks that clients pass to each other.
+/// The tag of locks that clients pass on to each other.
 pub(crate) const LOCK_TAG: &str = "internal";
 
-/// What a method takes that takes nothing.
+/// The input of a method without arguments.
 pub(crate) struct Nothing;
 
 impl Encode for Nothing {
@@ -47,7 +47,7 @@ pub(crate) fn rbd(name: &str, input: &impl Encode) -> Result<OsdOpIn> {
     method("rbd", name, input)
 }
 
-/// Fails with EBUSY unless this client holds the lock in that way.
+/// Fails with EBUSY unless this client holds the lock under this cookie and tag.
 pub(crate) fn assert_locked(cookie: &str, tag: &str) -> Result<OsdOpIn> {
     let mut w = Writer::new();
     w.section(1, 1, |w| {
@@ -72,7 +72,7 @@ pub(crate) fn set_lock_cookie(old: &str, new: &str) -> Result<OsdOpIn> {
     made(CallInput::op("lock", "set_cookie", w.as_slice()))
 }
 
-/// The lock as it is taken.
+/// A request for the exclusive lock.
 pub(crate) fn lock_request(cookie: &str, tag: &str) -> LockRequest {
     LockRequest {
         name: LOCK.to_owned(),
@@ -90,7 +90,7 @@ pub(crate) fn assert_exists() -> OsdOpIn {
     OsdOpIn::new(OpCode::STAT, OpArgs::None, Bytes::new())
 }
 
-/// Creates the object; with `exclusive` only where there is none.
+/// Creates the object; with `exclusive` it fails where the object exists.
 pub(crate) fn create(exclusive: bool) -> OsdOpIn {
     let mut op = OsdOpIn::new(OpCode::CREATE, OpArgs::None, Bytes::new());
     if exclusive {
@@ -135,8 +135,8 @@ pub(crate) async fn tell(
     change(io, method, oid, vec![rbd(method, input)?]).await
 }
 
-/// Tells those that watch an object, who need not be there: of those that do not answer each is gone, or will look again when it
-/// finds its watch lost.
+/// Notifies the watchers of an object. A watcher that does not answer is no failure: it is gone, or
+/// reads everything again when it finds its watch lost.
 pub(crate) async fn announce(io: &IoCtx, oid: impl Into<ObjectName>, message: impl Into<Bytes>) {
     const SECONDS: u32 = 5;
     let oid = oid.into();
@@ -167,7 +167,7 @@ pub(crate) async fn ask_of<T: Decode>(
     output(&reply, 0)
 }
 
-/// What one operation of several gave.
+/// Decodes the output of one operation of a reply.
 pub(crate) fn output<T: Decode>(reply: &OpReply, at: usize) -> Result<T> {
     let (_, data) = reply.outs.get(at).ok_or(Error::os("answer", errno::EIO))?;
     Ok(Reader::new(data).get()?)

@@ -1,5 +1,6 @@
-//! Options of clients that are kept with a pool or an image (Ceph's `src/librbd/api/Config.cc`): what is noted of either under a key
-//! that begins with `conf_`. Those of an image count before those of its pool, and these before what the client knows by itself.
+//! Client options that are kept with a pool or an image, as metadata under keys that begin with
+//! `conf_` (Ceph's `src/librbd/api/Config.cc`). An image's options override those of its pool, and
+//! these override the client's own.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,10 +14,10 @@ use crate::error::unless;
 use crate::header::text;
 use crate::{Error, Image, Result, clones, names};
 
-/// What keys begin with that are options.
+/// The prefix of metadata keys that are options.
 const PREFIX: &str = "conf_";
 
-/// Options of this library and of its tools that neither pools nor images have.
+/// Options that can be set neither for a pool nor for an image.
 const NO_OVERRIDES: [&str; 11] = [
     "rbd_auto_exclusive_lock_until_manual_request",
     "rbd_config_pool_override_update_timestamp",
@@ -30,7 +31,7 @@ const NO_OVERRIDES: [&str; 11] = [
     "rbd_validate_names",
     "rbd_validate_pool",
 ];
-/// Options that say how images are made, so that those that exist have none.
+/// Options about making images, which can't be set for an existing image.
 const NO_IMAGE_OVERRIDES: [&str; 9] = [
     "rbd_default_clone_format",
     "rbd_default_data_pool",
@@ -42,7 +43,7 @@ const NO_IMAGE_OVERRIDES: [&str; 9] = [
     "rbd_journal_pool",
     "rbd_journal_splay_width",
 ];
-/// What the options of the mirror daemon begin with.
+/// The prefix of the mirror daemon's options.
 const OF_MIRRORING: &str = "rbd_mirror_";
 
 /// Where the value of an option comes from.
@@ -63,11 +64,11 @@ pub struct Setting {
     pub name: &'static str,
     /// Its value, as it was set.
     pub value: String,
-    /// Where that comes from.
+    /// Where the value comes from.
     pub source: SettingSource,
 }
 
-/// The names of the options that pools have, or images.
+/// The names of the options that can be set for pools, or for images.
 fn overridable(of_images: bool) -> impl Iterator<Item = &'static str> {
     let is_one = move |name: &&'static str| {
         let is_creation = NO_IMAGE_OVERRIDES.contains(name) || name.starts_with(OF_MIRRORING);
@@ -78,7 +79,7 @@ fn overridable(of_images: bool) -> impl Iterator<Item = &'static str> {
     names.into_iter()
 }
 
-/// Fails with `EINVAL` where a key is that of an option which can't have this value.
+/// Fails with `EINVAL` where the key is an option's and the option does not take this value.
 pub(crate) fn check(key: &str, value: &str) -> Result<()> {
     let option = key.strip_prefix(PREFIX).and_then(options::find);
     match option.is_none_or(|o| o.parse(value).is_ok()) {
@@ -87,7 +88,7 @@ pub(crate) fn check(key: &str, value: &str) -> Result<()> {
     }
 }
 
-/// What is noted of a pool, by keys.
+/// A pool's metadata.
 async fn noted(pool: &IoCtx) -> Result<BTreeMap<String, String>> {
     let all = unless(clones::metadata(pool, names::INFO).await, errno::ENOENT)?;
     let all = all.unwrap_or_default();
@@ -149,7 +150,7 @@ pub async fn set_pool_setting(io: &IoCtx, name: &str, value: &str) -> Result<()>
     announce_change(io).await
 }
 
-/// Makes an option what it is without the pool.
+/// Removes a pool's value of an option, so that the client's own counts again.
 ///
 /// # Errors
 /// `ENOENT` where it was not set.
@@ -160,7 +161,7 @@ pub async fn remove_pool_setting(io: &IoCtx, name: &str) -> Result<()> {
     announce_change(io).await
 }
 
-/// Has clients that use images of pools look for what has changed: they follow the monitors' options.
+/// Notifies clients of a pool's images of the change: they watch the monitors' options.
 async fn announce_change(io: &IoCtx) -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let command = format!(
@@ -201,7 +202,7 @@ impl Image {
         self.set_metadata(&format!("{PREFIX}{name}"), value).await
     }
 
-    /// Makes an option what it is without the image.
+    /// Removes the image's value of an option, so that the pool's or client's counts again.
     ///
     /// # Errors
     /// `ENOENT` where it was not set.

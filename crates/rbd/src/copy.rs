@@ -1,4 +1,5 @@
-//! Copies of images: of what they hold, or with their snapshots (Ceph's `rbd_copy` and `rbd_deep_copy`).
+//! Copies of images: of their data only, or with their snapshots (Ceph's `rbd_copy` and
+//! `rbd_deep_copy`).
 
 use std::rc::Rc;
 
@@ -19,14 +20,14 @@ struct Step<'a> {
     source: &'a Image,
     target: &'a Image,
     options: DiffOptions,
-    /// Zeros of so many bytes are not written.
+    /// Runs of zeros of this many bytes are not written.
     block: u64,
-    /// Nothing was written where it goes.
+    /// The destination is still empty there.
     is_new: bool,
 }
 
 impl Step<'_> {
-    /// Copies what differs. `told` hears how far it is, in bytes of the image.
+    /// Copies the differences. `told` hears the progress, in bytes of the image.
     async fn run(&self, told: impl Fn(u64) -> Result<()>) -> Result<()> {
         let mut differences = self.source.differences(&self.options).await?;
         let mut writes = Writes::new(Rc::clone(&self.target.inner));
@@ -46,8 +47,8 @@ impl Step<'_> {
 }
 
 impl Image {
-    /// Copies what the image, or the snapshot that is read, holds to a new one, and what is noted of it. Zeros of `block` bytes are not
-    /// written.
+    /// Copies data and metadata of the image, or of the snapshot that is read, to a new image. Runs
+    /// of zeros of `block` bytes are not written.
     ///
     /// # Errors
     /// As [`create`], and as [`Image::write`]; `ECANCELED` where the progress' listener ends it. What was copied remains.
@@ -127,13 +128,13 @@ impl Image {
 
 struct DeepCopy<'a> {
     source: &'a Image,
-    /// What is copied before the image itself, oldest first.
+    /// The snapshots that are copied before the image itself, oldest first.
     snapshots: Vec<Snapshot>,
     flat: bool,
 }
 
 impl DeepCopy<'_> {
-    /// How much of a parent the first thing that is copied sees.
+    /// How much of a parent the oldest copied snapshot sees.
     fn overlap(&self) -> Result<u64> {
         let first = self.snapshots.first().map(|s| s.id);
         self.source
@@ -141,7 +142,7 @@ impl DeepCopy<'_> {
             .overlap_at(first.or(self.source.snapshot_id()))
     }
 
-    /// Makes the copy, with nothing of its own. Returns whether it is a clone.
+    /// Makes the copy, without data of its own. Returns whether it is a clone.
     async fn create(&self, io: &IoCtx, name: &str, options: &CreateOptions) -> Result<bool> {
         let options = options.of_copy(self.source);
         let overlap = self.overlap()?;
@@ -161,7 +162,7 @@ impl DeepCopy<'_> {
         Ok(true)
     }
 
-    /// The parent, also where only snapshots see it.
+    /// The parent of the image, or of a snapshot of it.
     async fn parent(&self) -> Result<Option<Image>> {
         if let Some(inner) = self.source.inner.parent() {
             return Ok(Some(Image { inner }));
@@ -191,7 +192,7 @@ impl DeepCopy<'_> {
         self.source.copy_metadata(target).await?;
         let all = self.snapshots.len() as u64 + 1;
         let meter = Meter::new(progress, PARTS);
-        // What the copy sees of the parent ends where it does for the image.
+        // The copy sees as much of the parent as the image does.
         if is_clone {
             let overlap = self.overlap()?;
             if overlap < target.size() {
@@ -220,7 +221,8 @@ impl DeepCopy<'_> {
         meter.reached(PARTS)
     }
 
-    /// Makes the copy what the source is, which is so open that it shows what is to be copied.
+    /// Copies the source into this image. The source is open at the snapshot that is to be copied,
+    /// or as it is.
     async fn take(
         &self,
         source: &Image,
@@ -246,7 +248,7 @@ impl DeepCopy<'_> {
     }
 }
 
-/// In how many parts progress is told, of a step and of all.
+/// Progress is told in this many parts, of a step and of the whole copy.
 const PARTS: u64 = 1 << 20;
 
 fn share(at: u64, of: u64) -> u64 {

@@ -19,13 +19,13 @@ use crate::image::{Inner, Writing};
 use crate::io::Change;
 use crate::object_map;
 
-/// What is zeros in multiples of this is not copied.
+/// Blocks of this many bytes that hold only zeros are not copied.
 const CHUNK: usize = 4096;
 
-/// Input of `sparse_copyup`: data without what is zeros.
+/// Input of the method `sparse_copyup`: data without runs of zeros.
 struct SparseCopy {
     data: Bytes,
-    /// Lengths by offsets of what is not zeros.
+    /// The parts with data: lengths by offsets.
     extents: BTreeMap<u64, u64>,
 }
 
@@ -69,7 +69,7 @@ impl Encode for SparseCopy {
 }
 
 impl Inner {
-    /// Copies what an object sees of the parent, unless it exists, and then changes it.
+    /// Copies the parent's data into an object, unless the object exists, and then changes it.
     pub(crate) async fn copy_up(
         self: &Rc<Self>,
         writing: &Writing,
@@ -137,7 +137,7 @@ impl Inner {
         cls::change(&io, "write", self.fixed.object(object), ops).await
     }
 
-    /// Tells the object maps of the image and of its snapshots.
+    /// Marks the object as existing in the object maps of the image and of its snapshots.
     async fn note_copy(&self, writing: &Writing, object: u64, change: Option<&Change>) -> Result<()> {
         let Some(map) = &writing.map else {
             return Ok(());

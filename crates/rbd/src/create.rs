@@ -13,32 +13,32 @@ use crate::image::{Image, Options};
 use crate::remove::remove_named;
 use crate::{Error, JournalOptions, Result, directory, journal, mirror, names};
 
-/// The size of objects as a power of two, unless told otherwise.
+/// The default size of objects as a power of two.
 const DEFAULT_ORDER: u8 = 22;
 /// The smallest stripe unit.
 const MIN_STRIPE_UNIT: u64 = 512;
-/// The features of new images unless told otherwise.
+/// The default features of new images.
 const DEFAULT_FEATURES: u64 = features::LAYERING
     | features::EXCLUSIVE_LOCK
     | features::OBJECT_MAP
     | features::FAST_DIFF
     | features::DEEP_FLATTEN;
-/// Features that come by themselves.
+/// Features that follow from other options and are never asked for.
 const IMPLICIT: u64 = features::STRIPINGV2 | features::DATA_POOL | features::FAST_DIFF;
 /// Features with which images can be made.
 const CREATABLE: u64 = DEFAULT_FEATURES | features::STRIPINGV2 | features::DATA_POOL | features::JOURNALING;
 /// Letters of an id's random part.
 const ID_LETTERS: usize = 3;
 
-/// Of the features of an image those that another one can be made with.
+/// The features of an image that can be asked for when another one is made.
 pub(crate) fn creatable(features: u64) -> u64 {
     features & CREATABLE
 }
 
-/// How a clone holds on to its parent.
+/// Where a clone is listed, so that its parent's snapshot stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CloneFormat {
-    /// As the clients that the cluster is open to can.
+    /// Format 2 where the cluster requires clients that know it, else format 1.
     #[default]
     Auto,
     /// In a list of the clone's pool; the snapshot must be protected.
@@ -47,24 +47,24 @@ pub enum CloneFormat {
     V2,
 }
 
-/// What an image is to be like. Whatever is not given is as usual, or as the parent's.
+/// Options of a new image. An option that is not given has its default, or the parent's value.
 #[derive(Debug, Clone, Default)]
 pub struct CreateOptions {
     /// The size of its objects as a power of two.
     pub order: Option<u8>,
-    /// What it can do.
+    /// Its features.
     pub features: Option<u64>,
-    /// Bytes that lie together, and the number of objects that are written in turn.
+    /// The stripe unit in bytes, and the stripe count: objects of an object set.
     pub striping: Option<(u64, u64)>,
     /// The pool of its data.
     pub data_pool: Option<String>,
-    /// How a clone holds on to its parent.
+    /// Where a clone is listed.
     pub clone_format: CloneFormat,
-    /// What its journal is like, where it has one.
+    /// Options of its journal, where it has one.
     pub journal: JournalOptions,
 }
 
-/// What is decided of a new image.
+/// A new image with all its options decided.
 struct Plan {
     id: String,
     order: u8,
@@ -79,7 +79,7 @@ fn invalid() -> Error {
     Error::os("create", errno::EINVAL)
 }
 
-/// A new id: the client's number and chance, in hexadecimal digits.
+/// A new id: the client's global id and random digits, in hexadecimal.
 fn new_id(io: &IoCtx) -> Result<String> {
     let mut random = [0; ID_LETTERS * 2];
     let failed = |_| Error::os("create", errno::EIO);
@@ -175,12 +175,13 @@ impl Plan {
     }
 }
 
-/// Marks the pool as one of images, as all clients do. It also finds out whether snapshots can be taken in it.
+/// Marks the pool as one for images, as all clients do. The check also shows whether snapshots can
+/// be taken in it.
 ///
 /// # Errors
 /// Where they can't.
 pub async fn mark_pool(io: &IoCtx) -> Result<()> {
-    /// What the object holds then.
+    /// The content of the marking object afterwards.
     const VALIDATED: &[u8] = b"overwrite validated";
     match io.read(names::INFO, 0, 0).await {
         Ok(held) if held == VALIDATED => return Ok(()),
@@ -213,14 +214,14 @@ async fn make(io: &IoCtx, name: &str, size: u64, options: &CreateOptions) -> Res
     mark_pool(&data.with_namespace("")).await?;
     directory::add(io, name, &plan.id).await?;
     if let Err(e) = plan.make(io, size).await {
-        // What it failed with counts.
+        // The first failure is returned, not this one's.
         let _ = remove_named(io, name, &plan.id).await;
         return Err(e);
     }
     Ok(plan.id)
 }
 
-/// Which format clones have in this cluster.
+/// The format of new clones in this cluster.
 async fn clone_format(io: &IoCtx, wanted: CloneFormat) -> Result<CloneFormat> {
     if wanted != CloneFormat::Auto {
         return Ok(wanted);
@@ -253,7 +254,8 @@ pub async fn clone(
     clone_open(&parent, io, name, options, true).await
 }
 
-/// Makes a clone of the snapshot at which an image is open. With its metadata, unless others are to be its.
+/// Makes a clone of the snapshot at which an image is open. It gets the parent's metadata, unless
+/// other metadata is given.
 pub(crate) async fn clone_open(
     parent: &Image,
     io: &IoCtx,
@@ -291,7 +293,7 @@ pub(crate) async fn clone_open(
     };
     let linked = attach(&link, size, format, with_metadata).await;
     if linked.is_err() {
-        // What it failed with counts.
+        // The first failure is returned, not this one's.
         let _ = clones::detach(&link).await;
         let _ = remove_named(io, name, &id).await;
     }
@@ -299,7 +301,7 @@ pub(crate) async fn clone_open(
 }
 
 impl CreateOptions {
-    /// These, and where they say nothing of its layout that of another image.
+    /// These options, with the layout of `image` where none is given.
     fn like(&self, image: &Image) -> Self {
         let (layout, header) = (image.fixed().layout, image.header());
         let striping = (layout.stripe_unit.into(), layout.stripe_count.into());
@@ -311,7 +313,7 @@ impl CreateOptions {
         }
     }
 
-    /// These, and where they say nothing of layout and features those of an image that is copied.
+    /// These options, with the layout and features of the copied `image` where none are given.
     pub(crate) fn of_copy(&self, image: &Image) -> Self {
         let features = image.header().features & (DEFAULT_FEATURES | features::JOURNALING);
         Self {
@@ -321,7 +323,7 @@ impl CreateOptions {
     }
 }
 
-/// Makes the one the clone of the other.
+/// Makes `link.child` a clone of `link.parent`.
 async fn attach(link: &Link<'_>, overlap: u64, format: CloneFormat, with_metadata: bool) -> Result<()> {
     let header = names::header(link.child);
     let input = (link.spec.clone(), (overlap, false));

@@ -1,5 +1,6 @@
-//! What of an image differs between two snapshots, or since there was nothing: as Ceph 16.2 tells it (`src/librbd/api/DiffIterate.cc`,
-//! `src/librbd/io/ObjectRequest.cc`, `src/librados/snap_set_diff.cc`, `src/librbd/object_map/DiffRequest.cc`), part for part.
+//! Differences of an image between two snapshots, or since it was made, exactly as Ceph 16.2
+//! reports them (`src/librbd/api/DiffIterate.cc`, `src/librbd/io/ObjectRequest.cc`,
+//! `src/librados/snap_set_diff.cc`, `src/librbd/object_map/DiffRequest.cc`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, Range};
@@ -18,7 +19,7 @@ use crate::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID};
 use crate::image::{Image, Inner};
 use crate::{Error, Result, object_map};
 
-/// Sets of objects that are asked about at the same time (`rbd_concurrent_management_ops`).
+/// Object sets that are compared at the same time (`rbd_concurrent_management_ops`).
 const AHEAD: usize = 10;
 
 /// A part of an image that differs.
@@ -28,32 +29,32 @@ pub struct Difference {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-    /// Whether there is data, which may be zeros, too; else there is none any more.
+    /// Whether the part has data, which may be zeros; else its data was removed.
     pub has_data: bool,
 }
 
-/// What is asked for.
+/// Which differences are reported.
 #[derive(Debug, Clone, Default)]
 pub struct DiffOptions {
-    /// The user's snapshot since which changes count. Without one all counts that there is.
+    /// The user's snapshot since which changes count. Without one, all data counts.
     pub from: Option<String>,
-    /// Of each object of which anything differs all is told, as far as possible from the object maps.
+    /// An object with any difference is reported as a whole; the object maps decide where they can.
     pub whole_objects: bool,
-    /// Only what is the image's own, and all of that where it begins to hide what is seen of a parent: for who makes another clone of
-    /// the same parent the same.
+    /// Only data of the image itself counts, and all of it where it first hides the parent's data.
+    /// A copy that is a clone of the same parent needs just that.
     pub own: bool,
 }
 
-/// What is between two snapshots of an object.
+/// The difference of an object between two snapshots.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Delta {
     /// Bytes that were written.
     changed: RangeSet<u64>,
     /// The object's size at the end, 0 where it did not exist then.
     end_size: u64,
-    /// Whether it existed at the end.
+    /// Whether the object existed at the end.
     exists: bool,
-    /// All of it has to count, as it is not known what was written.
+    /// The object counts as a whole, as the OSD does not know which parts were written.
     is_unknown: bool,
 }
 
@@ -112,10 +113,10 @@ fn compare(history: &ListSnapsResponse, start: u64, end: u64) -> Delta {
     delta
 }
 
-/// What is said of bytes of an object, or of an image: whether there is data.
+/// Differences of an object or of an image: ranges, and whether they have data.
 type Said = RangeMap<u64, bool>;
 
-/// What of a range of an object differs. `None` where nothing is known of it.
+/// The differences within a range of an object, from the object's snapshots.
 fn told(
     history: &ListSnapsResponse,
     (from, end): (u64, u64),
@@ -153,7 +154,7 @@ fn told(
     said
 }
 
-/// What object maps say of objects, as numbers of two bits.
+/// States of objects in an object map, two bits each.
 mod mapped {
     pub(super) const HOLE: u8 = 0;
     pub(super) const DATA: u8 = 1;
@@ -161,10 +162,11 @@ mod mapped {
     pub(super) const NEW_DATA: u8 = 3;
 }
 
-/// What becomes of what is known of an object when the next map, or the last one, says this of it.
+/// Folds an object's state in the next object map, or in the last one, into what the maps before it
+/// told.
 fn next_mapped(known: u8, state: u8, is_last: bool) -> u8 {
     match (known, state) {
-        // What is only there between is no difference.
+        // An object that exists only in between is no difference.
         (mapped::HOLE, state) if state == NONEXISTENT || !is_last => mapped::HOLE,
         (_, NONEXISTENT) => mapped::NEW_HOLE,
         (mapped::DATA, EXISTS_CLEAN) => mapped::DATA,
@@ -173,7 +175,7 @@ fn next_mapped(known: u8, state: u8, is_last: bool) -> u8 {
 }
 
 impl Inner {
-    /// What the object maps tell of changes. `None` where they do not.
+    /// The changed objects according to the object maps. `None` where the maps can't be used.
     async fn mapped_changes(&self, from: u64, end: u64) -> Result<Option<BitVector>> {
         let header = self.header();
         if !header.has(features::FAST_DIFF) {
@@ -226,7 +228,7 @@ impl Inner {
         Ok((loaded.len() >= objects).then_some(loaded))
     }
 
-    /// What of a range, within a set of objects, differs.
+    /// The differences in a range that lies within an object set.
     async fn differences(self: Rc<Self>, ask: Rc<Ask>, range: Range<u64>) -> Result<Said> {
         let mut objects: BTreeMap<u64, Vec<(Piece, u64)>> = BTreeMap::new();
         let mut at = range.start;
@@ -296,7 +298,8 @@ impl Inner {
         }
     }
 
-    /// What is seen of the parent, where the image has nothing of its own: all of it is new to who starts from nothing.
+    /// The parent's data where the image has none of its own. All of it is new to a diff since the
+    /// beginning.
     async fn of_parent(
         self: &Rc<Self>,
         ask: &Ask,
@@ -319,7 +322,7 @@ impl Inner {
             let range = *at..(at + piece.len).min(seen);
             for part in sets(parent.fixed.layout.set_size(), range) {
                 let said = Box::pin(Rc::clone(&parent).differences(Rc::clone(&ask), part)).await?;
-                // What is not there any more in the parent hides nothing here.
+                // Ranges that the parent has lost hide nothing here.
                 found.extend(said.into_iter().filter(|(_, has_data)| *has_data));
             }
         }
@@ -327,7 +330,7 @@ impl Inner {
     }
 }
 
-/// A range in parts that lie within sets of objects.
+/// Cuts a range at the borders of object sets.
 fn sets(set_size: u64, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut at = range.start;
     std::iter::from_fn(move || {
@@ -337,15 +340,15 @@ fn sets(set_size: u64, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// What is asked of each set of objects.
+/// The question that is put to each object set.
 struct Ask {
     /// The snapshot since which changes count, 0 for all.
     from: u64,
-    /// That at which they end, [`NOSNAP`] for now.
+    /// The snapshot at which changes end, [`NOSNAP`] for now.
     end: u64,
     whole_objects: bool,
     own: bool,
-    /// What the object maps tell, where they are asked.
+    /// The changed objects according to the object maps, where these are used.
     mapped: Option<BitVector>,
 }
 
@@ -353,17 +356,17 @@ struct Ask {
 pub struct Differences {
     image: Rc<Inner>,
     ask: Rc<Ask>,
-    /// What is not asked about yet.
+    /// The object sets that have not been compared yet.
     sets: Box<dyn Iterator<Item = Range<u64>>>,
     asked: VecDeque<JoinHandle<Result<Said>>>,
     found: VecDeque<Difference>,
 }
 
 impl Differences {
-    /// The next one.
+    /// The next difference.
     ///
-    /// # Errors
-    /// Where it can't be found out.
+    ///  # Errors
+    ///  Where the objects can't be compared.
     pub async fn next(&mut self) -> Result<Option<Difference>> {
         loop {
             if let Some(found) = self.found.pop_front() {
@@ -396,7 +399,7 @@ impl Drop for Differences {
 }
 
 impl Image {
-    /// What of the image, or of the snapshot that is read, differs from what was before.
+    /// The differences of the image, or of the snapshot that is read, since `options.from`.
     ///
     /// # Errors
     /// `ENOENT` where there is no such snapshot, `EINVAL` where it is newer than the one that is read.
@@ -489,7 +492,7 @@ mod tests {
         history.clones.pop();
         history.clones[1].overlap.clear();
         assert_eq!(all(&history, 4, NOSNAP, false), [(0, 50, false)]);
-        // Who starts from nothing has nothing to remove.
+        // A diff since the beginning has nothing to remove.
         assert_eq!(all(&history, 0, NOSNAP, false), []);
         history.clones[0].snaps.clear();
         assert_eq!(all(&history, 0, 4, false), [(0, 100, true)]);

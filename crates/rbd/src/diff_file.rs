@@ -1,5 +1,5 @@
-//! Files that hold what differs between two snapshots of an image, in both formats (Ceph's `doc/dev/rbd-diff.rst`): records of a tag
-//! and numbers, and data behind them.
+//! Files with the differences of an image between two snapshots, in both formats (Ceph's
+//! `doc/dev/rbd-diff.rst`): records of a tag and numbers, with data behind them.
 
 use std::io::{self, Read, Write};
 
@@ -7,14 +7,14 @@ use spirula_client::errno;
 
 use crate::{Error, Result};
 
-/// What a file of the first format begins with.
+/// The first bytes of a file of format 1.
 pub const BANNER: &str = "rbd diff v1\n";
-/// What one of the second does, which only is within the file of a whole image.
+/// The first bytes of a diff of format 2, which only occurs within the file of a whole image.
 pub const BANNER_V2: &str = "rbd diff v2\n";
-/// The longest name that is believed.
+/// The longest snapshot name that is accepted.
 const MAX_NAME: u32 = 4096;
 
-/// What a range is called whose end is missing.
+/// The name of a range in messages about a missing end.
 const IO_LENGTH: &str = "IO length";
 
 const FROM: u8 = b'f';
@@ -30,7 +30,7 @@ const PROTECTED: u8 = b'p';
 pub enum Format {
     /// Records without their length.
     V1,
-    /// Records with it, so that unknown ones can be left out.
+    /// Records with their length, so that unknown ones can be skipped.
     V2,
 }
 
@@ -46,19 +46,19 @@ impl Format {
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    /// The snapshot that the image must have.
+    /// The snapshot that the image must have before the import.
     From(String),
-    /// The snapshot that it gets at the end.
+    /// The snapshot that the import takes at the end.
     To(String),
-    /// Whether that is protected.
+    /// Whether that snapshot is protected.
     Protected(bool),
-    /// The size that it gets.
+    /// The image's size after the import.
     Size(u64),
-    /// So many bytes follow, for this offset.
+    /// Data for a range of the image follows.
     Write {
-        /// Where they go.
+        /// The first byte of the range.
         offset: u64,
-        /// How many they are.
+        /// The length of the range in bytes.
         len: u64,
     },
     /// A range that becomes zeros.
@@ -68,23 +68,23 @@ pub enum Record {
         /// Bytes.
         len: u64,
     },
-    /// An unknown one, whose bytes follow.
+    /// An unknown record, whose bytes follow.
     Unknown {
         /// Its tag.
         tag: u8,
-        /// The length of what follows; 0 where the format does not tell.
+        /// The length of its bytes; 0 where the format does not tell.
         len: u64,
     },
-    /// Nothing follows.
+    /// The last record of a diff.
     End,
 }
 
-/// What went wrong with a file.
+/// The error of a failed read or write.
 fn failed(e: &io::Error) -> Error {
     Error::os("file of differences", e.raw_os_error().unwrap_or(errno::EIO))
 }
 
-/// Reads a part of a file, all of it.
+/// Fills `buffer` from a file.
 fn read(input: &mut impl Read, what: &'static str, buffer: &mut [u8]) -> Result<()> {
     input.read_exact(buffer).map_err(|e| match e.kind() {
         io::ErrorKind::UnexpectedEof => Error::Cut(what),
@@ -118,7 +118,7 @@ pub struct RecordReader<R> {
 }
 
 impl<R: Read> RecordReader<R> {
-    /// Reads what the file begins with.
+    /// Reads the first line of the file, which names the format.
     ///
     /// # Errors
     /// `EINVAL` where that is something else, `EBADMSG` where it ends before.
@@ -131,7 +131,7 @@ impl<R: Read> RecordReader<R> {
         }
     }
 
-    /// Bytes of data, or of what is left out: exactly so many.
+    /// Reads exactly as many bytes of data, or of a skipped record, as `buffer` holds.
     ///
     /// # Errors
     /// `EBADMSG` where the file ends before.
@@ -139,7 +139,7 @@ impl<R: Read> RecordReader<R> {
         read(&mut self.input, "write data", buffer)
     }
 
-    /// Leaves bytes out.
+    /// Skips bytes.
     ///
     /// # Errors
     /// As [`RecordReader::data`].
@@ -171,7 +171,7 @@ impl<R: Read> RecordReader<R> {
         String::from_utf8(name).map_err(|_| Error::os("name", errno::EINVAL))
     }
 
-    /// The next record. The data of a [`Record::Write`] has to be read, or left out, before the one behind it.
+    /// The next record. The data of a [`Record::Write`] has to be read, or skipped, before it.
     ///
     /// # Errors
     /// `EBADMSG` where the file ends amid it, `ERANGE` for a name that is too long.
@@ -238,7 +238,7 @@ pub fn encode(record: &Record, format: Format) -> Vec<u8> {
     bytes
 }
 
-/// Writes what a file begins with.
+/// Writes the first line of a file.
 ///
 /// # Errors
 /// Where it can't be written.

@@ -25,7 +25,7 @@ pub async fn image_id(io: &IoCtx, name: &str) -> Result<String> {
     Ok(text(&id))
 }
 
-/// The id of an image of which no more than the entry in the directory may be left, as its removal was interrupted.
+/// The id of an image, also where an interrupted removal has left only its entry in the directory.
 ///
 /// # Errors
 /// `ENOENT` where nothing has this name.
@@ -37,7 +37,8 @@ pub(crate) async fn listed_id(io: &IoCtx, name: &str) -> Result<String> {
     Ok(text(&id))
 }
 
-/// Whether there is an image of the first format with this name: one that has no id, and that this library does not open.
+/// Whether there is an image of the first format with this name. It has no id, and this library
+/// does not open it.
 ///
 /// # Errors
 /// Where that can't be read.
@@ -91,13 +92,13 @@ pub(crate) async fn add(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     let ops = vec![create(true), rbd("set_id", &id)?];
     let made = change(io, "add image", names::id_object(name), ops).await;
     if made.is_err() {
-        // What it failed with counts.
+        // The first failure is returned, not this one's.
         let _ = tell(io, names::DIRECTORY, "dir_remove_image", &(name.to_owned(), id)).await;
     }
     made
 }
 
-/// Adds an image that is there, as far as it was not added before.
+/// Adds what is missing of the entry of an existing image.
 ///
 /// # Errors
 /// `EEXIST` where another image has that name.
@@ -120,11 +121,11 @@ pub(crate) async fn add_again(io: &IoCtx, name: &str, id: &str) -> Result<()> {
 
 /// The state of a directory to which images may be added.
 pub(crate) const READY: u8 = 0;
-/// That of one to which none may be added any more.
+/// The state of a directory to which no images may be added any more.
 pub(crate) const ADD_DISABLED: u8 = 1;
 
-/// Removes the name of an image that is gone. The entry in the directory is the last to go, as it is where Ceph's clients remove an image:
-/// they find what an interruption leaves by it.
+/// Removes the name of a removed image. The entry in the directory goes last, as in Ceph's clients,
+/// which find the remains of an interrupted removal by it.
 pub(crate) async fn remove(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     let removed = io.remove(names::id_object(name)).await;
     unless(removed.map_err(Error::from), errno::ENOENT)?;

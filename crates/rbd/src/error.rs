@@ -1,4 +1,4 @@
-//! What an operation on an image can fail with, and the errno that a user sees.
+//! Errors of operations on images, and the errnos that users see.
 
 use spirula_client::errno;
 
@@ -8,18 +8,18 @@ pub enum Error {
     /// A request that the cluster refused, or that got no answer.
     #[error(transparent)]
     Rados(#[from] spirula_client::Error),
-    /// It can't be done, with a negative errno.
+    /// The operation is not possible; has a negative errno.
     #[error("{what}: error {errno}")]
     Os {
-        /// What was asked.
+        /// The refused operation.
         what: &'static str,
         /// The negative errno.
         errno: i32,
     },
-    /// A file ends amid this.
+    /// A file ends within this part.
     #[error("failed to decode {0}")]
     Cut(&'static str),
-    /// What the image's objects hold makes no sense.
+    /// An object of the image can't be decoded.
     #[error("unreadable image: {0}")]
     Malformed(#[from] spirula_denc::Error),
 }

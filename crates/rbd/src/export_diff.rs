@@ -1,4 +1,4 @@
-//! What of an image differs, as a file (Ceph's `src/tools/rbd/action/Export.cc`), and what of another file it is.
+//! Exports differences of an image to a file (Ceph's `src/tools/rbd/action/Export.cc`).
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::progress::Meter;
 use crate::transfer::{AT_ONCE, WINDOW, is_zero, parts};
 use crate::{Error, Progress, Result};
 
-/// Parts of an image that differ, with what is read of them ahead.
+/// Differences of an image, with the data of the next ones read ahead.
 struct Reads {
     image: Rc<Inner>,
     differences: Differences,
@@ -24,16 +24,16 @@ struct Reads {
     at_end: bool,
 }
 
-/// What is known of a part's data.
+/// The data of a difference.
 enum Content {
     Zeros,
     Data(Bytes),
-    /// Too much to be kept. It is not all zeros.
+    /// More data than is kept in memory. It is not all zeros.
     Large,
 }
 
 impl Reads {
-    /// Whether a part is read as a whole.
+    /// Whether the data of a difference is read at once.
     fn is_small(difference: &Difference) -> bool {
         difference.len <= WINDOW / 2
     }
@@ -97,7 +97,7 @@ impl Drop for Reads {
 }
 
 impl Image {
-    /// Writes what of the image, or of the snapshot that is read, differs from what was before.
+    /// Writes the differences of the image, or of the snapshot that is read, to `out`.
     ///
     /// # Errors
     /// As [`Image::differences`], and where `out` can't be written; `ECANCELED` where the progress' listener ends it.

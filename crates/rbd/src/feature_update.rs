@@ -17,18 +17,18 @@ use crate::message::Task;
 use crate::mirror::{self, MIRROR_BY_JOURNAL, MIRROR_MODE_IMAGE, disable, mirror_mode, mirrored_image};
 use crate::{Error, JournalOptions, Progress, Result, names};
 
-/// Those that users enable and disable.
+/// Features that users may enable and disable.
 const MUTABLE: u64 = EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | JOURNALING;
-/// Those that they disable only.
+/// Features that users may only disable.
 const DISABLE_ONLY: u64 = DEEP_FLATTEN;
-/// One of these never is without the other.
+/// Features that are only on or off together.
 const MAPS: u64 = OBJECT_MAP | FAST_DIFF;
 
 fn invalid() -> Error {
     Error::os("features", errno::EINVAL)
 }
 
-/// The features that change where a user wants these to.
+/// The features that change when a user enables or disables `features`.
 fn wanted(header: &Header, mut features: u64, enabled: bool) -> Result<u64> {
     let allowed = if enabled { MUTABLE } else { MUTABLE | DISABLE_ONLY };
     if features & !allowed != 0 {
@@ -49,14 +49,14 @@ fn wanted(header: &Header, mut features: u64, enabled: bool) -> Result<u64> {
     }
 }
 
-/// The flags that say of these features that they can't be relied on.
+/// The flags that mark these features' data as not to be relied on.
 fn flags(features: u64) -> u64 {
     let flag = |feature, flag| if features & feature != 0 { flag } else { 0 };
     flag(OBJECT_MAP, FLAG_OBJECT_MAP_INVALID) | flag(FAST_DIFF, FLAG_FAST_DIFF_INVALID)
 }
 
 impl Inner {
-    /// Enables or disables features, as far as that was not done before.
+    /// Enables or disables features, as far as they are not yet so.
     pub(crate) async fn update_features(self: &Rc<Self>, features: u64, enabled: bool) -> Result<()> {
         let operation = self.begin_operation().await?;
         match enabled {
@@ -105,7 +105,7 @@ impl Inner {
         let flags = flags(new);
         self.set_flags(header, flags, flags).await?;
         if new & OBJECT_MAP != 0 {
-            // What is there is not known, which the flags say.
+            // The new maps' content is not known yet, which the flags say.
             for (snap, size) in self.maps(header) {
                 let input = (self.objects(size), NONEXISTENT);
                 let oid = names::object_map(&self.fixed.id, snap);
@@ -149,7 +149,7 @@ impl Inner {
             self.map.take();
         }
         self.set_features(header.features & !old, old).await?;
-        // What nobody reads any more.
+        // Removes objects that no client reads any more.
         if old & JOURNALING != 0 {
             journal::remove(&self.io, &self.fixed.id).await?;
         }
@@ -162,7 +162,8 @@ impl Inner {
         self.set_flags(header, 0, flags(old)).await
     }
 
-    /// Images that are mirrored by their journals one by one keep them; the mirroring of others ends with the journal.
+    /// Ends the mirroring of an image by its journal, in a pool that is mirrored as a whole.
+    /// `EINVAL` where images are chosen one by one: these keep their journals.
     async fn end_mirroring_by_journal(self: &Rc<Self>, header: &Header) -> Result<()> {
         let mirrored = mirrored_image(&self.io, &self.fixed.id).await?;
         if mirrored.is_none_or(|m| m.mode != MIRROR_BY_JOURNAL) {
@@ -202,8 +203,8 @@ impl Inner {
 }
 
 impl Image {
-    /// Enables features of an image, or disables them. An object map is there with what it says of differences, or not at all; a
-    /// new one has to be rebuilt before it is relied on.
+    /// Enables or disables features of an image. `object-map` and `fast-diff` change together; a
+    /// new object map has to be rebuilt before it is relied on.
     ///
     /// # Errors
     /// `EINVAL` where one of them is so already or never changes, or another feature needs it or is needed by it; `EOPNOTSUPP` for

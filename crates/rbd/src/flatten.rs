@@ -14,7 +14,7 @@ use crate::progress::Meter;
 use crate::{Error, Progress, Result, cls};
 
 impl Inner {
-    /// Copies all that the image sees of its parent, and lets go of that.
+    /// Copies the parent's data into the image, and removes the link to the parent.
     pub(crate) async fn flatten(self: &Rc<Self>, progress: &Progress) -> Result<()> {
         let _operation = self.begin_operation().await?;
         let seen = self.header().overlap_at(None)?;
@@ -68,7 +68,7 @@ impl Inner {
 }
 
 impl Image {
-    /// Copies all that the image sees of its parent, and lets go of that.
+    /// Copies the parent's data into the image, and removes the link to the parent.
     ///
     /// # Errors
     /// `EINVAL` where it has none, `EROFS` where it can't be written, `ECANCELED` where the progress' listener ends it; a client

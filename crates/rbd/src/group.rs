@@ -10,7 +10,7 @@ use crate::header::text;
 use crate::image::Image;
 use crate::{Result, names};
 
-/// What a group is called.
+/// The names of a group and of its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupNames {
     /// Its pool.

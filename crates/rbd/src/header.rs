@@ -1,4 +1,4 @@
-//! What an image's header says: what never changes ([`Fixed`]), and what does ([`Header`]).
+//! An image's header: the part that never changes ([`Fixed`]), and the part that does ([`Header`]).
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::{Error, Result, bounds, names};
 
 /// The object map can't be relied on.
 pub(crate) const FLAG_OBJECT_MAP_INVALID: u64 = 1;
-/// Nor what it says of changes since snapshots.
+/// The object map does not tell changes since snapshots reliably.
 pub(crate) const FLAG_FAST_DIFF_INVALID: u64 = 2;
 
-/// The pool of the data where it is that of the header.
+/// Stands for the header's pool where the pool of the data is named.
 const NO_POOL: i64 = -1;
-/// How often a header is read again whose snapshots go away meanwhile.
+/// How often the header is read again when a snapshot vanishes in between.
 const ATTEMPTS: usize = 10;
 
-/// What of an image never changes.
+/// The part of a header that never changes.
 #[derive(Debug, Clone)]
 pub struct Fixed {
     /// Its id.
@@ -31,9 +31,9 @@ pub struct Fixed {
     pub layout: Layout,
     /// The size of its objects as a power of two.
     pub order: u8,
-    /// What the names of its objects begin with.
+    /// The prefix of its objects' names.
     pub prefix: String,
-    /// The pool of its data, where it is not that of the header.
+    /// The pool of its data, where it is another than the header's.
     pub data_pool: Option<i64>,
     /// When it was made.
     pub created: UTime,
@@ -46,19 +46,19 @@ pub struct Snapshot {
     pub id: u64,
     /// Its name.
     pub name: String,
-    /// Whose it is.
+    /// The kind of the snapshot: a user's, a group's, mirroring's or in the trash.
     pub namespace: SnapshotNamespace,
-    /// The image's size then.
+    /// The image's size at the snapshot, in bytes.
     pub size: u64,
     /// When it was made.
     pub timestamp: UTime,
-    /// The clones that hold on to it.
+    /// The number of its clones.
     pub children: u32,
-    /// Whether it can't be removed.
+    /// Whether it is protected from removal.
     pub protected: bool,
     /// The flags of its object map.
     pub flags: u64,
-    /// How much of the parent it sees.
+    /// Bytes of the parent that it sees.
     pub parent_overlap: Option<u64>,
 }
 
@@ -67,18 +67,18 @@ pub struct Snapshot {
 pub struct Parent {
     /// The snapshot.
     pub spec: ParentImageSpec,
-    /// How much of it the image sees: `None` where only snapshots do.
+    /// Bytes of the parent that the image sees: `None` where only snapshots see it.
     pub overlap: Option<u64>,
 }
 
-/// What of an image changes.
+/// The part of a header that changes.
 #[derive(Debug, Clone)]
 pub struct Header {
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// What it can do.
+    /// The features.
     pub features: u64,
-    /// The features of operations that it has to do with.
+    /// The features of operations that it takes part in, such as clones and migrations.
     pub op_features: u64,
     /// The flags of its object map.
     pub flags: u64,
@@ -86,11 +86,11 @@ pub struct Header {
     pub snap_seq: u64,
     /// Its snapshots by id.
     pub snapshots: BTreeMap<u64, Snapshot>,
-    /// What it is a clone of.
+    /// The snapshot that it is a clone of.
     pub parent: Option<Parent>,
 }
 
-/// Text of an object.
+/// Bytes of a stored object as text.
 pub(crate) fn text(bytes: &Bytes) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -201,7 +201,7 @@ impl Header {
         self.has(features::OBJECT_MAP) && self.flags & FLAG_OBJECT_MAP_INVALID == 0
     }
 
-    /// What writes send along.
+    /// The snapshots in the order that writes send to OSDs.
     pub(crate) fn snap_context(&self) -> SnapContext {
         SnapContext {
             seq: self.snap_seq,
@@ -220,9 +220,9 @@ impl Header {
         self.snapshots.values().filter(is_user)
     }
 
-    /// A snapshot by its name and whose it is.
+    /// A snapshot by its name and kind.
     pub(crate) fn snapshot(&self, name: &str, namespace: &SnapshotNamespace) -> Option<&Snapshot> {
-        // What mirroring has noted of it does not count.
+        // All mirroring snapshots count as one kind, whatever details they hold.
         let are_mirrors = |other: &SnapshotNamespace| {
             matches!(
                 (namespace, other),
@@ -242,7 +242,7 @@ impl Header {
         }
     }
 
-    /// How much of the parent the image or a snapshot sees.
+    /// Bytes of the parent that the image or a snapshot sees.
     pub(crate) fn overlap_at(&self, snap: Option<u64>) -> Result<u64> {
         let overlap = match snap {
             None => self.parent.as_ref().and_then(|p| p.overlap),
@@ -265,7 +265,7 @@ impl Header {
 }
 
 impl Snapshot {
-    /// Reads what the header says of a snapshot, which must be within the bytes that are left for all of them.
+    /// Reads a snapshot's record. All records together must fit into `room` bytes.
     async fn read(io: &IoCtx, oid: &str, id: u64, room: &mut usize) -> Result<Self> {
         let ops = vec![
             cls::rbd("snapshot_get", &id)?,

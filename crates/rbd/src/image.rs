@@ -27,10 +27,10 @@ use crate::{Error, Result, bounds, directory, migration, names};
 /// Requests to data objects under way at the same time, of one image.
 const IN_FLIGHT: usize = 128;
 
-/// How often the header hears that the image is written.
+/// How often a write updates the header's time of modification.
 const MODIFIED: Duration = Duration::from_secs(60);
 
-/// What a client has to know to write, and does here.
+/// Features with which this client writes images: a writer must know all of an image's.
 const WRITABLE: u64 = features::LAYERING
     | features::STRIPINGV2
     | features::EXCLUSIVE_LOCK
@@ -40,25 +40,25 @@ const WRITABLE: u64 = features::LAYERING
     | features::DATA_POOL
     | features::JOURNALING
     | features::OPERATIONS;
-/// What does not keep from reading, besides, nor from removing.
+/// Features with which this client reads and removes images.
 const READABLE: u64 = WRITABLE | features::NON_PRIMARY;
 
 /// How an image is opened.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Nothing is written, and other clients do not hear of this one.
+    /// Nothing is written, and this client does not watch the header.
     pub read_only: bool,
     /// The user's snapshot that is read instead of the image. Implies `read_only`.
     pub snapshot: Option<String>,
     /// The exclusive lock is taken at once and not passed on to clients that ask for it.
     pub exclusive: bool,
-    /// How many requests to data objects are under way at the same time at most, where that is to be few: each may hold an object's
-    /// content.
+    /// The most requests to data objects under way at the same time, where memory is short: each
+    /// may hold an object's content.
     pub in_flight: Option<usize>,
-    /// Where several images are worked on and memory is little: an object is copied while permits are held, one for each MiB of it. There must
-    /// be 32, as much as an object may have.
+    /// Permits for copies of objects, shared by several images where memory is short. A copy holds
+    /// one permit for each MiB of the object, so there must be 32: objects have 32 MiB at most.
     pub copies: Option<Arc<Semaphore>>,
-    /// Where memory is little: object maps tell of no more objects than this.
+    /// The most objects that an object map may cover, where memory is short.
     pub max_mapped: Option<u64>,
 }
 
@@ -67,19 +67,20 @@ pub struct Options {
 pub(crate) enum Purpose {
     /// To be read or written.
     Use,
-    /// To be migrated: what it is for others in a migration does not count. Its journal is not told: what is copied is not new.
+    /// To be migrated, from or to. The image's role in a migration does not restrict this client,
+    /// and its journal is not told: copied data is not new.
     Migrate,
-    /// To be removed, with its journal: nothing more is noted there.
+    /// To be removed, with its journal, to which nothing is added any more.
     Remove,
-    /// To do again what its journal tells of, while another view of the image has the lock and hears what others say.
+    /// To replay its journal, while another view of the image has the lock and the watch.
     Replay,
 }
 
-/// What of an image is shared by its operations and tasks.
+/// The state of an open image, shared by its operations and tasks.
 pub(crate) struct Inner {
     /// The pool and namespace of the header.
     pub(crate) io: IoCtx,
-    /// Those of the data.
+    /// The pool and namespace of the data.
     pub(crate) data: IoCtx,
     pub(crate) name: RefCell<String>,
     pub(crate) fixed: Fixed,
@@ -98,9 +99,9 @@ pub(crate) struct Inner {
     pub(crate) map: RefCell<Option<Rc<ObjectMap>>>,
     /// The journal, while the lock is held.
     pub(crate) journal: RefCell<Option<Rc<Journal>>>,
-    /// What a journal is to be like that this client makes.
+    /// Options for a journal that this client makes.
     pub(crate) journal_options: RefCell<JournalOptions>,
-    /// Held by writes, and taken alone by what none may be under way for.
+    /// Held by writes, and held alone by operations during which no write may be under way.
     pub(crate) gate: Arc<RwLock<()>>,
     /// One operation on the image as a whole at a time. The lock is not passed on meanwhile.
     pub(crate) operation: Mutex<()>,
@@ -108,12 +109,12 @@ pub(crate) struct Inner {
     pub(crate) copy_ups: RefCell<BTreeMap<u64, Rc<Mutex<()>>>>,
     pub(crate) in_flight: Arc<Semaphore>,
     copies: Option<Arc<Semaphore>>,
-    /// Objects of which its object map may tell.
+    /// The most objects that its object map may cover.
     pub(crate) max_mapped: u64,
-    /// How many images lie between this one and the one that somebody has opened: it is a parent's parent's …
+    /// How many images lie between this parent and the image that the caller has opened.
     depth: usize,
     sizes: watch::Sender<u64>,
-    /// When the header was last told that the image is written.
+    /// When a write last updated the header's time of modification.
     modified: Cell<Option<Instant>>,
     pub(crate) watcher: Watcher,
 }
@@ -123,9 +124,9 @@ pub struct Image {
     pub(crate) inner: Rc<Inner>,
 }
 
-/// What a write needs while it is under way.
+/// Held by a write while it is under way.
 pub(crate) struct Writing {
-    /// Keeps out what no write may be under way for.
+    /// Keeps out operations during which no write may be under way.
     _gate: Option<OwnedRwLockReadGuard<()>>,
     pub(crate) header: Rc<Header>,
     pub(crate) map: Option<Rc<ObjectMap>>,
@@ -135,7 +136,7 @@ pub(crate) struct Writing {
 /// A part of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes.
+    /// Its length in bytes.
     pub len: u64,
     /// Whether it may hold anything but zeros.
     pub has_data: bool,
@@ -217,7 +218,7 @@ impl Inner {
             inner.open_parent().await?;
         } else if !read_only {
             inner.start_watch().await?;
-            // What happened between the two was not heard of.
+            // A change between the first read and the watch was not announced here.
             inner.stale.set(true);
             inner.refresh().await?;
         } else {
@@ -253,7 +254,7 @@ impl Inner {
         self.fixed.layout.objects(size)
     }
 
-    /// Reads the header again, where it has changed.
+    /// Reads the header again if it has changed.
     pub(crate) async fn refresh(&self) -> Result<()> {
         let _turn = self.refreshing.lock().await;
         if !self.stale.replace(false) {
@@ -281,7 +282,7 @@ impl Inner {
         self.refresh().await
     }
 
-    /// Opens the parent that the header names, and lets go of another one.
+    /// Opens the parent that the header names, and closes one that it no longer names.
     async fn open_parent(&self) -> Result<()> {
         let header = self.header();
         let seen = match self.purpose {
@@ -330,15 +331,16 @@ impl Inner {
         self.parent.borrow().as_ref().map(|(_, parent)| Rc::clone(parent))
     }
 
-    /// The turn to copy an object, where copies may not all be under way at a time.
+    /// Waits for permits to copy an object, where the number of copies is limited.
     pub(crate) async fn copy_turn(&self) -> Option<OwnedSemaphorePermit> {
         let mib = self.fixed.layout.object_size.div_ceil(1 << 20);
         // Nobody closes it.
         self.copies.clone()?.acquire_many_owned(mib).await.ok()
     }
 
-    /// Whether the data is this image's and nobody else's. Whoever may write the header chose pool and prefix: with those of
-    /// another pool's image, that one's data would be changed with the rights of whoever changes this image.
+    /// Whether the data belongs to this image. A client that may write the header chooses pool and
+    /// prefix. If these named another image's data, a client that changes this image would change
+    /// the other one with its own rights.
     fn has_own_data(&self) -> bool {
         let pool = self.io.pool_id();
         self.data.pool_id() == pool || self.fixed.prefix == names::data_prefix(&self.fixed.id, Some(pool))
@@ -367,7 +369,7 @@ impl Inner {
         }
     }
 
-    /// Begins a write where this client has the lock, if the image has one: `EAGAIN` where others do.
+    /// Begins a write that needs the lock at once: `EAGAIN` where another client holds it.
     pub(crate) async fn begin_write_as_owner(&self) -> Result<Writing> {
         self.check_own_data()?;
         loop {
@@ -396,13 +398,13 @@ impl Inner {
         })
     }
 
-    /// A write of an operation that keeps all others out.
+    /// A write that belongs to an operation which keeps all other writes out.
     pub(crate) fn write_alone(&self, _alone: &OwnedRwLockWriteGuard<()>) -> Writing {
         Writing {
             _gate: None,
             header: self.header(),
             map: self.map(),
-            // The operation is noted, not what it writes.
+            // The journal has the operation, not its writes.
             journal: None,
         }
     }
@@ -424,7 +426,7 @@ impl Inner {
         Arc::clone(&self.gate).write_owned().await
     }
 
-    /// Changes the header. Fails with `EBUSY` where the image has a lock and this client has not got it any more.
+    /// Changes the header. Fails with `EBUSY` where the image has a lock that this client has lost.
     pub(crate) async fn change_header(&self, what: &'static str, change: OsdOpIn) -> Result<()> {
         let mut ops = Vec::new();
         if let Some(cookie) = self.lock.cookie() {
@@ -434,14 +436,14 @@ impl Inner {
         cls::change(&self.io, what, self.header_oid(), ops).await
     }
 
-    /// After the header was changed: reads it again and tells the others.
+    /// Reads the changed header again and notifies the other clients.
     pub(crate) async fn header_changed(&self) -> Result<()> {
         self.reread().await?;
         self.announce_header().await;
         Ok(())
     }
 
-    /// Tells the header now and then that the image is written.
+    /// Updates the header's time of modification now and then.
     fn note_modified(&self) {
         let now = Instant::now();
         if self.modified.get().is_some_and(|at| now - at < MODIFIED) {
@@ -472,7 +474,7 @@ impl Image {
         Self::open_by_id(io, name, &id, options).await
     }
 
-    /// Opens an image by its id. The name is what its owner calls it.
+    /// Opens an image by its id, under the name that the caller gives.
     ///
     /// # Errors
     /// As [`Image::open`].
@@ -492,7 +494,7 @@ impl Image {
         if options.exclusive
             && let Err(e) = image.inner.acquire().await
         {
-            // What it failed with counts.
+            // The first failure is returned, not this one's.
             let _ = image.close().await;
             return Err(e);
         }
@@ -504,7 +506,7 @@ impl Image {
         self.inner.name.borrow().clone()
     }
 
-    /// What of it never changes.
+    /// The part of its header that never changes.
     pub fn fixed(&self) -> &Fixed {
         &self.inner.fixed
     }
@@ -519,7 +521,7 @@ impl Image {
         &self.inner.data
     }
 
-    /// What of it changes, as it was last read.
+    /// The part of its header that changes, as last read.
     pub fn header(&self) -> Rc<Header> {
         self.inner.header()
     }
@@ -529,7 +531,7 @@ impl Image {
         self.inner.size()
     }
 
-    /// The size, with news of every change.
+    /// The size in bytes, as a channel that tells every change.
     pub fn sizes(&self) -> watch::Receiver<u64> {
         self.inner.sizes()
     }
@@ -557,7 +559,7 @@ impl Image {
         self.inner.refresh().await
     }
 
-    /// Reads a range; what was never written is zeros.
+    /// Reads a range. Parts that were never written are zeros.
     ///
     /// # Errors
     /// `EINVAL` where it is not within the image.
@@ -566,7 +568,8 @@ impl Image {
         self.inner.read(offset, len).await
     }
 
-    /// Writes a range. It is durable when this is done; the write goes on where nobody waits for it any more.
+    /// Writes a range. The data is durable when the future is done; a dropped future does not stop
+    /// the write.
     ///
     /// # Errors
     /// `EINVAL` where it is not within the image, `EROFS` where that is read only or somebody does not give up its lock.
@@ -575,7 +578,7 @@ impl Image {
         self.inner.start(|inner| inner.write(offset, data)).await
     }
 
-    /// Makes a range zeros, and gives up its space.
+    /// Makes a range zeros and frees its space.
     ///
     /// # Errors
     /// As [`Image::write`].
@@ -583,7 +586,7 @@ impl Image {
         self.inner.start(|inner| inner.discard(offset, len)).await
     }
 
-    /// Makes a range zeros. Space is given up with them.
+    /// Makes a range zeros, and frees space where that is possible.
     ///
     /// # Errors
     /// As [`Image::write`].
@@ -591,7 +594,7 @@ impl Image {
         self.discard(offset, len).await
     }
 
-    /// Writes `new` where the image holds `old`; both lie in one object.
+    /// Writes `new` if the image holds `old` there; both lie in one object.
     ///
     /// # Errors
     /// `EILSEQ` where it holds something else, and as [`Image::write`].
@@ -601,8 +604,8 @@ impl Image {
             .await
     }
 
-    /// Makes sure that what was written is durable. It is when the write is done, so that only a client that was shut out has
-    /// something to hear.
+    /// Makes sure that all finished writes are durable. They are, so this only fails for a client
+    /// that the cluster has shut out.
     ///
     /// # Errors
     /// `ESHUTDOWN` where the cluster takes nothing from this client any more.
@@ -619,7 +622,7 @@ impl Image {
         self.inner.extents(offset, len)
     }
 
-    /// Gives up the lock and ends the watch, after all that is under way.
+    /// Waits for all operations, gives up the lock and ends the watch.
     ///
     /// # Errors
     /// Where the cluster can't be told. The image is closed all the same.

@@ -1,5 +1,6 @@
-//! Whole images as files, with their snapshots: the second format of Ceph's `rbd export` (`src/tools/rbd/action/Export.cc`). Behind
-//! layout, features and notes are files of differences, one for each snapshot and one for the image as it is.
+//! Whole images as files, with their snapshots: the second format of Ceph's `rbd export`
+//! (`src/tools/rbd/action/Export.cc`). Layout, features and metadata come first; then a diff for
+//! each snapshot and one for the image as it is.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -14,9 +15,9 @@ use crate::{CreateOptions, Error, Progress, Result};
 
 const BANNER: &[u8; 13] = b"rbd image v2\n";
 const DIFFS_BANNER: &[u8; 19] = b"rbd image diffs v2\n";
-/// The longest record of the head that is believed.
+/// The longest record of the head that is accepted.
 const MAX_RECORD: u64 = 1 << 20;
-/// Bytes of all that is noted of an image.
+/// Bytes of all metadata of an image.
 const MAX_METADATA: u64 = 64 << 20;
 
 const ORDER: u8 = b'O';
@@ -26,20 +27,20 @@ const STRIPE_COUNT: u8 = b'C';
 const METADATA: u8 = b'M';
 const END: u8 = b'E';
 
-/// What a file says of its image.
+/// The head of a file: properties of its image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageHead {
     /// The size of its objects as a power of two.
     pub order: Option<u64>,
-    /// What it could do.
+    /// The image's features.
     pub features: Option<u64>,
-    /// Bytes that lay together.
+    /// The stripe unit in bytes.
     pub stripe_unit: Option<u64>,
-    /// Objects that were written in turn.
+    /// The stripe count: objects of an object set.
     pub stripe_count: Option<u64>,
-    /// What was noted of it.
+    /// The image's metadata.
     pub metadata: BTreeMap<String, String>,
-    /// How many files of differences follow.
+    /// The number of diffs that follow.
     pub diffs: u64,
 }
 
@@ -75,7 +76,8 @@ impl ImageHead {
         bytes
     }
 
-    /// The options for an image that is made of the file: those that are given count.
+    /// The options of an image that is imported from the file. Options that the user gives override
+    /// the file's.
     pub fn options(&self, given: &CreateOptions) -> CreateOptions {
         let order = self.order.and_then(|o| u8::try_from(o).ok());
         CreateOptions {
@@ -101,7 +103,7 @@ fn read_text(bytes: &mut &[u8]) -> Result<String> {
     String::from_utf8(text.to_vec()).map_err(|_| invalid())
 }
 
-/// Reads what a file says of its image.
+/// Reads the head of a file.
 ///
 /// # Errors
 /// `EINVAL` where it is no such file, `EBADMSG` where it is cut.

@@ -1,4 +1,4 @@
-//! Files of differences, brought to images (Ceph's `src/tools/rbd/action/Import.cc`).
+//! Imports diffs into images (Ceph's `src/tools/rbd/action/Import.cc`).
 
 use std::io::Read;
 use std::rc::Rc;
@@ -11,16 +11,16 @@ use crate::image::Image;
 use crate::transfer::{Writes, parts};
 use crate::{Error, Result};
 
-/// Why differences are not brought to an image.
+/// Why a diff is not imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The image has not got the snapshot since which they are.
+    /// The image lacks the snapshot at which the diff begins.
     #[error("start snapshot '{0}' does not exist in the image, aborting")]
     NoStart(String),
-    /// The image has got the snapshot with which they end.
+    /// The image already has the snapshot with which the diff ends.
     #[error("end snapshot '{0}' already exists, aborting")]
     EndExists(String),
-    /// What a file or an image can't do.
+    /// The file can't be read, or the image can't be changed.
     #[error(transparent)]
     Failed(#[from] Error),
 }
@@ -36,19 +36,20 @@ impl ImportError {
     }
 }
 
-/// What is heard of an import.
+/// Progress of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportNews {
     /// The image has this size from now on.
     Size(u64),
-    /// What comes before this offset is read.
+    /// The records before this offset of the image are imported.
     Offset(u64),
-    /// A record of unknown kind is left out.
+    /// A record of an unknown kind is skipped.
     Unknown(u8),
 }
 
 impl Image {
-    /// Brings a file's differences to the image, and takes the snapshot with which they end. Zeros of `block` bytes are not written.
+    /// Applies a diff to the image, and takes the snapshot with which it ends. Runs of zeros of
+    /// `block` bytes are not written.
     ///
     /// # Errors
     /// [`ImportError::NoStart`] and [`ImportError::EndExists`], `EBADMSG` where the file is cut, and as [`Image::write`] and
@@ -115,7 +116,7 @@ impl Image {
         Ok(())
     }
 
-    /// Fails with `EINVAL` where a range is not within the image: before its data is read.
+    /// Fails with `EINVAL` where a range lies outside the image, before its data is read.
     fn check_room(&self, offset: u64, len: u64) -> Result<()> {
         match offset.checked_add(len) {
             Some(end) if end <= self.size() => Ok(()),

@@ -18,24 +18,25 @@ use crate::image::{Extent, Inner, Writing};
 use crate::journal::{Event, Journal};
 use crate::{Error, Result};
 
-/// The greatest errno: a comparison that fails gives it and where.
+/// The greatest errno. A failed comparison returns an errno beyond it plus the offset of the
+/// difference.
 const MAX_ERRNO: i32 = 4095;
 
-/// What is done to a data object.
+/// A change of a data object.
 pub(crate) struct Change {
     ops: Vec<OsdOpIn>,
-    /// Its state in the object map before: that it exists, or is being removed.
+    /// The object's state in the object map before the change: it exists, or is being removed.
     state: u8,
-    /// Nothing of the object remains that a parent would have to be copied for.
+    /// The change replaces all data, so that the parent's need not be copied.
     replaces_all: bool,
-    /// There is nothing to be done where the object does not exist.
+    /// Without the object the change has nothing to do.
     only_existing: bool,
-    /// It depends on what the object holds, so that must be there before.
+    /// The change depends on the object's data, so the parent's must be copied before.
     compares: bool,
 }
 
 impl Change {
-    /// Something that writes to the object.
+    /// A change that writes to the object.
     fn write(ops: Vec<OsdOpIn>) -> Self {
         Self {
             ops,
@@ -46,7 +47,7 @@ impl Change {
         }
     }
 
-    /// Removes the object, so that its parent's is seen.
+    /// Removes the object, which uncovers the parent's data.
     pub(crate) fn remove() -> Self {
         Self {
             state: PENDING,
@@ -56,7 +57,7 @@ impl Change {
         }
     }
 
-    /// Cuts the object.
+    /// Truncates the object.
     pub(crate) fn truncate(len: u64) -> Self {
         Self {
             only_existing: true,
@@ -65,8 +66,8 @@ impl Change {
     }
 }
 
-/// What a contiguous range touches: of each object one contiguous part, as offset and length. The range lies in one
-/// object set.
+/// The parts of objects that a contiguous range within one object set touches: in each object one
+/// contiguous part, as offset and length.
 fn parts(pieces: impl Iterator<Item = Piece>) -> BTreeMap<u64, (u64, u64)> {
     let mut parts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for piece in pieces {
@@ -76,7 +77,8 @@ fn parts(pieces: impl Iterator<Item = Piece>) -> BTreeMap<u64, (u64, u64)> {
     parts
 }
 
-/// What of a part of an object is whole in multiples of `granularity` bytes, if anything is; 0 for every byte.
+/// The largest part of a range within an object that is aligned to `granularity` bytes; the whole
+/// range for 0.
 fn multiples((offset, len): (u64, u64), granularity: u32, object_size: u32) -> Option<(u64, u64)> {
     let (granularity, whole) = (u64::from(granularity.min(object_size)), u64::from(object_size));
     let end = offset + len;
@@ -97,8 +99,8 @@ impl Inner {
         }
     }
 
-    /// Runs a change as a task of its own: what is on its way to an OSD must be waited for before the lock may be given up,
-    /// even where whoever wanted it has gone.
+    /// Runs a change as a task of its own, as a caller may go away. A request on its way to an OSD
+    /// must still be waited for before the lock is given up.
     pub(crate) async fn start<F>(self: &Rc<Self>, work: impl FnOnce(Rc<Self>) -> F) -> Result<()>
     where
         F: Future<Output = Result<()>> + 'static,
@@ -107,7 +109,7 @@ impl Inner {
         task.await.unwrap_or(Err(Error::os("image", errno::EIO)))
     }
 
-    /// Does something for many objects, for some at a time. After a failure no more are begun.
+    /// Runs `work` for many objects, several at a time. After a failure no more are begun.
     pub(crate) async fn for_each<T, F>(
         self: &Rc<Self>,
         items: impl Iterator<Item = T>,
@@ -175,12 +177,12 @@ impl Inner {
         Ok(out.take().freeze())
     }
 
-    /// Reads from one object: nothing where there are only zeros, and less where there are only zeros behind.
+    /// Reads from one object: `None` for zeros only, and less than `piece` where only zeros follow.
     async fn read_piece(self: &Rc<Self>, piece: Piece) -> Result<Option<Bytes>> {
         self.read_piece_at(self.snap, piece).await
     }
 
-    /// The same at a snapshot, or of the image as it is.
+    /// Reads from one object, at a snapshot or of the image as it is; else as [`Self::read_piece`].
     pub(crate) async fn read_piece_at(
         self: &Rc<Self>,
         snap: Option<u64>,
@@ -201,7 +203,7 @@ impl Inner {
         self.read_parent(&self.header(), snap, piece).await
     }
 
-    /// What the parent has for a range of an object, as a snapshot or the image sees it.
+    /// Reads the parent's data for a range of an object, as far as a snapshot or the image sees it.
     pub(crate) async fn read_parent(
         self: &Rc<Self>,
         header: &Header,
@@ -233,12 +235,12 @@ impl Inner {
         Ok((!out.is_empty()).then(|| out.freeze()))
     }
 
-    /// Whether an object sees anything of a parent.
+    /// Whether an object sees anything of the parent, at the snapshot that is read.
     pub(crate) fn sees_parent(&self, header: &Header, object: u64) -> Result<bool> {
         self.sees_parent_at(header, self.snap, object)
     }
 
-    /// The same at a snapshot, or of the image as it is.
+    /// Whether an object sees anything of the parent, at a snapshot or in the image as it is.
     pub(crate) fn sees_parent_at(&self, header: &Header, snap: Option<u64>, object: u64) -> Result<bool> {
         let seen = header.overlap_at(snap)?;
         let layout = self.fixed.layout;
@@ -246,7 +248,7 @@ impl Inner {
         Ok(seen > 0 && extents.any(|(offset, _)| offset < seen))
     }
 
-    /// Where writes go that preserve the image's snapshots.
+    /// The context of writes that preserve the image's snapshots.
     pub(crate) fn writer(&self, header: &Header) -> IoCtx {
         self.data.clone().with_snap_context(header.snap_context())
     }
@@ -282,7 +284,8 @@ impl Inner {
         self.discard_in(offset, len, 0).await
     }
 
-    /// Discards a range; of each object only what is whole in multiples of `granularity` bytes, unless that is 0.
+    /// Discards a range; in each object only the part aligned to `granularity` bytes, unless that
+    /// is 0.
     pub(crate) async fn discard_in(self: Rc<Self>, offset: u64, len: u64, granularity: u32) -> Result<()> {
         let writing = Rc::new(self.begin_write().await?);
         self.check_range(offset, len)?;
@@ -364,7 +367,8 @@ impl Inner {
         writing.noted(|_| vec![event], work, Some(errno::EILSEQ)).await
     }
 
-    /// Changes an object: what it sees of a parent is copied first, where anything of that remains or snapshots see it.
+    /// Changes an object. The parent's data is copied into it first, unless the change removes the
+    /// object, or replaces all its data and no snapshot sees the parent's.
     pub(crate) async fn change_object(
         self: &Rc<Self>,
         writing: &Writing,
@@ -388,7 +392,7 @@ impl Inner {
         self.change_any(writing, object, change).await
     }
 
-    /// Changes an object that sees a parent, where it exists. Returns false where it does not.
+    /// Changes an object over parent's data if the object exists. Returns false where it does not.
     pub(crate) async fn change_existing(
         &self,
         writing: &Writing,
@@ -443,7 +447,7 @@ impl Inner {
 }
 
 impl Change {
-    /// Whether what the object sees of its parent must be there before, and not with it.
+    /// Whether the parent's data must be in the object before the change, rather than come with it.
     pub(crate) fn compares(&self) -> bool {
         self.compares
     }
@@ -457,7 +461,7 @@ impl Change {
     }
 }
 
-/// Makes data as long as what was asked for.
+/// Pads data with zeros to the length that was asked for.
 fn padded(data: Bytes, len: usize) -> Bytes {
     if data.len() >= len {
         return data.slice(..len);
@@ -467,7 +471,7 @@ fn padded(data: Bytes, len: usize) -> Bytes {
     out.freeze()
 }
 
-/// Puts data where it belongs, as far as there is room.
+/// Copies data to its place in `out`, as far as there is room.
 pub(crate) fn put(out: &mut BytesMut, at: u64, data: &[u8]) {
     let at = usize::try_from(at).unwrap_or(usize::MAX).min(out.len());
     let n = data.len().min(out.len() - at);

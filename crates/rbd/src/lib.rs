@@ -1,8 +1,9 @@
-//! Block images in a pool (RBD), without any library of Ceph. Images are shared with Ceph's clients, of clusters of
-//! either kind: formats, locks and messages between clients are those of `librbd`.
+//! Block images in a pool (RBD), without any library of Ceph. Images are shared with Ceph's
+//! clients, in clusters of either kind: formats, locks and messages between clients are those of
+//! `librbd`.
 //!
-//! [`Image`] is an open image, [`list()`] and [`create()`] are about those of a pool. Everything runs on tokio's
-//! current-thread runtime, inside a `LocalSet` or `LocalRuntime`.
+//! [`Image`] is an open image; [`list()`] and [`create()`] work on a pool's images. Everything runs
+//! on tokio's current-thread runtime, inside a `LocalSet` or `LocalRuntime`.
 
 mod asked;
 mod bounds;

@@ -1,8 +1,10 @@
-//! The exclusive lock of an image: whoever writes holds it, and passes it on when another client asks for it.
+//! The exclusive lock of an image. The client that writes holds it, and passes it on when another
+//! client asks.
 //!
-//! It is the lock `rbd_lock` on the header, under a cookie that names the holder's watch. A holder whose watch is gone is
-//! dead: before its lock is taken away the cluster is told to take nothing from it any more, so that what it sent and
-//! what may still be on its way can't change what the next one relies on (Ceph's `src/librbd/ManagedLock.h`).
+//! It is the lock `rbd_lock` on the header, under a cookie that names the holder's watch. A holder
+//! whose watch is gone is dead. Before another client takes its lock, the dead one is put on the
+//! cluster's blocklist, so that its late requests can't change the image any more (Ceph's
+//! `src/librbd/ManagedLock.h`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,31 +24,31 @@ use crate::object_map::ObjectMap;
 use crate::watcher::Answer;
 use crate::{Error, Result, cls};
 
-/// What cookies begin with.
+/// The prefix of cookies.
 const COOKIE: &str = "auto ";
 /// How long to wait for a holder that has promised to give the lock up, before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to wait where nobody answers, or the answer is no help.
+/// How long to wait where no holder answers, or its answer does not help.
 const RETRY: Duration = Duration::from_secs(1);
-/// For how long a lock that was given up is left to whoever asked for it.
+/// How long this client leaves a lock that it gave up to the client that asked for it.
 const COURTESY: Duration = Duration::from_millis(500);
 
-/// What an image has of its lock.
+/// This client's side of the lock.
 #[derive(Default)]
 pub(crate) struct Lock {
-    /// The cookie under which it is held.
+    /// The cookie under which this client holds the lock.
     cookie: RefCell<Option<String>>,
-    /// One change at a time.
+    /// Held while the lock is taken or given up.
     changing: Mutex<()>,
-    /// When it was last given up because somebody asked.
+    /// When this client last gave the lock up on request.
     yielded: Cell<Option<Instant>>,
-    /// It is being given up.
+    /// This client is giving the lock up.
     yielding: Cell<bool>,
-    /// Others took it or gave it up.
+    /// Wakes waiters when another client has taken the lock or given it up.
     pub(crate) news: Notify,
 }
 
-/// Who holds the lock.
+/// The holder of the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Holder {
     name: EntityName,
@@ -70,12 +72,12 @@ impl Lock {
         self.cookie.borrow().is_some()
     }
 
-    /// The cookie under which it is held.
+    /// The cookie under which this client holds the lock.
     pub(crate) fn cookie(&self) -> Option<String> {
         self.cookie.borrow().clone()
     }
 
-    /// It was taken away.
+    /// Notes that the lock was taken away from this client.
     pub(crate) fn lose(&self, inner: &Inner) {
         *self.cookie.borrow_mut() = None;
         *inner.map.borrow_mut() = None;
@@ -86,18 +88,19 @@ impl Lock {
 }
 
 impl Inner {
-    /// Takes the lock, where the image has one and this client has not: asks its holder for it, or takes it from one that
-    /// is dead.
+    /// Takes the lock, if the image has one and this client does not hold it: asks its holder for
+    /// it, or takes it from a dead holder.
     pub(crate) async fn acquire(self: &Rc<Self>) -> Result<()> {
         self.acquire_from(true).await.map(drop)
     }
 
-    /// Takes the lock unless somebody alive holds it. Returns whether this client has it, or needs none.
+    /// Takes the lock unless another live client holds it. Returns whether this client has it, or
+    /// needs none.
     pub(crate) async fn acquire_if_free(self: &Rc<Self>) -> Result<bool> {
         self.acquire_from(false).await
     }
 
-    /// Takes the lock; from a holder that is alive only where that may be asked for it.
+    /// Takes the lock. A live holder is only asked for it with `may_ask`.
     async fn acquire_from(self: &Rc<Self>, may_ask: bool) -> Result<bool> {
         if self.lock.is_owned() || !self.header().has(features::EXCLUSIVE_LOCK) {
             return Ok(true);
@@ -161,7 +164,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// After the lock was given up: waits a moment, so that whoever asked for it gets it.
+    /// Waits a moment after giving the lock up, so that the client that asked for it gets it.
     async fn leave_to_others(&self) {
         if let Some(when) = self.lock.yielded.take() {
             let news = self.lock.news.notified();
@@ -170,14 +173,15 @@ impl Inner {
         }
     }
 
-    /// What the former holder has left, and the object map.
+    /// Opens the object map and the journal, and finishes work that the former holder left.
     async fn took_lock(self: &Rc<Self>, cookie: &str) -> Result<()> {
         self.reread().await?;
         self.follow_map().await?;
         self.open_journal(cookie).await
     }
 
-    /// While the lock is held: begins to keep what a new feature says is to be kept.
+    /// While the lock is held: opens the object map and the journal of a feature that was enabled,
+    /// and closes those of disabled ones.
     pub(crate) async fn follow_features(self: &Rc<Self>) -> Result<()> {
         let Some(cookie) = self.lock.cookie() else {
             return Ok(());
@@ -189,7 +193,7 @@ impl Inner {
         self.open_journal(&cookie).await
     }
 
-    /// Opens the object map where the image has one, and lets go of one that it has no more.
+    /// Opens the object map if the image has one, and closes one that the image no longer has.
     async fn follow_map(&self) -> Result<()> {
         let header = self.header();
         let has_map = header.has(features::OBJECT_MAP);
@@ -203,7 +207,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Opens the journal where the image has one, and does what it tells of.
+    /// Opens the journal if the image has one, and replays it.
     async fn open_journal(self: &Rc<Self>, cookie: &str) -> Result<()> {
         if !self.header().has(features::JOURNALING) || self.purpose != Purpose::Use {
             return Ok(());
@@ -219,7 +223,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Another view of the image, under the same lock, for what is done before the lock is anybody's here.
+    /// Another view of the image under the same lock, for the replay before this client writes.
     async fn replayer(&self, cookie: &str) -> Result<Rc<Self>> {
         let (name, options) = (self.name.borrow().clone(), Options::default());
         let open = Self::open(&self.io, name, &self.fixed.id, &options, None, Purpose::Replay);
@@ -229,7 +233,7 @@ impl Inner {
         Ok(replayer)
     }
 
-    /// Who holds the lock. `EBUSY` where that is nobody who would pass it on.
+    /// The holder of the lock. `EBUSY` where that is no client that passes it on.
     async fn holder(&self) -> Result<Option<Holder>> {
         let info = self.io.lock_info(self.header_oid(), cls::LOCK).await?;
         let Some(locker) = info.lockers.into_iter().next() else {
@@ -253,13 +257,13 @@ impl Inner {
         }
     }
 
-    /// Takes the lock away from a holder that is dead. Returns false where it is alive.
+    /// Takes the lock away from a dead holder. Returns false where the holder is alive.
     async fn take_from_dead(&self, holder: &Holder) -> Result<bool> {
         let watchers = self.io.list_watchers(self.header_oid()).await?;
         if holder.is_watching(&watchers) {
             return Ok(false);
         }
-        // A new holder's watch may be newer than what was read of the watchers.
+        // A new holder's watch may be newer than the list of watchers that was read.
         if self.holder().await?.as_ref() != Some(holder) {
             return Ok(true);
         }
@@ -278,7 +282,7 @@ impl Inner {
         }
     }
 
-    /// Makes the cluster take nothing from a client any more.
+    /// Puts a client on the cluster's blocklist.
     pub(crate) async fn shut_out(&self, addr: EntityAddr) -> Result<()> {
         let addr = addr.with_kind(AddrType::ANY);
         let rados = self.io.rados();
@@ -288,7 +292,7 @@ impl Inner {
         let add = command("blocklist", "blocklistop");
         let mut reply = rados.mon_command(&add, bytes::Bytes::new()).await?;
         if reply.result == -errno::EINVAL {
-            // What it was called before Pacific.
+            // The command's name before Pacific.
             let add = command("blacklist", "blacklistop");
             reply = rados.mon_command(&add, bytes::Bytes::new()).await?;
         }
@@ -300,7 +304,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Asks the holder for the lock. Returns for how long it makes sense to wait for it.
+    /// Asks the holder for the lock. Returns how long to wait for it.
     async fn ask_for_lock(&self) -> Result<Duration> {
         let request = Announcement::RequestLock {
             client: self.client_id(),
@@ -313,7 +317,8 @@ impl Inner {
         }
     }
 
-    /// Another client asks for the lock. Returns what to answer, nothing where this one has not got it.
+    /// Handles another client's request for the lock. Returns the answer; `None` where this client
+    /// does not hold it.
     pub(crate) fn lock_requested(self: &Rc<Self>) -> Option<i32> {
         if !self.lock.is_owned() {
             return None;
@@ -335,7 +340,7 @@ impl Inner {
         Some(0)
     }
 
-    /// Gives the lock up, after all that is under way.
+    /// Gives the lock up, after all writes and operations under way.
     pub(crate) async fn release(&self) -> Result<()> {
         let _operation = self.operation.lock().await;
         let _turn = self.lock.changing.lock().await;
@@ -367,7 +372,8 @@ impl Inner {
         Ok(())
     }
 
-    /// After the watch was made again: the lock goes under its new number, unless somebody took it meanwhile.
+    /// After the watch was made again: puts its new number into the lock's cookie, unless another
+    /// client has taken the lock meanwhile.
     pub(crate) async fn keep_lock(&self) {
         let _turn = self.lock.changing.lock().await;
         let Some(old) = self.lock.cookie() else { return };

@@ -1,4 +1,4 @@
-//! Which objects an image has, as the OSDs know it, and its object maps beside that (Ceph's
+//! Scans of an image's objects as the OSDs have them, to rebuild and check object maps (Ceph's
 //! `src/librbd/operation/{RebuildObjectMap,ObjectMapIterate}.cc`).
 
 use std::cell::{Cell, RefCell};
@@ -18,7 +18,7 @@ use crate::message::Task;
 use crate::progress::Meter;
 use crate::{Error, Progress, Result, cls, names, object_map};
 
-/// The state of an object at a snapshot, or as it is (`NOSNAP`).
+/// The state of an object at a snapshot, or in the image as it is (`NOSNAP`).
 fn state_at(listed: &ListSnapsResponse, at: u64, snapshots: &BTreeMap<u64, Snapshot>, has_clean: bool) -> u8 {
     let first_from = |id: u64| snapshots.range(id..).next().map_or(NOSNAP, |(id, _)| *id);
     for clone in &listed.clones {
@@ -38,7 +38,8 @@ fn state_at(listed: &ListSnapsResponse, at: u64, snapshots: &BTreeMap<u64, Snaps
     NONEXISTENT
 }
 
-/// Whether a map that says one thing of an object may be relied on where the other is so: it may name what there is not.
+/// Whether a map that says `said` of an object whose state `is` another may be relied on: a map may
+/// name objects that do not exist, but must miss none.
 fn may_stay(said: u8, is: u8) -> bool {
     said == is || is == NONEXISTENT && matches!(said, EXISTS | PENDING)
 }
@@ -56,7 +57,7 @@ impl Inner {
         }))
     }
 
-    /// Looks at each object, as it is at a snapshot or now.
+    /// Reads the state of each object, at a snapshot or now.
     async fn each_state(
         self: &Rc<Self>,
         snap: Option<u64>,
@@ -77,7 +78,8 @@ impl Inner {
         look.await
     }
 
-    /// Fails with `EINVAL` where the image has no object map, and with `E2BIG` where it would have a larger one than is worked with.
+    /// Fails with `EINVAL` where the image has no object map, and with `E2BIG` where the map would
+    /// be larger than this client supports.
     fn check_mapped(&self, snap: Option<u64>) -> Result<u64> {
         let header = self.header();
         if !header.has(features::OBJECT_MAP) {
@@ -90,7 +92,8 @@ impl Inner {
         }
     }
 
-    /// Makes the object map of a snapshot, or of the image, of what there is. Nothing is written meanwhile.
+    /// Rebuilds the object map of a snapshot, or of the image, from the objects that exist. No
+    /// write is under way meanwhile.
     pub(crate) async fn rebuild_map(self: &Rc<Self>, snap: Option<u64>, progress: &Progress) -> Result<()> {
         let _operation = self.begin_operation().await?;
         let alone = self.alone().await;
@@ -121,7 +124,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Compares the object map of a snapshot, or of the image, with what there is; one that misses something is relied on no more.
+    /// Checks the object map of a snapshot, or of the image, against the objects that exist. A map
+    /// that misses one is marked as invalid.
     async fn check_map(self: &Rc<Self>, snap: Option<u64>, progress: &Progress) -> Result<()> {
         let _operation = self.begin_operation().await?;
         let alone = self.alone().await;
@@ -153,7 +157,7 @@ impl Inner {
 }
 
 impl Image {
-    /// Makes the object map of a snapshot, or of the image, anew, of the objects that there are.
+    /// Rebuilds the object map of a snapshot, or of the image, from the objects that exist.
     ///
     /// # Errors
     /// `EINVAL` where the image has none, `ENOENT` where there is no such snapshot, `EROFS` where it can't be written, `ECANCELED`
@@ -169,8 +173,8 @@ impl Image {
         }
     }
 
-    /// Compares the object map of a snapshot, or of the image, with the objects that there are. Where it misses one the header says
-    /// from now on that it is invalid.
+    /// Checks the object map of a snapshot, or of the image, against the objects that exist. Where
+    /// it misses one, the header marks it as invalid from now on.
     ///
     /// # Errors
     /// As [`Image::rebuild_object_map`].

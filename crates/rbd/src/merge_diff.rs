@@ -1,4 +1,4 @@
-//! Two files of differences, one after the other, as one (Ceph's `src/tools/rbd/action/MergeDiff.cc`).
+//! Merges two consecutive diffs into one (Ceph's `src/tools/rbd/action/MergeDiff.cc`).
 
 use std::io::{Read, Write};
 
@@ -14,22 +14,22 @@ pub enum MergeError {
     /// The second does not begin where the first ends.
     #[error("The first TO snapshot must be equal with the second FROM snapshot, aborting")]
     NoSequel,
-    /// What can't be read or written, and of which file that is.
+    /// A file can't be read or written.
     #[error("{what}")]
     Failed {
-        /// What could not be done.
+        /// The step that failed, and on which file.
         what: &'static str,
-        /// Why.
+        /// The cause.
         source: Error,
     },
     /// A file's parts are not in order.
     #[error("out-of-order offset from {which} diff ({before} > {after})")]
     Disorder {
-        /// Which file: first or second.
+        /// The file: first or second.
         which: &'static str,
-        /// Where the part before is.
+        /// The offset of the part before.
         before: u64,
-        /// Where this one is.
+        /// The offset of the part behind it.
         after: u64,
     },
 }
@@ -51,7 +51,7 @@ fn at<T>(what: &'static str, result: Result<T>) -> Merged<T> {
     result.map_err(|source| MergeError::Failed { what, source })
 }
 
-/// What comes before the parts of a file.
+/// The records before the parts of a file.
 #[derive(Default)]
 struct Head {
     from: String,
@@ -59,12 +59,12 @@ struct Head {
     size: u64,
 }
 
-/// A part of an image that a file tells of.
+/// A part of the image that a file changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
     offset: u64,
     len: u64,
-    /// Its data is read next.
+    /// Its data follows in the file.
     has_data: bool,
 }
 
@@ -76,15 +76,15 @@ struct Side<R> {
     head: Head,
     /// The record behind the head.
     first: Option<Record>,
-    /// What is left of the part that was read last.
+    /// The rest of the part that was read last.
     part: Part,
     at_end: bool,
-    /// The size of the image where the other file ends.
+    /// The image's size after the other file.
     other_size: u64,
 }
 
 impl<R: Read> Side<R> {
-    /// Reads what comes before the parts.
+    /// Reads the records before the parts.
     fn open(input: R, [which, bad_head, unreadable]: [&'static str; 3]) -> Merged<Self> {
         let mut records = at(bad_head, RecordReader::new(input, Format::V1))?;
         let mut head = Head::default();
@@ -112,7 +112,8 @@ impl<R: Read> Side<R> {
         })
     }
 
-    /// Reads the next part, where nothing is left of the last one. Behind the last one is what the other file's image has more.
+    /// Reads the next part once the last one is used up. Behind the last part comes the range by
+    /// which the other file's image is larger.
     fn advance(&mut self) -> Merged<()> {
         if self.at_end || self.part.len > 0 {
             return Ok(());
@@ -149,7 +150,7 @@ impl<R: Read> Side<R> {
         }
     }
 
-    /// Gives up the first bytes of the part, written to `out` if there is one.
+    /// Uses up the first bytes of the part, and writes them to `out` if there is one.
     fn take(&mut self, len: u64, out: Option<&mut dyn Write>) -> Merged<()> {
         const UNMERGED: &str = "failed to merge diff chunk";
         let Part { offset, has_data, .. } = self.part;
@@ -176,7 +177,7 @@ impl<R: Read> Side<R> {
     }
 }
 
-/// Merges what changed first and what changed then. The parts of each file must be in order.
+/// Merges the first diff and the one that follows it. The parts of each file must be in order.
 ///
 /// # Errors
 /// [`MergeError`].
@@ -238,7 +239,7 @@ pub fn merge_diff(
         } else if a.len > 0 && a.offset < b.offset + b.len {
             first.take(a.len.min(b.offset + b.len - a.offset), None)?;
         } else if b.len > 0 {
-            // What the image has lost at its end is in no part.
+            // The range that the image loses at its end is in no part.
             let lost = second.at_end;
             second.take(b.len, (!lost).then_some(out as &mut dyn Write))?;
         } else if a.len > 0 {
@@ -255,7 +256,7 @@ pub fn merge_diff(
 mod tests {
     use super::*;
 
-    /// What is behind the head: tag, offset and data or length.
+    /// The records behind the head: tag, offset and data or length.
     fn file(from: &str, to: &str, size: u64, parts: &[(char, u64, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
         write_banner(&mut out, Format::V1).unwrap();

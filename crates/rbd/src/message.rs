@@ -1,16 +1,17 @@
-//! What clients of an image say to each other through notifications of its header: `NotifyMessage` and
-//! `ResponseMessage` of Ceph's `src/librbd/WatchNotifyTypes.h`, whose file's other end says what came with which version.
+//! Messages between clients of an image, sent as notifications of its header: `NotifyMessage` and
+//! `ResponseMessage` of Ceph's `src/librbd/WatchNotifyTypes.h`, whose `.cc` says which fields came
+//! with which version.
 
 use bytes::Bytes;
 use spirula_classes::rbd::SnapshotNamespace;
 use spirula_client::errno;
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
-/// The version of messages that is written; fields that came later stand behind those of older versions.
+/// The version of messages that is written; later fields stand behind those of older versions.
 const VERSION: u8 = 7;
-/// The version from which on all requests have an id.
+/// The version from which all requests have an id.
 const WITH_REQUEST_ID: u8 = 7;
-/// What is asked for with a snapshot: nothing but itself.
+/// Requests a snapshot without any flags.
 const NO_FLAGS: u64 = 0;
 
 /// A client: its global id, and the number of its watch.
@@ -36,7 +37,7 @@ impl Decode for ClientId {
     }
 }
 
-/// A request of a client. Where it has an id, its outcome is told by [`Announcement::Completed`].
+/// The id of a request. The owner announces the outcome by it, with [`Announcement::Completed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct RequestId {
     pub(crate) client: ClientId,
@@ -44,7 +45,8 @@ pub(crate) struct RequestId {
 }
 
 impl RequestId {
-    /// Whether it is one: older clients wait for the answer to the notification instead.
+    /// Whether the request has an id: older clients wait for the answer to the notification
+    /// instead.
     pub(crate) fn is_valid(&self) -> bool {
         *self != Self::default()
     }
@@ -66,7 +68,7 @@ impl Decode for RequestId {
     }
 }
 
-/// What an owner of the lock is asked to do.
+/// A task that a client asks the owner of the lock to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Task {
     Flatten,
@@ -100,18 +102,18 @@ pub(crate) enum Task {
         enabled: bool,
     },
     RebuildObjectMap,
-    /// To give back the space of zeros, in pieces of this many bytes.
+    /// Free the space of zeros, in pieces of this many bytes.
     Sparsify {
         piece: u64,
     },
-    /// To copy what the image lacks from the source of its migration.
+    /// Copy the data that the image lacks from the source of its migration.
     Migrate,
-    /// One that is not known here.
+    /// A task that is not known here.
     Unknown,
 }
 
 impl Task {
-    /// The errno with which it fails where it is done already.
+    /// The errno of a task that is already done.
     pub(crate) fn errno_where_done(&self) -> Option<i32> {
         match self {
             Self::SnapCreate { .. } | Self::SnapRename { .. } | Self::Rename { .. } => Some(errno::EEXIST),
@@ -133,7 +135,7 @@ pub(crate) struct Request<'a> {
     pub(crate) task: &'a Task,
 }
 
-/// What is said from here, and by others.
+/// An announcement of this client, or of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Announcement {
     AcquiredLock(ClientId),
@@ -143,13 +145,13 @@ pub(crate) enum Announcement {
         force: bool,
     },
     HeaderUpdate,
-    /// A request is still being worked on.
+    /// The owner is still working on a request.
     Progress {
         request: RequestId,
-        /// So much of so much is done.
+        /// The part that is done, and the total.
         share: (u64, u64),
     },
-    /// A request is done, with a negative errno or 0.
+    /// The owner has finished a request, with a negative errno or 0.
     Completed {
         request: RequestId,
         result: i32,
@@ -164,7 +166,7 @@ pub(crate) enum Message {
         request: RequestId,
         task: Task,
     },
-    /// That writes should pause, or go on: nobody here has anything to do about it.
+    /// A message that needs no reaction here, such as that writes should pause or go on.
     Other,
 }
 
@@ -189,7 +191,7 @@ const SPARSIFY: u32 = 17;
 const QUIESCE: u32 = 18;
 const UNQUIESCE: u32 = 19;
 
-/// What official tools call notifications, by their numbers.
+/// The official tools' names of notifications, by number.
 const NAMES: [&str; 20] = [
     "AcquiredLock",
     "ReleasedLock",
@@ -213,7 +215,8 @@ const NAMES: [&str; 20] = [
     "Unquiesce",
 ];
 
-/// What a notification of an image's header is called; `None` for what can't be read. An empty one is of an old client.
+/// The name of a notification of an image's header; `None` if it can't be decoded. An old client
+/// sends an empty one.
 pub fn notification_name(payload: &[u8]) -> Option<String> {
     if payload.is_empty() {
         return Some("HeaderUpdate".to_owned());
@@ -225,7 +228,8 @@ pub fn notification_name(payload: &[u8]) -> Option<String> {
 }
 
 impl Message {
-    /// Reads a notification. An empty one says, as that of old clients, that the header has changed.
+    /// Decodes a notification. An empty one, as old clients send it, says that the header has
+    /// changed.
     pub(crate) fn read(payload: &[u8]) -> Result<Self> {
         match payload.is_empty() {
             true => Ok(Self::Announcement(Announcement::HeaderUpdate)),
@@ -331,7 +335,7 @@ impl Request<'_> {
     }
 }
 
-/// The client of an announcement; old ones do not say it.
+/// The sender of an announcement; old clients do not name it.
 fn client(version: u8, r: &mut Reader<'_>) -> Result<ClientId> {
     if version >= 2 {
         r.get()

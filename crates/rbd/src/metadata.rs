@@ -1,4 +1,5 @@
-//! What users note of an image: keys with values. Those that begin with `conf_` are options of clients that open it.
+//! Metadata that users keep with an image: keys and values. Keys that begin with `conf_` are
+//! options of clients that open it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -34,10 +35,10 @@ impl Inner {
 }
 
 impl Image {
-    /// What is noted under a key.
+    /// The value of a key.
     ///
-    /// # Errors
-    /// `ENOENT` where that is nothing.
+    ///  # Errors
+    ///  `ENOENT` where there is no such key.
     pub async fn metadata(&self, key: &str) -> Result<String> {
         let value: Bytes = ask(
             &self.inner.io,
@@ -49,7 +50,7 @@ impl Image {
         Ok(text(&value))
     }
 
-    /// All that is noted, by keys.
+    /// All keys with their values.
     ///
     /// # Errors
     /// Where that can't be read.
@@ -58,7 +59,7 @@ impl Image {
         Ok(all.iter().map(|(key, value)| (text(key), text(value))).collect())
     }
 
-    /// Notes something under a key.
+    /// Sets the value of a key.
     ///
     /// # Errors
     /// `EROFS` where the image is open for reading, `EINVAL` where the key is that of an option which can't have the value.
@@ -68,10 +69,10 @@ impl Image {
         self.inner.start(set).await
     }
 
-    /// Removes what is noted under a key.
+    /// Removes a key.
     ///
-    /// # Errors
-    /// `ENOENT` where that is nothing.
+    ///  # Errors
+    ///  `ENOENT` where there is no such key.
     pub async fn remove_metadata(&self, key: &str) -> Result<()> {
         let key = key.to_owned();
         let remove = |inner: Rc<Inner>| async move { inner.remove_metadata(key).await };

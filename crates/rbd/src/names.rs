@@ -12,9 +12,9 @@ pub(crate) const NAMESPACES: &str = "rbd_namespace";
 pub(crate) const GROUPS: &str = "rbd_group_directory";
 /// The manager's tasks on the images of a pool or namespace.
 pub(crate) const TASKS: &str = "rbd_task";
-/// Whether and how a pool or namespace is mirrored, and its images.
+/// The mirroring mode of a pool or namespace, and its mirrored images.
 pub(crate) const MIRRORING: &str = "rbd_mirroring";
-/// What marks a pool as one of images.
+/// Marks a pool as one for images.
 pub(crate) const INFO: &str = "rbd_info";
 
 /// Holds the id of the image with this name.
@@ -22,12 +22,12 @@ pub(crate) fn id_object(name: &str) -> String {
     format!("rbd_id.{name}")
 }
 
-/// Holds what an image of the first format is.
+/// The header of an image of the first format.
 pub(crate) fn old_header(name: &str) -> String {
     format!("{name}.rbd")
 }
 
-/// Holds what an image is.
+/// The header of an image.
 pub(crate) fn header(id: &str) -> String {
     format!("rbd_header.{id}")
 }
@@ -40,7 +40,7 @@ pub(crate) fn object_map(id: &str, snap: Option<u64>) -> String {
     }
 }
 
-/// What the names of an image's data objects begin with. Data in another pool says whose it is.
+/// The prefix of an image's data objects. In a data pool it names the header's pool too.
 pub(crate) fn data_prefix(id: &str, pool_of_header: Option<i64>) -> String {
     match pool_of_header {
         None => format!("rbd_data.{id}"),
@@ -48,7 +48,7 @@ pub(crate) fn data_prefix(id: &str, pool_of_header: Option<i64>) -> String {
     }
 }
 
-/// The journal of an image: who reads and writes it, and which objects have its entries.
+/// The journal's header: its clients and tags, and the objects with its entries.
 pub(crate) fn journal(id: &str) -> String {
     format!("journal.{id}")
 }

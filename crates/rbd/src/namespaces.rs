@@ -15,7 +15,7 @@ use crate::{Error, Result, names};
 
 /// Names asked for at a time.
 const BATCH: u64 = 1024;
-/// What a namespace may have besides images and the directory of these.
+/// Objects of a namespace besides the directory and the images.
 const POOL_OBJECTS: [&str; 6] = [
     names::CHILDREN,
     names::GROUPS,
@@ -37,13 +37,14 @@ pub async fn namespace_create(io: &IoCtx, name: &str) -> Result<()> {
     tell(&whole, names::NAMESPACES, "namespace_add", &name.to_owned()).await?;
     let ready = tell(&inside, names::DIRECTORY, "dir_state_set", &READY).await;
     if ready.is_err() {
-        // What it failed with counts.
+        // The first failure is returned, not this one's.
         let _ = tell(&whole, names::NAMESPACES, "namespace_remove", &name.to_owned()).await;
     }
     ready
 }
 
-/// Removes a namespace. One whose removal was interrupted takes no more images, and is removed again.
+/// Removes a namespace. A namespace with an interrupted removal takes no more images, and can be
+/// removed again.
 ///
 /// # Errors
 /// `EBUSY` where it has images, in the trash too, `ENOENT` where there is none of this name.

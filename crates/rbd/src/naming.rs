@@ -1,4 +1,4 @@
-//! What images are called that others refer to by id, and other things that are only shown.
+//! Names of images that are referred to by id, and other properties that are only shown.
 
 use spirula_classes::rbd::TrashImage;
 use spirula_client::{IoCtx, LockType, errno};
@@ -10,7 +10,7 @@ use crate::header::text;
 use crate::image::Image;
 use crate::{Error, Result, directory, names};
 
-/// What the snapshot is called that an image is a clone of.
+/// The names of the snapshot that an image is a clone of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParentNames {
     /// Its pool.
@@ -25,7 +25,7 @@ pub struct ParentNames {
     pub snapshot: String,
     /// Whether the image is in the trash.
     pub trash: bool,
-    /// How much of it is seen.
+    /// Bytes of the parent that the clone sees.
     pub overlap: u64,
 }
 
@@ -42,7 +42,7 @@ pub async fn name_of(io: &IoCtx, id: &str) -> Result<(String, bool)> {
 }
 
 impl Image {
-    /// What the parent is called, where the image or the snapshot that is read has one.
+    /// The names of the parent, where the image or the snapshot that is read has one.
     ///
     /// # Errors
     /// `ENOENT` where the parent can't be found.
@@ -67,7 +67,7 @@ impl Image {
         }))
     }
 
-    /// How the image is locked, where it is.
+    /// The kind of the lock on the image, if it is locked.
     ///
     /// # Errors
     /// `ENOENT` where the image is gone.
@@ -80,7 +80,7 @@ impl Image {
         Ok((!info.lockers.is_empty()).then_some(info.kind))
     }
 
-    /// When the image was last read and written, as far as its clients tell.
+    /// When the image was last read and written, as its clients report.
     ///
     /// # Errors
     /// `ENOENT` where the image is gone.

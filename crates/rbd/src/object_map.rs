@@ -1,5 +1,6 @@
-//! The object map of an image: which of its objects exist, kept by who holds the image's lock. It is told of an object
-//! before that is written, so it may name objects that there are not, but misses none (Ceph's `src/librbd/ObjectMap.h`).
+//! The object map of an image: which of its objects exist, kept by the holder of the image's lock.
+//! It is changed before the object is, so it may name objects that do not exist, but misses none
+//! (Ceph's `src/librbd/ObjectMap.h`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -24,16 +25,16 @@ pub(crate) struct ObjectMap {
     id: String,
     oid: String,
     states: RefCell<BitVector>,
-    /// Most objects of which it may tell.
+    /// The most objects that it may cover.
     max: u64,
-    /// Whether what it says counts.
+    /// Whether the map may be relied on.
     valid: Cell<bool>,
     /// Objects whose states are being changed.
     busy: RefCell<BTreeSet<u64>>,
     idle: Notify,
 }
 
-/// Notes in the header that a map can't be relied on: that of a snapshot, or of the image.
+/// Marks the map of a snapshot, or of the image, as invalid in the header.
 pub(crate) async fn invalidate(io: &IoCtx, id: &str, features: u64, snap: Option<u64>) -> Result<()> {
     let mut flags = FLAG_OBJECT_MAP_INVALID;
     if features & features::FAST_DIFF != 0 {
@@ -48,8 +49,8 @@ pub(crate) async fn load(io: &IoCtx, id: &str, snap: Option<u64>) -> Result<BitV
     ask(io, names::object_map(id, snap), "object_map_load", &Nothing).await
 }
 
-/// Sets the state of an object in the map of a snapshot, where there is one: to the first of two, and only from the second where
-/// that is given.
+/// Sets the state of an object in the map of a snapshot, if that exists: to `new`, and only from
+/// `current` where that is given.
 pub(crate) async fn set_in_snapshot(
     io: &IoCtx,
     id: &str,
@@ -66,8 +67,8 @@ pub(crate) async fn set_in_snapshot(
 }
 
 impl ObjectMap {
-    /// Locks and loads the map for so many objects, and no more than the second number: else `E2BIG`. Where it can't be read or is too short, it counts for nothing until it
-    /// is rebuilt, but is kept.
+    /// Locks and loads the map for `objects` objects; `E2BIG` where that is more than `max`. A map
+    /// that can't be read or is too short is kept, but not relied on until it is rebuilt.
     pub(crate) async fn open(
         io: &IoCtx,
         id: &str,
@@ -101,7 +102,7 @@ impl ObjectMap {
         Ok(map)
     }
 
-    /// Takes the map's lock from whoever has it: only the owner of the image's lock gets here.
+    /// Takes the map's lock from any holder: only the owner of the image's lock gets here.
     async fn lock(&self) -> Result<()> {
         let request = cls::lock_request("", "");
         loop {
@@ -151,7 +152,7 @@ impl ObjectMap {
         self.states.borrow().get(object)
     }
 
-    /// Waits until nobody changes the object's state, and keeps others from it.
+    /// Waits until no other task changes the object's state, and keeps others from it.
     async fn claim(&self, object: u64) -> Busy<'_> {
         loop {
             let idle = self.idle.notified();
@@ -171,13 +172,13 @@ impl ObjectMap {
         }
     }
 
-    /// The object is gone, unless somebody has written it meanwhile.
+    /// Marks the object as removed, unless it has been written meanwhile.
     pub(crate) async fn removed(&self, object: u64) -> Result<()> {
         let _busy = self.claim(object).await;
         self.update(object, object + 1, NONEXISTENT, Some(PENDING)).await
     }
 
-    /// Changes the states of a range of objects: of those that are in the state `current`, where it is given.
+    /// Sets the states of a range of objects; with `current` only of those in that state.
     pub(crate) async fn update(&self, start: u64, end: u64, new: u8, current: Option<u8>) -> Result<()> {
         let mut at = start;
         while at < end {
@@ -200,7 +201,7 @@ impl ObjectMap {
         Ok(())
     }
 
-    /// Follows the image's size. Objects that it loses must not exist any more.
+    /// Follows the image's size. Objects beyond a smaller size must not exist any more.
     pub(crate) async fn resize(&self, objects: u64) -> Result<()> {
         if objects > self.max {
             return Err(Error::os("object map", errno::E2BIG));
@@ -214,9 +215,9 @@ impl ObjectMap {
         Ok(())
     }
 
-    /// Keeps the map as that of a new snapshot.
+    /// Stores the map as that of a new snapshot.
     pub(crate) async fn add_snapshot(&self, snap: u64, fast_diff: bool) -> Result<()> {
-        // Nothing writes meanwhile, so what is stored is what is known.
+        // No write is under way, so the stored map is the one in memory.
         let stored = self.io.read(&self.oid, 0, 0).await?;
         let oid = names::object_map(&self.id, Some(snap));
         self.io.write_full(oid, stored).await?;
@@ -232,7 +233,7 @@ impl ObjectMap {
         Ok(())
     }
 
-    /// A snapshot with this map, the newest before the image, was removed.
+    /// Merges the map of a removed snapshot, the newest before the image, into this one.
     pub(crate) async fn remove_snapshot(&self, removed: &BitVector) -> Result<()> {
         let ops = vec![
             cls::assert_locked("", "")?,
@@ -248,24 +249,24 @@ impl ObjectMap {
         Ok(())
     }
 
-    /// What the map says.
+    /// The states of all objects.
     pub(crate) fn states(&self) -> BitVector {
         self.states.borrow().clone()
     }
 
-    /// Takes the place of this map: what there is, so that it counts again.
+    /// Replaces this map by a rebuilt one, which may be relied on again.
     pub(crate) async fn rebuilt(&self, states: BitVector) -> Result<()> {
         self.replace(states).await?;
         self.valid.set(true);
         Ok(())
     }
 
-    /// What it says counts no more.
+    /// Stops relying on the map.
     pub(crate) fn distrust(&self) {
         self.valid.set(false);
     }
 
-    /// Takes the place of this map: that of a snapshot to which the image was rolled back.
+    /// Replaces this map by that of a snapshot to which the image was rolled back.
     pub(crate) async fn replace(&self, states: BitVector) -> Result<()> {
         let ops = vec![cls::assert_locked("", "")?, cls::rbd("object_map_save", &states)?];
         change(&self.io, "object map", &self.oid, ops).await?;

@@ -1,4 +1,4 @@
-//! How far long operations are, and how they are ended before.
+//! Progress of long operations, and how listeners end them early.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -10,24 +10,24 @@ use crate::{Error, Result};
 
 type Listener = dyn Fn(u64, u64) -> ControlFlow<()>;
 
-/// Hears how much of how much is done. By [`ControlFlow::Break`] it ends the operation, which fails with `ECANCELED` then; what
-/// was done remains done.
+/// Hears how much of the total is done. With [`ControlFlow::Break`] the listener ends the
+/// operation, which then fails with `ECANCELED`; finished work remains.
 #[derive(Clone)]
 pub struct Progress(Rc<Listener>);
 
 impl Progress {
-    /// Tells `listener`, each time that more is done.
+    /// Calls `listener` with the finished part and the total whenever more is done.
     pub fn new(listener: impl Fn(u64, u64) -> ControlFlow<()> + 'static) -> Self {
         Self(Rc::new(listener))
     }
 
-    /// Tells nobody.
+    /// Calls nobody.
     pub fn untold() -> Self {
         Self::new(|_, _| ControlFlow::Continue(()))
     }
 }
 
-/// What is done of an operation whose parts end in any order.
+/// Counts the progress of an operation whose parts end in any order.
 pub(crate) struct Meter {
     progress: Progress,
     total: u64,
@@ -43,12 +43,13 @@ impl Meter {
         })
     }
 
-    /// So much of so much is done, whatever that is counted in. Fails as [`Meter::reached`].
+    /// Reports that `done` of `of` is done, in any unit. Fails as [`Meter::reached`].
     pub(crate) fn reached_share(&self, done: u64, of: u64) -> Result<()> {
         self.reached(done.min(of).saturating_mul(self.total) / of.max(1))
     }
 
-    /// About `place` of the total is done. Fails with `ECANCELED` where no more is to be done.
+    /// Reports that about `place` of the total is done. Fails with `ECANCELED` where the listener
+    /// ends the operation.
     pub(crate) fn reached(&self, place: u64) -> Result<()> {
         let done = self.done.get().max(place.min(self.total));
         self.done.set(done);

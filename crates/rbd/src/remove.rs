@@ -1,4 +1,4 @@
-//! The end of images.
+//! Removal of images.
 
 use std::rc::Rc;
 
@@ -30,14 +30,14 @@ pub async fn remove(io: &IoCtx, name: &str, progress: &Progress) -> Result<()> {
     remove_named(io, name, &id).await
 }
 
-/// Removes what names an image, its header, journal and object map.
+/// Removes the names of an image, its header, journal and object map.
 pub(crate) async fn remove_named(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     remove_objects(io, id).await?;
     directory::remove(io, name, id).await
 }
 
-/// Removes an image's data and what ties it to others. There is nothing to be done where an interrupted removal has come to the
-/// header.
+/// Removes an image's data and its links to other images. Does nothing if an interrupted removal
+/// has got as far as the header.
 pub(crate) async fn remove_content(io: &IoCtx, name: &str, id: &str, progress: &Progress) -> Result<()> {
     match Image::open_for(io, (name, id), Options::default(), Purpose::Remove).await {
         Ok(image) => {
@@ -50,7 +50,7 @@ pub(crate) async fn remove_content(io: &IoCtx, name: &str, id: &str, progress: &
     }
 }
 
-/// Whether an image has no header, as a removal has come to it.
+/// Whether an image has no header, as after an interrupted removal.
 pub(crate) async fn is_gone(io: &IoCtx, id: &str) -> Result<bool> {
     let header = io.stat(names::header(id)).await.map_err(Error::from);
     Ok(unless(header, errno::ENOENT)?.is_none())
@@ -74,7 +74,8 @@ fn is_kept(namespace: &SnapshotNamespace) -> bool {
 }
 
 impl Inner {
-    /// Removes the image's data and what ties it to others, where nobody else uses it. `EPERM` where the data may be another's.
+    /// Removes the image's data and its links to other images, if no other client uses it. `EPERM`
+    /// where the data may belong to another image.
     pub(crate) async fn empty(self: &Rc<Self>, progress: &Progress) -> Result<()> {
         let header = self.header();
         self.check_own_data()?;
@@ -92,7 +93,7 @@ impl Inner {
             return Err(Error::os("remove", errno::EBUSY));
         }
         let mirrored = mirror::disable::removable(&self.io, &self.fixed.id, &header).await?;
-        // What was half removed, and is gone unless clones need it.
+        // Snapshots whose removal was interrupted go now, unless clones need them.
         for snapshot in header.snapshots.values().filter(|s| s.namespace.is_trash()) {
             self.remove_snapshot(&snapshot.name, &snapshot.namespace).await?;
         }

@@ -1,4 +1,5 @@
-//! What other clients ask the owner of the lock to do: what the image as a whole needs is done by who writes it.
+//! Requests of other clients to the owner of the lock: operations on the whole image are done by
+//! the client that writes it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,25 +14,26 @@ use crate::journal::Operation;
 use crate::message::{Announcement, RequestId, Task, response};
 use crate::{Error, Progress, Result, directory};
 
-/// Requests that are remembered, so that those that come again are not executed again.
+/// Requests that are remembered, so that a repeated one is not executed again.
 const REMEMBERED: usize = 256;
-/// How often the client hears that its request is being worked on.
+/// How often the owner tells the client that it is working on the request.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// What is told of how far a request is.
+/// The progress of a request that does not report any.
 const NOT_KNOWN: (u64, u64) = (0, 1);
-/// How often a client that does not answer is told the outcome.
+/// How often a client that does not answer is sent the outcome.
 const ATTEMPTS: usize = 3;
 
 /// The requests of other clients.
 #[derive(Default)]
 pub(crate) struct Requests {
-    /// What came of each, once it is done.
+    /// The outcome of each request, `None` while it is under way.
     outcomes: RefCell<BTreeMap<RequestId, Option<i32>>>,
     order: RefCell<VecDeque<RequestId>>,
 }
 
 impl Requests {
-    /// Notes a request. Where it came before, returns what to say: that it is accepted, or its outcome.
+    /// Notes a request. For a repeated one, returns the answer: that it is accepted, or its
+    /// outcome.
     fn begin(&self, request: RequestId) -> Option<i32> {
         let mut outcomes = self.outcomes.borrow_mut();
         if let Some(known) = outcomes.get(&request) {
@@ -63,10 +65,11 @@ fn errno_of(result: &Result<()>) -> i32 {
 }
 
 impl Inner {
-    /// Takes a request on, as the owner. Returns what to answer to the notification; where that is nothing, it is answered
-    /// when the request is done.
+    /// Accepts a request, as the owner of the lock. Returns the answer to the notification; `None`
+    /// where the answer follows when the request is done.
     pub(crate) fn handle_request(self: &Rc<Self>, id: u64, request: RequestId, task: Task) -> Option<i32> {
-        // What migrates an image does nothing else to it: whoever asks takes the lock, and does it by itself.
+        // A client that migrates the image does nothing else: the asking client takes the lock and
+        // does it itself.
         if matches!(task, Task::Migrate | Task::Unknown) || self.purpose == Purpose::Migrate {
             return Some(-errno::EOPNOTSUPP);
         }
@@ -107,7 +110,7 @@ impl Inner {
         }
     }
 
-    /// Does what an owner is asked to do.
+    /// Carries out a task of the owner of the lock.
     pub(crate) async fn perform(self: &Rc<Self>, task: &Task, progress: &Progress) -> Result<()> {
         match task {
             Task::Flatten => self.flatten(progress).await,

@@ -14,7 +14,7 @@ use crate::progress::Meter;
 use crate::{Error, Progress, Result, cls};
 
 impl Inner {
-    /// Changes the image's size. What lies behind a smaller one is gone.
+    /// Changes the image's size. Data beyond a smaller size is lost.
     pub(crate) async fn resize(self: &Rc<Self>, size: u64, allow_shrink: bool) -> Result<()> {
         let _operation = self.begin_operation().await?;
         let old = self.header().size;
@@ -29,7 +29,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Changes the size in the course of an operation. Others are not told.
+    /// Changes the size within another operation. Other clients are not notified.
     pub(crate) async fn resize_in_operation(self: &Rc<Self>, size: u64) -> Result<()> {
         let alone = self.alone().await;
         let writing = self.write_alone(&alone);
@@ -47,7 +47,7 @@ impl Inner {
         self.reread().await
     }
 
-    /// Removes the data behind a new size.
+    /// Removes the data beyond a new size.
     pub(crate) async fn trim(
         self: &Rc<Self>,
         writing: &Writing,
@@ -87,7 +87,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Copies what snapshots see of the parent behind the new size: later there will be objects that hide it.
+    /// Copies the parent's data that snapshots see beyond the new size: objects written there later
+    /// would hide it.
     async fn keep_for_snapshots(self: &Rc<Self>, writing: &Writing, from: u64, to: u64) -> Result<()> {
         if writing.header.snapshots.is_empty() {
             return Ok(());
@@ -107,7 +108,7 @@ impl Inner {
 }
 
 impl Image {
-    /// Changes the image's size. What lies behind a smaller one is gone.
+    /// Changes the image's size. Data beyond a smaller size is lost.
     ///
     /// # Errors
     /// `EINVAL` where it would be smaller and `allow_shrink` is not given, `EROFS` where it can't be written.

@@ -18,7 +18,7 @@ use crate::message::Task;
 use crate::object_map::{self, invalidate};
 use crate::{Error, Progress, Result, cls, names};
 
-/// The limit of snapshots where there is none.
+/// Stands for an unlimited number of snapshots.
 pub const NO_LIMIT: u64 = u64::MAX;
 
 fn found<'a>(header: &'a Header, name: &str, namespace: &SnapshotNamespace) -> Result<&'a Snapshot> {
@@ -77,7 +77,8 @@ impl Inner {
         Ok(id)
     }
 
-    /// Makes an id and notes the snapshot under it. Another client that is faster makes the id useless.
+    /// Allocates a snapshot id and adds the snapshot to the header. Fails where another client was
+    /// faster with a newer id.
     async fn add_snapshot(&self, name: &str, namespace: &SnapshotNamespace) -> Result<u64> {
         loop {
             let id = self.data.self_managed_snap_create().await?;
@@ -94,7 +95,8 @@ impl Inner {
         }
     }
 
-    /// Removes a snapshot. Where clones hold on to it, it goes out of sight and is removed with the last of them.
+    /// Removes a snapshot. With clones it goes to the trash namespace, and is removed with the last
+    /// clone.
     pub(crate) async fn remove_snapshot(
         self: &Rc<Self>,
         name: &str,
@@ -115,10 +117,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes a snapshot out of sight, and removes it unless clones hold on to it.
+    /// Puts a snapshot into the trash namespace, and removes it unless it has clones.
     async fn drop_snapshot(&self, header: &Header, snap: &Snapshot) -> Result<()> {
         if !snap.namespace.is_trash() {
-            // Whatever interrupts the removal, nobody uses what is half removed.
+            // If the removal is interrupted, no client uses the half-removed snapshot.
             let trash = cls::rbd("snapshot_trash_add", &snap.id)?;
             self.change_header("remove snapshot", trash).await?;
             self.reread().await?;
@@ -145,7 +147,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes a snapshot's object map. What was written before it counts as written since the one before.
+    /// Removes a snapshot's object map. Writes before it count as writes since the snapshot before.
     async fn remove_map_of(&self, header: &Header, snap: &Snapshot) -> Result<()> {
         let id = &self.fixed.id;
         if header.has(features::FAST_DIFF) {
@@ -241,7 +243,7 @@ impl Inner {
     }
 
     async fn try_to_unprotect(self: &Rc<Self>, id: u64) -> Result<()> {
-        // From now on nobody makes a clone who would not be seen here.
+        // From now on no client can make a clone that the search below misses.
         self.set_protection(id, UNPROTECTING).await?;
         self.announce_header().await;
         let clones = listed_in_pools(self, id).await;
@@ -254,7 +256,7 @@ impl Inner {
         }
     }
 
-    /// Makes the image what it was at a snapshot.
+    /// Rolls the image back to a snapshot.
     pub(crate) async fn roll_back(self: &Rc<Self>, name: &str) -> Result<()> {
         let _operation = self.begin_operation().await?;
         let snap = found(&self.header(), name, &SnapshotNamespace::User)?.clone();
@@ -287,7 +289,7 @@ impl Inner {
             }
             map.replace(both).await?;
         } else if let Some(map) = &writing.map {
-            // What was then is not known.
+            // The snapshot's map is not known.
             map.update(0, self.objects(snap.size), EXISTS, None).await?;
         }
         let may_exist = |object: &u64| writing.map.as_ref().is_none_or(|m| m.may_exist(*object));
@@ -315,7 +317,8 @@ impl Inner {
         self.noted(Operation::SnapLimit(limit), set_limit).await
     }
 
-    /// Which objects there were at a snapshot, as far as that is known. All count as written since.
+    /// The objects of a snapshot according to its map, if that is valid. All count as written
+    /// since.
     async fn map_at(&self, snap: &Snapshot) -> Result<Option<BitVector>> {
         if snap.flags & FLAG_OBJECT_MAP_INVALID != 0 {
             return Ok(None);
@@ -347,7 +350,8 @@ impl Image {
         self.operate(task, Progress::untold()).await
     }
 
-    /// Removes a snapshot. Where clones hold on to it, it goes out of sight and is removed with the last of them.
+    /// Removes a snapshot. With clones it goes to the trash namespace, and is removed with the last
+    /// clone.
     ///
     /// # Errors
     /// `ENOENT` where there is none, `EBUSY` where it is protected.
@@ -371,7 +375,7 @@ impl Image {
             .await
     }
 
-    /// Keeps a snapshot from being removed, which clones of old need.
+    /// Protects a snapshot from removal, as clones of format 1 require.
     ///
     /// # Errors
     /// `ENOENT` where there is none, `EBUSY` where it is protected.
@@ -380,7 +384,7 @@ impl Image {
         self.operate(Task::SnapProtect { name }, Progress::untold()).await
     }
 
-    /// Lets a snapshot be removed again.
+    /// Unprotects a snapshot.
     ///
     /// # Errors
     /// `ENOENT` where there is none, `EINVAL` where it is not protected, `EBUSY` where it has clones.
@@ -390,7 +394,7 @@ impl Image {
             .await
     }
 
-    /// Makes the image what it was at a snapshot.
+    /// Rolls the image back to a snapshot.
     ///
     /// # Errors
     /// `ENOENT` where there is none.
@@ -400,7 +404,7 @@ impl Image {
         self.inner.start(roll_back).await
     }
 
-    /// How many snapshots there may be, [`NO_LIMIT`] for any number.
+    /// The largest allowed number of snapshots; [`NO_LIMIT`] for any number.
     ///
     /// # Errors
     /// Where the header can't be read.
@@ -409,7 +413,7 @@ impl Image {
         ask(&inner.io, inner.header_oid(), "snapshot_get_limit", &Nothing).await
     }
 
-    /// Sets how many snapshots there may be.
+    /// Sets the largest allowed number of snapshots.
     ///
     /// # Errors
     /// `ERANGE` where there are more.

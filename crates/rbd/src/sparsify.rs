@@ -1,4 +1,5 @@
-//! Zeros that were written as data give their space back (Ceph's `src/librbd/operation/SparsifyRequest.cc`).
+//! Frees the space of zeros that were written as data (Ceph's
+//! `src/librbd/operation/SparsifyRequest.cc`).
 
 use std::rc::Rc;
 
@@ -11,11 +12,11 @@ use crate::message::Task;
 use crate::progress::Meter;
 use crate::{Error, Progress, Result, cls};
 
-/// The smallest piece that is looked for.
+/// The smallest piece of zeros that can be asked for, in bytes.
 const SMALLEST: u64 = 4096;
 
 impl Inner {
-    /// Gives back the space of all whole pieces that hold zeros only.
+    /// Frees the space of all aligned pieces that hold only zeros.
     pub(crate) async fn sparsify(self: &Rc<Self>, piece: u64, progress: &Progress) -> Result<()> {
         if !(SMALLEST..=u64::from(self.fixed.layout.object_size)).contains(&piece) || !piece.is_power_of_two()
         {
@@ -34,7 +35,8 @@ impl Inner {
         work.await
     }
 
-    /// An object that hides its parent's stays, so that zeros remain zeros.
+    /// Sparsifies an object. An object that hides the parent's data stays, so that zeros remain
+    /// zeros.
     async fn sparsify_object(self: &Rc<Self>, object: u64, piece: u64) -> Result<()> {
         let writing = self.begin_write().await?;
         if writing.map.as_ref().is_some_and(|m| !m.may_exist(object)) {
@@ -78,8 +80,8 @@ impl Inner {
 }
 
 impl Image {
-    /// Gives back the space of zeros that were written as data: of whole pieces of this many bytes, a power of two.
-    ///
+    /// Frees the space of zeros that were written as data: of whole pieces of `piece` bytes, a
+    /// power of two.
     /// # Errors
     /// `EINVAL` where such pieces are smaller than 4096 bytes or larger than an object, `EROFS` where the image can't be written,
     /// `ECANCELED` where the progress' listener ends it.

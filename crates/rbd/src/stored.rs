@@ -1,4 +1,5 @@
-//! All that is read of what lies in pools, and what is computed of it at once: for the fuzz target `rbd`.
+//! Decodes everything that images read from pools, and runs the first computations on it: for the
+//! fuzz target `rbd`.
 
 use spirula_classes::rbd::migration::Migration;
 use spirula_classes::rbd::{
@@ -14,8 +15,8 @@ pub(crate) fn read<T: Decode>(data: &[u8]) -> Option<T> {
     Reader::new(data).get().ok()
 }
 
-/// Reads bytes as each kind of thing that is stored, or sent, by those who may write a pool. What makes no sense is an error to whoever
-/// wants to read it; here it is nothing.
+/// Decodes bytes as each kind of stored or sent structure that a client with write access to a pool
+/// controls. Undecodable bytes, an error elsewhere, are ignored here.
 ///
 /// # Panics
 /// Where the reader has a defect.
@@ -32,7 +33,7 @@ pub fn read_stored(data: &[u8]) {
     }
 }
 
-/// What a header says, and where that puts the image's bytes.
+/// Decodes a header, and computes the image's layout.
 fn header(data: &[u8]) {
     let _ = (read::<ParentImageSpec>(data), read::<SnapshotInfo>(data));
     let Some(((order, size), (unit, count))) = read::<((u8, u64), (u64, u64))>(data) else {

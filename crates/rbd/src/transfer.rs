@@ -1,4 +1,4 @@
-//! What moves data between images and files: reads and writes that are under way together, bounded in bytes.
+//! Reads and writes that move data between images and files: several under way, bounded in bytes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,14 +13,14 @@ use crate::{Error, Result};
 
 /// Bytes that are under way at the same time.
 pub(crate) const WINDOW: u64 = 32 << 20;
-/// Requests that are (`rbd_concurrent_management_ops`).
+/// Requests that are under way at the same time (`rbd_concurrent_management_ops`).
 pub(crate) const AT_ONCE: usize = 10;
-/// The most bytes of one of them.
+/// The most bytes of one request.
 pub(crate) const PART: u64 = 4 << 20;
-/// Zeros of so many bytes are not written, unless told otherwise.
+/// The default for runs of zeros that are not written, in bytes.
 pub const SPARSE: u64 = 4096;
 
-/// A range in parts of at most [`PART`] bytes, cut where objects usually are.
+/// Cuts a range into parts of at most [`PART`] bytes, at usual borders of objects.
 pub(crate) fn parts(offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = offset.saturating_add(len);
     let mut at = offset;
@@ -35,7 +35,8 @@ pub(crate) fn is_zero(data: &[u8]) -> bool {
     data.iter().all(|b| *b == 0)
 }
 
-/// Data in pieces of whole blocks, each of which is zeros or has none: where they begin, and whether they have data.
+/// Cuts data into runs of whole blocks that are all zeros or have data: their ranges, and whether
+/// they have data.
 pub(crate) fn sparse(data: &[u8], block: u64) -> Vec<(Range<usize>, bool)> {
     let block = usize::try_from(block).unwrap_or(usize::MAX).max(1);
     let mut pieces: Vec<(Range<usize>, bool)> = Vec::new();
@@ -51,7 +52,7 @@ pub(crate) fn sparse(data: &[u8], block: u64) -> Vec<(Range<usize>, bool)> {
     pieces
 }
 
-/// Writes to an image that are under way.
+/// The writes to an image that are under way.
 pub(crate) struct Writes {
     image: Rc<Inner>,
     queue: VecDeque<(Range<u64>, u64, JoinHandle<Result<()>>)>,
@@ -67,7 +68,7 @@ impl Writes {
         }
     }
 
-    /// Writes data; where it is zeros in whole blocks, these are discarded, or left out where the image is new.
+    /// Writes data. Blocks of zeros are discarded, or left out where the image is new.
     pub(crate) async fn write(&mut self, offset: u64, data: Bytes, block: u64, is_new: bool) -> Result<()> {
         for (range, has_data) in sparse(&data, block) {
             let (at, len) = (offset + range.start as u64, range.len() as u64);
@@ -89,7 +90,7 @@ impl Writes {
         self.begin(range, 0, image.discard(offset, len)).await
     }
 
-    /// Begins something as soon as there is room, and nothing is under way where it goes.
+    /// Begins a request as soon as there is room, and no request is under way in its range.
     async fn begin<F>(&mut self, range: Range<u64>, bytes: u64, work: F) -> Result<()>
     where
         F: Future<Output = Result<()>> + 'static,
@@ -115,7 +116,7 @@ impl Writes {
         task.await.unwrap_or(Err(Error::os("image", errno::EIO)))
     }
 
-    /// Waits for all of them. After a failure no longer for the others, which go on.
+    /// Waits for all requests. After a failure it does not wait for the rest, which goes on.
     pub(crate) async fn finish(&mut self) -> Result<()> {
         while !self.queue.is_empty() {
             self.end_first().await?;

@@ -1,4 +1,4 @@
-//! Images that were put into the trash: they have no names any more, and are removed by their ids (Ceph's
+//! Images in the trash: they have no names any more, and are removed by their ids (Ceph's
 //! `src/librbd/api/Trash.cc`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,28 +19,28 @@ use crate::{Error, Progress, Result, directory, names};
 
 /// Entries asked for at a time.
 const BATCH: u64 = 1024;
-/// The numbers of the notifications that an image came, and that one is gone.
+/// The types of the notifications that an image came, and that one is gone.
 const ADDED: u32 = 0;
 const REMOVED: u32 = 1;
 
-/// Who put an image there: a user.
+/// The origin of a trash entry: a user.
 const BY_USER: u8 = 0;
-/// Mirroring, as the image was removed elsewhere.
+/// Mirroring: the image was removed in the primary cluster.
 const BY_MIRRORING: u8 = 1;
 /// The removal of a clone's parent by a user.
 const BY_USER_AS_PARENT: u8 = 4;
-/// What users purge.
+/// Origins of entries that a user's purge removes.
 const BY_USERS: [u8; 2] = [BY_USER, BY_USER_AS_PARENT];
-/// What users take out again.
+/// Origins of entries that a user may restore.
 const RESTORABLE: [u8; 3] = [BY_USER, BY_MIRRORING, BY_USER_AS_PARENT];
 
-/// What is happening to an image in the trash (`TrashImageState`).
+/// States of an image in the trash (`TrashImageState`).
 const NORMAL: u8 = 0;
 const MOVING: u8 = 1;
 const REMOVING: u8 = 2;
 const RESTORING: u8 = 3;
 
-/// An image in the trash.
+/// The trash entry of an image.
 ///
 /// # Errors
 /// `ENOENT` where there is none with this id.
@@ -71,7 +71,7 @@ pub async fn trash_list(io: &IoCtx) -> Result<BTreeMap<String, TrashImage>> {
     }
 }
 
-/// Removes an image in the trash with all its data; with `force` also one that should stay for some time.
+/// Removes an image in the trash with all its data; with `force` also before its deferment ends.
 ///
 /// # Errors
 /// `ENOENT` where there is none, `EPERM` where it should stay, `EUCLEAN` and `EBUSY` where another client is moving it,
@@ -103,13 +103,14 @@ pub async fn trash_remove(io: &IoCtx, id: &str, force: bool, progress: &Progress
     Ok(())
 }
 
-/// Notes what is happening to an image: `ESTALE` where that is neither this nor what is expected.
+/// Sets the state of an image in the trash from `expected` to `state`: `ESTALE` where it has
+/// neither.
 async fn set_state(io: &IoCtx, id: &str, state: u8, expected: u8) -> Result<()> {
     let input = (id.to_owned(), (state, expected));
     tell(io, names::TRASH, "trash_state_set", &input).await
 }
 
-/// Puts an image into the trash, where it should stay until a time. Its name is free then.
+/// Puts an image into the trash, deferred until a time. Its name becomes free.
 ///
 /// # Errors
 /// `ENOENT` where there is none, `EOPNOTSUPP` for one of the first format, `EBUSY` where another client does not give up its lock or the
@@ -150,7 +151,7 @@ pub async fn trash_move(io: &IoCtx, name: &str, until: UTime) -> Result<()> {
     Ok(())
 }
 
-/// The id of an image that somebody began to put into the trash.
+/// The id of an image whose move into the trash was interrupted.
 async fn half_moved(io: &IoCtx, name: &str) -> Result<String> {
     let is_it = |i: &TrashImage| i.source == BY_USER && i.state == MOVING && i.name == name.as_bytes();
     let listed = trash_list(io).await?;
@@ -158,7 +159,7 @@ async fn half_moved(io: &IoCtx, name: &str) -> Result<String> {
     found.map(|(id, _)| id).ok_or(Error::os("trash", errno::ENOENT))
 }
 
-/// Looks whether an image may go, as far as its users are concerned, and ends its mirroring.
+/// Checks that no client uses the image, and ends its mirroring.
 async fn prepare(io: &IoCtx, (name, id): (&str, &str), header: &Header) -> Result<()> {
     if header.has(features::MIGRATING) {
         return Err(Error::os("trash", errno::EBUSY));
@@ -206,7 +207,7 @@ pub async fn trash_restore(io: &IoCtx, id: &str, name: Option<&str>) -> Result<(
     Ok(())
 }
 
-/// Tells those that follow the trash.
+/// Notifies the watchers of the trash that an image has left it.
 async fn announce_removal(io: &IoCtx, id: &str) {
     let mut w = Writer::new();
     w.section(1, 1, |w| {
@@ -216,7 +217,7 @@ async fn announce_removal(io: &IoCtx, id: &str) {
     announce(io, names::TRASH, w.into_vec()).await;
 }
 
-/// Takes an image out of the trash, under the name that it had. It may be out already.
+/// Takes an image out of the trash, under its former name. It may be out already.
 ///
 /// # Errors
 /// `EEXIST` where another image has that name.
@@ -230,20 +231,20 @@ pub(crate) async fn restore(io: &IoCtx, id: &str) -> Result<()> {
     unless(removed, errno::ENOENT).map(drop)
 }
 
-/// Why an image stays in the trash while others are removed.
+/// Errors for which a purge passes over an image.
 const PASSED_OVER: [i32; 6] = [
     errno::ENOTEMPTY,
     errno::EBUSY,
     errno::EMLINK,
     errno::EUCLEAN,
-    // It may say that its data, or what it is a clone of, is where the client has no rights.
+    // The image names data, or a parent, in a place where the client has no rights.
     errno::EPERM,
     errno::EACCES,
 ];
 
-/// The images in the trash that need not stay any longer at `now`. With a threshold instead those of which a pool has to be rid so that no
-/// greater share of it is used, first those that need not stay for long, and with them those that need not stay any longer; none where
-/// no more is used.
+/// The images in the trash whose deferment has ended at `now`. With a threshold instead: those with
+/// the earliest ends of deferment that must go so that no pool is fuller than this share, and all
+/// whose deferment has ended; none where no pool is fuller.
 ///
 /// # Errors
 /// `EINVAL` for a threshold that is no share.
@@ -266,7 +267,8 @@ pub async fn trash_due(io: &IoCtx, now: UTime, threshold: Option<f64>) -> Result
     Ok(due.into_iter().collect())
 }
 
-/// The first of these images whose data fills pools beyond a share.
+/// The images, picked in the given order, that must go so that no pool is fuller than the
+/// threshold.
 async fn too_much(io: &IoCtx, images: &[(String, TrashImage)], threshold: f64) -> Result<BTreeSet<String>> {
     let mut excess: BTreeMap<i64, u64> = pools_in_use(io)
         .await?
@@ -299,7 +301,7 @@ async fn too_much(io: &IoCtx, images: &[(String, TrashImage)], threshold: f64) -
     Ok(due)
 }
 
-/// What the monitors know of how full pools are.
+/// Pools' usage, as the monitors report it.
 #[derive(serde::Deserialize)]
 struct Usages {
     pools: Vec<PoolUsage>,
@@ -318,7 +320,7 @@ struct Stats {
     bytes_used: u64,
 }
 
-/// The pools, with the share of them that is used and what they could hold in bytes.
+/// The pools, with the used share and the capacity in bytes.
 async fn pools_in_use(io: &IoCtx) -> Result<Vec<(i64, f64, u64)>> {
     let command = r#"{"prefix": "df", "format": "json"}"#;
     let reply = io.rados().mon_command(command, Bytes::new()).await?;
@@ -328,8 +330,8 @@ async fn pools_in_use(io: &IoCtx) -> Result<Vec<(i64, f64, u64)>> {
     Ok(usages.pools.into_iter().map(of).collect())
 }
 
-/// Removes those of some images in the trash that clones and groups do not need, as far as the client may. An image may become free by
-/// the removal of another one.
+/// Removes the given images from the trash, except those that clones and groups need, as far as the
+/// client has the rights. The removal of one image may free another one.
 ///
 /// # Errors
 /// Why the first of those that remain was not removed; `ECANCELED` where the progress' listener ends it.

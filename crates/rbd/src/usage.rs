@@ -1,4 +1,4 @@
-//! How much space images take.
+//! The space that images take.
 
 use spirula_classes::rbd::object_state::EXISTS;
 use spirula_client::errno;
@@ -12,26 +12,27 @@ use crate::{DiffOptions, Error, Result, object_map};
 /// The space of an image or snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Bytes that it could take.
+    /// Bytes that it could take when full.
     pub provisioned: u64,
-    /// Bytes that it takes besides what the snapshot before it does.
+    /// Bytes that it takes beyond the snapshot before it.
     pub used: u64,
 }
 
 impl Inner {
-    /// The bytes of an object within a size.
+    /// The bytes of an object within an image of `size` bytes.
     fn object_bytes(&self, object: u64, size: u64) -> u64 {
         self.fixed.layout.object_len(object, size)
     }
 
-    /// By the object map: whole objects that were written since the snapshot before.
+    /// The used bytes by the object map: whole objects that were written since the snapshot before.
     async fn mapped(&self, snap: Option<u64>, size: u64) -> Result<u64> {
         let map = object_map::load(&self.io, &self.fixed.id, snap).await?;
         let written = (0..map.len()).filter(|i| map.get(*i) == EXISTS);
         Ok(written.map(|i| self.object_bytes(i, size)).sum())
     }
 
-    /// By asking for each object: what of it a snapshot does not share with the one before.
+    /// The used bytes by asking the OSDs: the parts of objects that are not shared with the
+    /// snapshot before.
     async fn scanned(&self, snap: Option<u64>, before: Option<u64>, size: u64) -> Result<u64> {
         let mut used = 0;
         for object in 0..self.objects(size) {
@@ -65,7 +66,7 @@ impl Inner {
 }
 
 impl Image {
-    /// The space of the image, or of the snapshot that is read, to the byte: what it holds of its own besides an earlier snapshot.
+    /// The exact space of the image, or of the snapshot that is read, beyond an earlier snapshot.
     ///
     /// # Errors
     /// As [`Image::differences`].

@@ -1,4 +1,5 @@
-//! Who uses an image: the clients that watch its header, and those that hold the lock, taken by the client itself or by hand.
+//! Users of an image: the clients that watch its header, and the holders of its lock, taken by the
+//! client itself or by hand.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::image::Image;
 use crate::{Error, Result};
 
 impl Image {
-    /// The clients that watch the header, this one left out.
+    /// The clients that watch the header, without this one.
     ///
     /// # Errors
     /// Where they can't be asked for.
@@ -32,8 +33,8 @@ impl Image {
         Ok(inner.io.lock_info(inner.header_oid(), LOCK).await?)
     }
 
-    /// Takes the lock for a person, under a cookie of their own; it stays when this client goes. With a tag others may
-    /// hold it too, under the same one.
+    /// Takes the lock for a person, under a cookie of their own; the lock outlives this client.
+    /// With a tag, several clients may hold the lock under that tag.
     ///
     /// # Errors
     /// `EBUSY` and `EEXIST` where it is held already.
@@ -53,7 +54,8 @@ impl Image {
         Ok(())
     }
 
-    /// Takes the lock away from a holder, `client.N`, whom the cluster shuts out first: it may be writing.
+    /// Takes the lock away from a holder, `client.N`, after the client is on the blocklist: it may
+    /// be writing.
     ///
     /// # Errors
     /// `EINVAL` where that names no client, `ENOENT` where it holds nothing under the cookie.

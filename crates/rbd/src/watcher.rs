@@ -1,4 +1,4 @@
-//! The watch on an image's header, and what is heard and said through it.
+//! The watch on an image's header, and the notifications through it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -16,22 +16,22 @@ use crate::message::{Announcement, ClientId, Message, read_response, response};
 use crate::requests::Requests;
 use crate::{Error, Result};
 
-/// Seconds for which clients may think about an answer.
+/// Seconds that watchers have for an answer.
 const NOTIFY_TIMEOUT: u32 = 5;
 /// The pause before a lost watch is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What an image has of its watch.
+/// This client's watch of an image.
 #[derive(Default)]
 pub(crate) struct Watcher {
-    /// The client's number of the watch, 0 for none.
+    /// The client's cookie of the watch, 0 for none.
     cookie: Cell<u64>,
-    /// The cluster has shut this client out.
+    /// This client is on the cluster's blocklist.
     shut_out: Cell<bool>,
     task: RefCell<Option<JoinHandle<()>>>,
     stop: Rc<Notify>,
     pub(crate) requests: Requests,
-    /// What this client has asked the owner to do.
+    /// The request that this client has sent to the owner of the lock.
     pub(crate) asked: Asked,
 }
 
@@ -43,16 +43,16 @@ impl Drop for Watcher {
     }
 }
 
-/// What an owner said to a notification.
+/// The owner's answer to a notification.
 pub(crate) enum Answer {
-    /// Nobody is the owner, or it did not answer.
+    /// No watcher is the owner, or the owner did not answer.
     None,
     /// 0 or a negative errno.
     Said(i32),
 }
 
 impl Inner {
-    /// Who this client is to the others.
+    /// The id under which other clients know this one.
     pub(crate) fn client_id(&self) -> ClientId {
         ClientId {
             gid: self.io.rados().monitors().global_id(),
@@ -60,7 +60,7 @@ impl Inner {
         }
     }
 
-    /// Fails with `ESHUTDOWN` where the cluster takes nothing from this client any more.
+    /// Fails with `ESHUTDOWN` where this client is on the cluster's blocklist.
     pub(crate) fn check_shut_out(&self) -> Result<()> {
         match self.watcher.shut_out.get() {
             true => Err(Error::os("image", errno::ESHUTDOWN)),
@@ -86,7 +86,7 @@ impl Inner {
         }
     }
 
-    /// Tells all watchers, and waits until they have answered.
+    /// Notifies all watchers, and waits for their answers.
     pub(crate) async fn announce(&self, said: impl Encode) -> Result<Answer> {
         let payload = encode_to_vec(&said).into();
         let outcome = self.io.notify(self.header_oid(), payload, NOTIFY_TIMEOUT).await?;
@@ -97,7 +97,8 @@ impl Inner {
         }
     }
 
-    /// Tells all watchers that the header has changed. That somebody does not answer is no failure of the change.
+    /// Notifies all watchers that the header has changed. A watcher that does not answer does not
+    /// make the change fail.
     pub(crate) async fn announce_header(&self) {
         if let Err(e) = self.announce(Announcement::HeaderUpdate).await {
             tracing::warn!(
@@ -116,7 +117,7 @@ impl Inner {
         }
     }
 
-    /// Takes a notification in, without waiting for anything.
+    /// Handles a notification, without waiting for anything.
     fn hear(self: &Rc<Self>, id: u64, payload: &[u8]) {
         let message = match Message::read(payload) {
             Ok(message) => message,
@@ -137,7 +138,7 @@ impl Inner {
             Message::Announcement(Announcement::HeaderUpdate) => {
                 self.stale.set(true);
                 let inner = Rc::clone(self);
-                // Whoever waits for another size is told without a read or write.
+                // Readers of the size hear of a new one without a read or write of their own.
                 tokio::task::spawn_local(async move {
                     if let Err(e) = inner.refresh().await {
                         tracing::debug!("header: {e}");
@@ -168,7 +169,8 @@ impl Inner {
         tokio::task::spawn_local(async move { inner.answer(id, answer).await });
     }
 
-    /// Watches again after the watch was lost, as long as it takes; none where this client is shut out.
+    /// Watches again after the watch was lost, until that succeeds; `None` where this client is on
+    /// the blocklist.
     async fn watch_again(self: &Rc<Self>) -> Option<Watch> {
         self.watcher.cookie.set(0);
         loop {
@@ -195,7 +197,7 @@ impl Inner {
     }
 }
 
-/// Hears what is said until the image is closed or gone.
+/// Handles notifications until the image is closed or gone.
 async fn run(image: Weak<Inner>, mut watch: Watch, stop: Rc<Notify>) {
     loop {
         let news = tokio::select! {

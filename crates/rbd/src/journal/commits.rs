@@ -1,22 +1,22 @@
-//! How far an image is with what its journal has noted: everything up to there is done.
+//! The commit position of a journal: all entries up to it are applied to the image.
 
 use std::collections::BTreeMap;
 
 use spirula_classes::journal::{ObjectPosition, ObjectSetPosition};
 
-/// What is noted, and what of it is done.
+/// The appended entries, and which of them are applied.
 pub(super) struct Commits {
     width: u64,
     next: u64,
-    /// By the order in which they were noted, entries behind the position, and whether they are done.
+    /// Entries behind the position in the order of appending, and whether each is applied.
     pending: BTreeMap<u64, (ObjectPosition, bool)>,
     position: ObjectSetPosition,
-    /// The header knows another position.
+    /// The header has an older position.
     changed: bool,
 }
 
 impl Commits {
-    /// Goes on from a position. Entries go to `width` objects at a time.
+    /// Goes on from a position. Entries are spread over `width` objects.
     pub(super) fn new(width: u64, position: ObjectSetPosition) -> Self {
         Self {
             width,
@@ -27,7 +27,7 @@ impl Commits {
         }
     }
 
-    /// Takes an entry in, the next in order. Returns what it is called here.
+    /// Adds the next appended entry. Returns its number among the pending ones.
     pub(super) fn begin(&mut self, entry: ObjectPosition) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -35,7 +35,7 @@ impl Commits {
         number
     }
 
-    /// What entries tell of is done. Returns whether the position is another one now.
+    /// Marks entries as applied. Returns whether the position has moved.
     pub(super) fn done(&mut self, entries: &[u64]) -> bool {
         for number in entries {
             if let Some((_, is_done)) = self.pending.get_mut(number) {
@@ -56,17 +56,17 @@ impl Commits {
         moved
     }
 
-    /// The last entry up to which everything is done.
+    /// The last entry up to which all are applied.
     pub(super) fn last(&self) -> Option<&ObjectPosition> {
         self.position.positions.first()
     }
 
-    /// The position, where the header has to hear of it.
+    /// The position, if the header still has an older one.
     pub(super) fn take_changed(&mut self) -> Option<ObjectSetPosition> {
         std::mem::take(&mut self.changed).then(|| self.position.clone())
     }
 
-    /// The header has not heard of it.
+    /// Notes that the header could not be given the position.
     pub(super) fn set_changed(&mut self) {
         self.changed = true;
     }

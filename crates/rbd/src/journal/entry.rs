@@ -1,33 +1,33 @@
-//! Entries as they lie one behind the other in a journal's objects: `Entry` of Ceph's `src/journal/Entry.cc`.
+//! Entries of a journal's objects, one behind the other: `Entry` of Ceph's `src/journal/Entry.cc`.
 
 use spirula_denc::Writer;
 
-/// What an entry begins with.
+/// The first bytes of an entry.
 const PREAMBLE: u64 = 0x3141_5926_5358_9793;
 const VERSION: u8 = 1;
-/// What stands before the payload: preamble, version, number, tag, the payload's length.
+/// Bytes before the payload: preamble, version, number, tag, the payload's length.
 const HEAD: usize = 29;
 const CRC: usize = 4;
-/// The bytes that an entry has besides its payload.
+/// Bytes of an entry besides its payload.
 pub(super) const OVERHEAD: usize = HEAD + CRC;
 
-/// The place of an entry in the order of all: its tag, and its number among those with the tag.
+/// The place of an entry in the order of all: its tag, and its number under that tag.
 pub(super) type EntryId = (u64, u64);
 
-/// What is at the beginning of a part of an object.
+/// The first item in a part of an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// An entry of so many bytes.
+    /// An entry of this many bytes.
     Entry {
         id: EntryId,
         payload: &'a [u8],
         len: usize,
     },
-    /// So many zeros, with which objects may be filled up between entries.
+    /// This many zeros, which may fill up objects between entries.
     Padding(usize),
-    /// Part of an entry.
+    /// The beginning of an entry whose rest is missing.
     Part,
-    /// Nothing that was ever written.
+    /// Bytes that no writer of journals makes.
     Broken,
 }
 
@@ -35,7 +35,7 @@ fn crc(data: &[u8]) -> u32 {
     !crc32c::crc32c_append(!0, data)
 }
 
-/// An entry.
+/// Encodes an entry.
 pub(super) fn encode((tag, number): EntryId, payload: &[u8]) -> Vec<u8> {
     let mut w = Writer::with_capacity(OVERHEAD + payload.len());
     w.u64(PREAMBLE);
@@ -48,7 +48,7 @@ pub(super) fn encode((tag, number): EntryId, payload: &[u8]) -> Vec<u8> {
     w.into_vec()
 }
 
-/// Finds what is at the beginning of `data`, which is not empty.
+/// Parses the first item of `data`, which is not empty.
 pub(super) fn parse(data: &[u8]) -> Parsed<'_> {
     let zeros = data.iter().take_while(|b| **b == 0).count();
     if zeros > 0 {

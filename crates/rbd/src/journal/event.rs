@@ -1,4 +1,5 @@
-//! What a journal tells of: `EventEntry` of Ceph's `src/librbd/journal/Types.h`, whose other file says what came with which version.
+//! Events of a journal: `EventEntry` of Ceph's `src/librbd/journal/Types.h`, whose other file says
+//! which fields came with which version.
 
 use bytes::Bytes;
 use spirula_classes::rbd::SnapshotNamespace;
@@ -7,7 +8,8 @@ use spirula_denc::{Decode, Error, Reader, Result, UTime, Writer};
 /// The version of events that is written.
 const VERSION: u8 = 5;
 const COMPAT: u8 = 1;
-/// The bytes that an event of a write has besides its data: two sections, type, offset, length, the data's length, the time.
+/// Bytes of a write's event besides its data: two sections, type, offset, length, the data's
+/// length, the time.
 const WRITE_OVERHEAD: usize = 44;
 
 const DISCARD: u32 = 0;
@@ -31,20 +33,20 @@ const METADATA_REMOVE: u32 = 17;
 const WRITE_SAME: u32 = 18;
 const COMPARE_AND_WRITE: u32 = 19;
 
-/// Something that is done to an image.
+/// A change of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     Discard {
         offset: u64,
         len: u64,
-        /// Of each object only what is whole in multiples of this goes; 0 for every byte.
+        /// In each object only the part aligned to this many bytes is discarded; 0 for every byte.
         granularity: u32,
     },
     Write {
         offset: u64,
         data: Bytes,
     },
-    /// The data, again and again.
+    /// A write of the same data, repeated over the range.
     WriteSame {
         offset: u64,
         len: u64,
@@ -55,11 +57,11 @@ pub(crate) enum Event {
         old: Bytes,
         new: Bytes,
     },
-    /// What was written before is durable.
+    /// All writes before are durable.
     Flush,
-    /// An operation begins. It is done where its end says so.
+    /// An operation begins. Its [`Event::End`] says whether it was done.
     Begin {
-        /// Its number among those of its writer.
+        /// The operation's number among those of its writer.
         number: u64,
         operation: Operation,
     },
@@ -68,13 +70,13 @@ pub(crate) enum Event {
         number: u64,
         result: i32,
     },
-    /// Another cluster writes the journal from now on, or this one.
+    /// The role of primary passes to another cluster, or to this one.
     DemotePromote,
-    /// One that is not known here.
+    /// An event of a type that is not known here.
     Unknown(u32),
 }
 
-/// An operation on the image as a whole.
+/// An operation on the whole image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Operation {
     SnapCreate {
@@ -137,7 +139,7 @@ impl Event {
         events
     }
 
-    /// The event as it is appended, at a time.
+    /// Encodes the event for an entry, with the time at which it is appended.
     pub(crate) fn encode(&self, time: UTime) -> Vec<u8> {
         let mut w = Writer::new();
         w.section(VERSION, COMPAT, |w| self.put(w));
@@ -316,7 +318,7 @@ impl Operation {
         }
     }
 
-    /// The name of a snapshot, and whose it is.
+    /// The name and the kind of a snapshot.
     fn snapshot(kind: u32, version: u8, r: &mut Reader<'_>) -> Result<(String, SnapshotNamespace)> {
         let name = r.string()?;
         let has_namespace = version >= 4 || (version == 3 && kind == SNAP_CREATE);
@@ -370,7 +372,7 @@ mod tests {
     /// The entries of an image's journal that Ceph 16.2.15's librbd wrote, in order: the first with tag 1 but the last two.
     const ENTRIES: &[u8] = include_bytes!("../../tests/data/journal_entries.bin");
 
-    /// What they tell of; operations with their ends.
+    /// The events in them; operations with their ends.
     fn told() -> Vec<Event> {
         let user = || (SnapshotNamespace::User, "t".to_owned());
         let snapshot = |make: fn((SnapshotNamespace, String)) -> Operation| make(user());
@@ -467,7 +469,7 @@ mod tests {
         for event in events {
             let encoded = event.encode(UTime::ZERO);
             assert_eq!(Reader::new(&encoded).get(), Ok(event));
-            // Cut anywhere it is an error, or what another version wrote.
+            // Cut anywhere it is an error, or an event of an older version.
             for len in 0..encoded.len() {
                 let _ = Reader::new(&encoded[..len]).get::<Event>();
             }

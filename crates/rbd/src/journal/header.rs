@@ -1,4 +1,4 @@
-//! The header of a journal: who writes and follows it, which objects hold its entries, and its removal.
+//! The header of a journal: its clients and tags, the objects with its entries, and its removal.
 
 use spirula_classes::journal::{Client, ObjectPosition, ObjectSetPosition, Tag};
 use spirula_client::{BytesList, IoCtx, errno};
@@ -11,33 +11,34 @@ use crate::{Error, Result, bounds, names};
 
 /// The id of the image itself among the clients of its journal.
 const IMAGE: &str = "";
-/// What kind of client notes the class of the image's tags.
+/// The kind of the journal client that is the image itself; its data has the class of the tags.
 const IMAGE_CLIENT: u32 = 0;
-/// Who writes what is tagged so: this cluster.
+/// The mirror uuid in tags under which this cluster writes.
 const LOCAL: &str = "";
 /// Tags or clients asked for at a time.
 const BATCH: u64 = 64;
 
-/// The class of a tag that begins a new one.
+/// Asks for a new class of tags.
 const NEW_CLASS: u64 = u64::MAX;
-/// The pool of entries that lie where the header does.
+/// Stands for the header's pool where the pool of the entries is named.
 const NO_POOL: i64 = -1;
 /// The sizes of objects with entries, as powers of two.
 const ORDERS: std::ops::RangeInclusive<u8> = 12..=26;
 
-/// What a new journal is like.
+/// Options of a new journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// The bytes of an object at which the next ones are begun, as a power of two from 12 to 26.
+    /// The size of an object at which the next object set is begun, as a power of two from 12 to
+    /// 26.
     pub order: u8,
-    /// Over how many objects entries are spread at a time.
+    /// The number of objects in an object set, over which entries are spread.
     pub splay_width: u8,
-    /// The pool of the entries, where it is not that of the header.
+    /// The pool of the entries, where it is another than the header's.
     pub pool: Option<String>,
 }
 
 impl Default for JournalOptions {
-    /// As those of `rbd_journal_order` and `rbd_journal_splay_width`.
+    /// The defaults of `rbd_journal_order` and `rbd_journal_splay_width`.
     fn default() -> Self {
         Self {
             order: 24,
@@ -47,8 +48,8 @@ impl Default for JournalOptions {
     }
 }
 
-/// Makes the journal of an image that has none. What is left of one that was not made to its end, or of one that was not removed to
-/// its end, goes before.
+/// Makes the journal of an image that has none. Remains of an interrupted creation or removal go
+/// first.
 ///
 /// # Errors
 /// `EDOM` and `EINVAL` for what can't be, `ENOENT` where there is no such pool.
@@ -75,7 +76,8 @@ pub(crate) async fn create(io: &IoCtx, id: &str, options: &JournalOptions) -> Re
     tell(io, id, "client_register", &client).await
 }
 
-/// What an image notes with its journal: the class of its tags, and that nothing is to be copied anew.
+/// The image's data as a client of its journal: the class of its tags, and that no resync is
+/// wanted.
 fn image_data(tag_class: u64) -> Vec<u8> {
     let mut w = Writer::new();
     w.section(2, 1, |w| {
@@ -86,28 +88,28 @@ fn image_data(tag_class: u64) -> Vec<u8> {
     w.into_vec()
 }
 
-/// Where a journal is, and what of it never changes.
+/// The place of a journal, and its properties that never change.
 pub(super) struct JournalHeader {
     io: IoCtx,
     id: String,
     /// The pool and namespace of the entries.
     entries: IoCtx,
-    /// Over how many objects entries are spread at a time: these are a set.
+    /// The number of objects in an object set, over which entries are spread.
     pub(super) width: u64,
-    /// The bytes of an object at which the next set is begun.
+    /// The size of an object in bytes at which the next object set is begun.
     pub(super) object_size: u64,
 }
 
-/// What the image itself notes with its journal.
+/// The image's data as a client of its journal.
 struct ImageClient {
     tag_class: u64,
     position: ObjectSetPosition,
 }
 
-/// Who writes what has a tag, and what was there before.
+/// The data of a tag: the writer, and the position of the writer before.
 struct TagData {
     writer: String,
-    /// What its writer had committed before.
+    /// The commit position of the writer before.
     before: Option<ObjectPosition>,
 }
 
@@ -132,7 +134,7 @@ async fn tell(io: &IoCtx, id: &str, method: &'static str, input: &impl Encode) -
     cls::change(io, "journal", names::journal(id), vec![call]).await
 }
 
-/// What the image notes as a client of its journal.
+/// Reads the image's data as a client of its journal.
 async fn image_client(io: &IoCtx, id: &str) -> Result<ImageClient> {
     let client: Client = ask(io, id, "get_client", &IMAGE.to_owned()).await?;
     Ok(ImageClient {
@@ -141,7 +143,7 @@ async fn image_client(io: &IoCtx, id: &str) -> Result<ImageClient> {
     })
 }
 
-/// What an image notes with its journal: here only the class of its tags.
+/// Decodes the class of the tags from the image's data as a client.
 fn tag_class(r: &mut Reader<'_>) -> Result<u64> {
     Ok(r.section("librbd::journal::ClientData", 2, |_, r| {
         if r.u32()? != IMAGE_CLIENT {
@@ -151,7 +153,7 @@ fn tag_class(r: &mut Reader<'_>) -> Result<u64> {
     })?)
 }
 
-/// Whether this cluster writes the journal, as the newest of its tags says.
+/// Whether this cluster writes the journal, according to its newest tag.
 async fn is_local(io: &IoCtx, id: &str, class: u64) -> Result<bool> {
     let mut newest: Option<Tag> = None;
     loop {
@@ -180,7 +182,7 @@ pub(crate) async fn is_primary(io: &IoCtx, id: &str) -> Result<bool> {
     is_local(io, id, image.tag_class).await
 }
 
-/// Where the entries are of a journal whose header names this pool.
+/// The context of the entries of a journal whose header names this pool.
 async fn entries_at(io: &IoCtx, pool: i64) -> Result<IoCtx> {
     match pool {
         0.. => {
@@ -210,7 +212,7 @@ impl JournalHeader {
         }))
     }
 
-    /// Finds the journal of an image, for who writes that. Returns what was committed.
+    /// Finds the journal of an image for its writer. Returns the commit position too.
     ///
     /// # Errors
     /// `ENOENT` where there is none, `EROFS` where another cluster writes it.
@@ -232,26 +234,27 @@ impl JournalHeader {
         tell(&self.io, &self.id, method, input).await
     }
 
-    /// Has those that follow the journal look at its header.
+    /// Notifies the clients of the journal that its header has changed.
     pub(super) fn announce(&self) {
         let (io, oid) = (self.io.clone(), names::journal(&self.id));
         tokio::task::spawn_local(async move { cls::announce(&io, oid, bytes::Bytes::new()).await });
     }
 
-    /// The first and last set that may have entries.
+    /// The first object set that may have entries, and the active one.
     pub(super) async fn sets(&self) -> Result<(u64, u64)> {
         let first = self.ask("get_minimum_set", &Nothing).await?;
         bounds::sets(first, self.ask("get_active_set", &Nothing).await?)
     }
 
-    /// Begins a set: from now on entries are written there.
+    /// Makes an object set the active one, which takes all entries from now on.
     pub(super) async fn set_active_set(&self, set: u64) -> Result<()> {
         self.tell("set_active_set", &set).await?;
         self.announce();
         Ok(())
     }
 
-    /// Makes a tag for what is written from now on; `before` is what was committed last. Returns its number.
+    /// Makes the tag for entries from now on; `before` is the commit position so far. Returns its
+    /// number.
     pub(super) async fn create_tag(&self, before: Option<ObjectPosition>) -> Result<u64> {
         let class = image_client(&self.io, &self.id).await?.tag_class;
         let writer = LOCAL.to_owned();
@@ -269,7 +272,7 @@ impl JournalHeader {
         }
     }
 
-    /// Notes what the image has committed.
+    /// Stores the image's commit position.
     pub(super) async fn commit(&self, position: &ObjectSetPosition) -> Result<()> {
         let input = (IMAGE.to_owned(), position.clone());
         self.tell("client_commit", &input).await?;
@@ -277,7 +280,8 @@ impl JournalHeader {
         Ok(())
     }
 
-    /// The first set that any client needs that the journal waits for, `active` where none needs an older one.
+    /// The oldest object set that a registered client still needs; `active` where none needs an
+    /// older one.
     async fn first_needed(&self, active: u64) -> Result<Option<u64>> {
         let mut first = active;
         let mut after = String::new();
@@ -299,7 +303,7 @@ impl JournalHeader {
         }
     }
 
-    /// Removes the sets that no client needs any more, of those before `active`.
+    /// Removes the object sets before `active` that no client needs any more.
     pub(super) async fn trim(&self, active: u64) -> Result<()> {
         let (first, _) = self.sets().await?;
         if first >= active {
@@ -315,7 +319,7 @@ impl JournalHeader {
         Ok(())
     }
 
-    /// The number of an object: the one at a place of a set.
+    /// The number of an object, from its set and its place in the set.
     pub(super) fn object_of(&self, set: u64, place: u64) -> u64 {
         set.saturating_mul(self.width).saturating_add(place)
     }
@@ -333,20 +337,20 @@ impl JournalHeader {
         names::journal_entries(&self.id, self.io.pool_id(), number)
     }
 
-    /// The bytes of an object with entries.
+    /// The size in bytes of an object with entries.
     pub(super) async fn size_of(&self, object: u64) -> Result<u64> {
         let stat = self.entries.stat(self.object(object)).await;
         let size = unless(stat.map_err(Error::from), errno::ENOENT)?;
         Ok(size.map_or(0, |(size, _)| size))
     }
 
-    /// Reads of an object with entries: nothing behind its end.
+    /// Reads from an object with entries, up to its end.
     pub(super) async fn read(&self, object: u64, offset: u64, len: u64) -> Result<bytes::Bytes> {
         let read = self.entries.read(self.object(object), offset, len).await;
         Ok(unless(read.map_err(Error::from), errno::ENOENT)?.unwrap_or_default())
     }
 
-    /// Appends entries to an object, which must be smaller than objects get.
+    /// Appends entries to an object. Fails where the object has its full size already.
     pub(super) async fn append(&self, object: u64, entries: &BytesList) -> Result<()> {
         // The entries follow as a blob: their length, then they.
         let len = u32::try_from(entries.len()).map_err(|_| Error::os("journal", errno::E2BIG))?;
@@ -355,7 +359,7 @@ impl JournalHeader {
     }
 }
 
-/// Reads what the header tells of clients and tags.
+/// Decodes the clients' and tags' data of a header.
 pub(super) fn read_stored(data: &[u8]) {
     if let Some(client) = read::<Client>(data) {
         let _ = tag_class(&mut Reader::new(&client.data));

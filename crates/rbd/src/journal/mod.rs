@@ -1,9 +1,11 @@
-//! Journals of images (the feature `journaling`): what is going to be written to an image, and done to it as a whole, is noted before it
-//! happens, for those that follow it in another cluster. Names and formats: Ceph's `src/journal` and `src/librbd/journal/Types.h`.
+//! Journals of images (the feature `journaling`). Every write and every operation on the whole
+//! image is appended to the journal before it is applied; mirror daemons of other clusters replay
+//! it there. Names and formats: Ceph's `src/journal` and `src/librbd/journal/Types.h`.
 //!
-//! Entries are numbered, under a tag that is new whenever a client takes the image's lock, and go to the objects of a set in turn. The
-//! header knows up to which entry the image holds what it was noted to hold: whoever takes the lock does first again what follows
-//! that, as its writer may have died in between, and those that follow the journal do it, too.
+//! Entries are numbered under a tag, and go to the objects of an object set in turn. A client that
+//! takes the image's lock makes a new tag. The header has the commit position: all entries up to it
+//! are applied to the image. The new owner of the lock first replays the entries behind it, as the
+//! writer before may have died in between.
 
 mod commits;
 mod entry;
@@ -34,60 +36,63 @@ pub(crate) use event::{Event, Operation};
 pub use header::JournalOptions;
 pub(crate) use header::{create, is_primary, remove};
 
-/// The greatest event. What reads journals reads at least twice as much at a time.
+/// The size of the largest event in bytes. Readers of journals read at least twice as much at a
+/// time.
 const MAX_EVENT: u64 = 16384;
-/// How long the header may be behind with what is done.
+/// How long the commit position in the header may lag behind.
 const COMMIT_AGE: Duration = Duration::from_secs(5);
 
-/// Where the next entry goes.
+/// The place of the next entry.
 struct Recorder {
     tag: u64,
     number: u64,
     set: u64,
-    /// The bytes of the set's objects.
+    /// The sizes in bytes of the set's objects.
     sizes: Vec<u64>,
-    /// An entry is missing: nobody would read what follows.
+    /// An entry could not be appended: readers would stop at the gap.
     broken: bool,
 }
 
-/// Events to be noted, and who waits for that.
+/// Events to be appended, and the task that waits for that.
 struct Waiting {
     events: Vec<Event>,
     noted: oneshot::Sender<Result<Noted>>,
 }
 
-/// Reads what a journal's objects may hold: who follows it, its tags, and entries one behind the other (`stored.rs`).
+/// Decodes the content of a journal's objects: clients, tags, and entries one behind the other
+/// (`stored.rs`).
 pub(crate) fn read_stored(data: &[u8]) {
     header::read_stored(data);
     player::read_stored(data);
 }
 
-/// A journal that this client writes, as it has the image's lock.
+/// The journal of an image whose lock this client holds.
 pub(crate) struct Journal {
     header: Rc<JournalHeader>,
     recorder: Mutex<Recorder>,
-    /// What is to be noted as soon as the recorder is free, all at once.
+    /// Events that are appended together as soon as the recorder is free.
     waiting: RefCell<Vec<Waiting>>,
     commits: RefCell<Commits>,
-    /// The header is being told what is done.
+    /// Held while the commit position is stored.
     telling: Mutex<()>,
-    /// The header is going to be told what is done.
+    /// A task is going to store the commit position.
     will_tell: Cell<bool>,
-    /// The lock is given up, or lost: what is done is another's business.
+    /// The lock is given up or lost, so the next owner stores the commit position.
     closed: Cell<bool>,
     operations: Cell<u64>,
 }
 
-/// An entry is missing.
+/// The error of appending behind a gap.
 fn gap() -> Error {
     Error::os("journal", errno::EIO)
 }
 
-/// Entries whose events are under way.
+/// Appended entries whose events are being applied.
 pub(crate) struct Noted(Vec<u64>);
 
 impl Journal {
-    /// Does again what `image` may lack, and begins to write. `image` is not noted again what is done to it.
+    /// Replays to `image` the events that it may lack, and begins to append under a new tag.
+    /// `image` must be a view that does not append events of its own.
     ///
     /// # Errors
     /// `EROFS` where another cluster writes the journal, `EBADMSG` where it can't be read, `ENOSYS` where it tells of what can't be
@@ -134,14 +139,14 @@ impl Journal {
         })
     }
 
-    /// The bytes of the greatest event.
+    /// The size of the largest event in bytes.
     pub(crate) fn max_event(&self) -> usize {
         let fits = self.header.object_size.saturating_sub(entry::OVERHEAD as u64);
         // No more than fits into memory.
         fits.min(MAX_EVENT) as usize
     }
 
-    /// Notes what is going to be done. It is durable when this is done.
+    /// Appends events before they are applied. They are durable when the future is done.
     ///
     /// # Errors
     /// `EIO` where an entry before could not be written: the lock must be taken anew.
@@ -150,7 +155,7 @@ impl Journal {
         self.waiting.borrow_mut().push(Waiting { events, noted });
         let heard = tokio::select! {
             biased;
-            // Whoever came before has noted this one, too, and does not wait for the next ones.
+            // The task before may append these events too, and does not wait for the next ones.
             heard = &mut hear => heard,
             mut recorder = self.recorder.lock() => {
                 let all = self.waiting.take();
@@ -162,7 +167,7 @@ impl Journal {
     }
 
     async fn note_all(&self, recorder: &mut Recorder, all: Vec<Waiting>) {
-        // Whoever goes away amid it leaves a gap as well.
+        // A future that is dropped during the append leaves a gap as well.
         let appended = match std::mem::replace(&mut recorder.broken, true) {
             true => Err(gap()),
             false => self.append(recorder, &all).await,
@@ -175,7 +180,7 @@ impl Journal {
                 None => Ok(Noted(entries.by_ref().take(one.events.len()).collect())),
                 Some(errno) => Err(Error::os("journal", errno)),
             };
-            // Who does not wait any more finds it not done.
+            // A caller that has gone leaves its events unapplied.
             let _ = one.noted.send(noted);
         }
     }
@@ -226,7 +231,7 @@ impl Journal {
         all
     }
 
-    /// What was noted is done.
+    /// Marks appended events as applied.
     fn done(self: &Rc<Self>, noted: &Noted) {
         if !self.commits.borrow_mut().done(&noted.0) || self.will_tell.replace(true) {
             return;
@@ -241,7 +246,8 @@ impl Journal {
         });
     }
 
-    /// Tells the header how far the image is, and removes what nobody needs any more. Where that fails more is done again later.
+    /// Stores the commit position and removes object sets that no client needs. A failure only
+    /// means that more is replayed later.
     async fn tell(&self) {
         let _turn = self.telling.lock().await;
         let position = self.commits.borrow_mut().take_changed();
@@ -262,21 +268,21 @@ impl Journal {
         }
     }
 
-    /// Ends it: nothing is under way any more.
+    /// Closes the journal, once no event is being applied.
     pub(crate) async fn close(&self) {
         self.tell().await;
         self.lose();
     }
 
-    /// The lock is lost.
+    /// Notes that the lock is lost.
     pub(crate) fn lose(&self) {
         self.closed.set(true);
     }
 }
 
 impl Writing {
-    /// Writes, after the journal has noted that, where the image has one. What fails is done again when the lock is taken the next time,
-    /// unless it `may_fail` so.
+    /// Runs a write after the journal has its events, if the image has a journal. A failed write is
+    /// replayed when the lock is next taken, unless the error is `may_fail`.
     pub(crate) async fn noted(
         &self,
         events: impl FnOnce(&Journal) -> Vec<Event>,
@@ -297,8 +303,8 @@ impl Writing {
 }
 
 impl Inner {
-    /// Does an operation, between two entries of the journal that tell of it, where the image has one. Those that follow the journal do
-    /// it as well: it is begun where nothing speaks against it.
+    /// Runs an operation between its two journal entries, if the image has a journal. Mirror
+    /// daemons run it as well, so the caller has checked that it can be done.
     pub(crate) async fn noted<T>(
         &self,
         operation: Operation,
@@ -311,7 +317,7 @@ impl Inner {
         let number = journal.operations.get() + 1;
         journal.operations.set(number);
         let begun = journal.note(vec![Event::Begin { number, operation }]).await?;
-        // What was done before is not done again after it.
+        // The operation must not be followed by a replay of writes from before it.
         journal.tell().await;
         let done = work.await;
         let result = done.as_ref().err().map_or(0, Error::errno);

@@ -1,4 +1,4 @@
-//! Reads what a journal tells of that was not committed: its writer has gone without.
+//! Reads the uncommitted entries of a journal whose writer has gone.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::header::JournalHeader;
 use crate::stored::read;
 use crate::{Error, Result, bounds};
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const CHUNK: u64 = 1 << 20;
 
-/// Where an entry is.
+/// The place of an entry.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     object: u64,
@@ -23,7 +23,7 @@ struct Place {
     len: u64,
 }
 
-/// What is to be done again, in order.
+/// The entries to be replayed, in order.
 pub(super) struct Player<'a> {
     header: &'a JournalHeader,
     entries: std::vec::IntoIter<(EntryId, Place)>,
@@ -33,8 +33,8 @@ fn broken() -> Error {
     Error::os("journal", errno::EBADMSG)
 }
 
-/// The entries behind the committed one. A tag's end with the first that is missing: what its writer appended behind that, it has
-/// not relied on. The next tag begins where its writer had found that end.
+/// The entries behind the committed one. A tag ends before its first missing entry: its writer
+/// never relied on entries behind the gap. The next tag begins where its writer found that end.
 fn in_order<T: Copy>(found: &BTreeMap<EntryId, T>, committed: Option<EntryId>) -> Vec<(EntryId, T)> {
     let mut next = match committed {
         Some((tag, number)) => (tag, number.saturating_add(1)),
@@ -52,7 +52,7 @@ fn in_order<T: Copy>(found: &BTreeMap<EntryId, T>, committed: Option<EntryId>) -
 }
 
 impl<'a> Player<'a> {
-    /// Finds what was not committed.
+    /// Finds the uncommitted entries.
     ///
     /// # Errors
     /// `EBADMSG` where an object holds something else than entries.
@@ -72,7 +72,7 @@ impl<'a> Player<'a> {
         Ok(Self { header, entries })
     }
 
-    /// The next event, and which entry it is.
+    /// The next event and the position of its entry.
     pub(super) async fn next(&mut self) -> Result<Option<(ObjectPosition, Event)>> {
         let Some((id, place)) = self.entries.next() else {
             return Ok(None);
@@ -90,7 +90,7 @@ impl<'a> Player<'a> {
     }
 }
 
-/// Takes the entries in, of a part of an object, that are whole. Returns their bytes.
+/// Adds the complete entries of a part of an object. Returns their bytes.
 fn take_entries(
     (object, offset): (u64, u64),
     part: &[u8],
@@ -120,7 +120,7 @@ fn take_entries(
     Ok(used)
 }
 
-/// Reads an object's content, and the events of the entries in it (`stored.rs`).
+/// Decodes an object's content, and the events of its entries (`stored.rs`).
 pub(super) fn read_stored(data: &[u8]) {
     let mut found = BTreeMap::new();
     let _ = take_entries((0, 0), data, &mut found);

@@ -1,4 +1,5 @@
-//! Does again what a journal tells of (Ceph's `src/librbd/journal/Replay.cc`). What was done already is done to no effect.
+//! Replays the events of a journal (Ceph's `src/librbd/journal/Replay.cc`). To apply an event twice
+//! has no further effect.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,17 +15,17 @@ use crate::image::Inner;
 use crate::message::Task;
 use crate::{Error, Progress, Result};
 
-/// An image to which events are done again.
+/// The image to which events are applied.
 pub(super) struct Replay {
     image: Rc<Inner>,
-    /// A write that may go on with the next event.
+    /// A write that may continue in the next event.
     write: Option<(u64, BytesMut)>,
-    /// Operations that have begun, by their numbers.
+    /// Operations that have begun and not ended, by number.
     begun: BTreeMap<u64, Operation>,
 }
 
 impl Replay {
-    /// Goes on from what `image` holds. Nothing that is done to it is noted again.
+    /// Replays to `image`, which must not append events of its own.
     pub(super) fn new(image: Rc<Inner>) -> Self {
         Self {
             image,
@@ -33,10 +34,10 @@ impl Replay {
         }
     }
 
-    /// Does an event, or what it completes.
+    /// Applies an event, or the operation that the event completes.
     ///
     /// # Errors
-    /// `ENOSYS` where this image would have to change as it can't here.
+    /// `ENOSYS` where the image would have to change in a way that is not supported here.
     pub(super) async fn apply(&mut self, event: Event) -> Result<()> {
         if let Event::Write { offset, data } = &event {
             return self.write(*offset, data).await;
@@ -78,7 +79,7 @@ impl Replay {
             }
             Event::End { number, result } => match self.begun.remove(&number) {
                 Some(operation) if result >= 0 => self.operate(operation).await,
-                // It has failed, and whoever wanted it knows; or it was committed before.
+                // The operation failed, and its caller knows; or it was committed before.
                 _ => Ok(()),
             },
             Event::Unknown(kind) => {
@@ -88,7 +89,7 @@ impl Replay {
         }
     }
 
-    /// Ends with the journal: does operations whose end it does not tell of.
+    /// Ends the replay: runs the operations whose end is missing in the journal.
     pub(super) async fn finish(mut self) -> Result<()> {
         self.flush().await?;
         for operation in std::mem::take(&mut self.begun).into_values() {
@@ -103,7 +104,7 @@ impl Replay {
     }
 
     async fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
-        // Writes were cut into events: what belongs together is one write again.
+        // Writes were cut into events; events of one write become one write again.
         let whole = u64::from(self.image.fixed.layout.object_size);
         if let Some((from, before)) = &mut self.write
             && from.checked_add(before.len() as u64) == Some(offset)
@@ -117,7 +118,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Does the write that was put off.
+    /// Writes the data that waited for more.
     async fn flush(&mut self) -> Result<()> {
         let Some((offset, data)) = self.write.take() else {
             return Ok(());

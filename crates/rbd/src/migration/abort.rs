@@ -1,6 +1,6 @@
-//! Gives a migration up: the source becomes what the destination is, and the destination goes.
+//! Aborts a migration: the source gets the destination's data, and the destination is removed.
 //!
-//! Snapshots that were taken of the destination meanwhile go with it, as they do where Ceph's clients give a migration up.
+//! Snapshots that were taken of the destination meanwhile are lost, as with Ceph's clients.
 
 use std::rc::Rc;
 
@@ -21,8 +21,9 @@ use crate::progress::Meter;
 use crate::remove::{is_gone, remove_named, remove_objects};
 use crate::{Error, Progress, Result, directory, trash};
 
-/// What the source's record says when the source holds all that the destination did, and its clones are clones of the source:
-/// from then on the destination is only removed.
+/// The description in the source's record once the source holds all the destination's data, and the
+/// destination's clones are clones of the source. From then on only the destination's removal is
+/// left.
 const REVERTED: &str = "the source has the data again";
 
 /// Gives a migration up: what was written to the destination is written to the source, which takes its place. The image is
@@ -90,7 +91,7 @@ async fn open(side: &Side, exclusive: bool) -> Result<Image> {
     Image::open_for(&side.io, (&side.name, &side.id), options, Purpose::Migrate).await
 }
 
-/// The source gets its name back: nobody else may have it.
+/// Checks that no other image has the source's former name.
 async fn check_name(pair: &Pair) -> Result<()> {
     let found = directory::image_id(&pair.source.io, &pair.source.name).await;
     match unless(found, errno::ENOENT)? {
@@ -101,7 +102,7 @@ async fn check_name(pair: &Pair) -> Result<()> {
     }
 }
 
-/// Makes the source what the destination is.
+/// Copies the destination's data and properties to the source.
 async fn take_back(
     pair: &Pair,
     (before, record): (&Migration, &Migration),
@@ -142,7 +143,7 @@ async fn take_back(
     set_state(&from.io, &from.id, state::ABORTING, REVERTED).await
 }
 
-/// Looks whether the destination can go.
+/// Checks that the destination can be removed.
 async fn check_destination(destination: &Inner, record: &Migration) -> Result<()> {
     let header = destination.header();
     if header.op_features & features::GROUP != 0 {
@@ -159,7 +160,7 @@ async fn check_destination(destination: &Inner, record: &Migration) -> Result<()
     Ok(())
 }
 
-/// Writes to the source where it differs from the destination.
+/// Writes to the source the data in which the destination differs.
 async fn revert(
     (destination, source): (&Rc<Inner>, &Rc<Inner>),
     record: &Migration,
@@ -186,8 +187,9 @@ async fn revert(
     Ok(())
 }
 
-/// What an object of the destination holds, where it is that and not the source that tells: an object that is not there shows the
-/// source, unless all was copied, and so does one that was not copied completely.
+/// The destination's content of an object, where it overrides the source's. An object that does not
+/// exist shows the source's data, unless everything was copied; so does an object that was not
+/// copied completely.
 async fn held(
     (destination, record): (&Rc<Inner>, &Migration),
     object: u64,
@@ -234,8 +236,9 @@ async fn empty_destination(side: &Side, progress: &Progress) -> Result<()> {
     emptied.and(closed)
 }
 
-/// Removes the destination's name and header, and gives the source its name back. At each moment the name by which the migration was found
-/// leads to what is left, so that another attempt after an interruption goes on.
+/// Removes the destination's name and header, and gives the source its name back. At each moment
+/// the name by which the caller found the migration leads to what is left, so that an interrupted
+/// abort can be repeated.
 async fn restore_names(pair: &Pair) -> Result<()> {
     let (source, destination) = (&pair.source, &pair.destination);
     if pair.is_known_by_source() {
@@ -263,13 +266,13 @@ async fn remove_last(destination: &Side) -> Result<()> {
     remove_name(destination).await
 }
 
-/// Goes on where the source has been restored.
+/// Continues an interrupted abort after the source has been restored.
 async fn remove_destination(pair: &Pair, progress: &Progress) -> Result<()> {
     empty_destination(&pair.destination, progress).await?;
     remove_last(&pair.destination).await
 }
 
-/// Goes on where the destination has lost its header: what names it is left at most.
+/// Continues an interrupted abort after the destination's header is gone: removes its names.
 async fn remove_remains(io: &IoCtx, name: &str) -> Result<()> {
     let id = directory::listed_id(io, name).await?;
     if !is_gone(io, &id).await? {

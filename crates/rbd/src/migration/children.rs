@@ -1,4 +1,4 @@
-//! Where the images of a migration are parents, and where they are clones.
+//! Relinks clones of a migrating image, and the migrating clone itself.
 //!
 //! Clones are given back to the source when a migration is given up. Each says which snapshot it is a clone of, and is listed
 //! with that. Whatever interrupts it, a clone is listed with one of the two at least (the states of `relink_children` in Ceph's
@@ -19,7 +19,7 @@ use crate::header::Header;
 use crate::image::Inner;
 use crate::{Error, Result, names};
 
-/// Snapshots that hold the same: of the destination, and of the source.
+/// Two snapshots with the same content: the destination's and the source's.
 #[derive(Clone, Copy)]
 struct Twins {
     from: u64,
@@ -35,7 +35,7 @@ fn spec(image: &Inner, snap: u64) -> ParentImageSpec {
     }
 }
 
-/// Makes all clones of the destination's snapshots clones of the source's, whose snapshots are given with them.
+/// Makes all clones of the destination's snapshots clones of the source's snapshots.
 pub(super) async fn give_back(
     destination: &Inner,
     source: &Inner,
@@ -87,7 +87,8 @@ async fn relink(
     Ok(())
 }
 
-/// What gives a clone another parent. Where only its snapshots see that, it remains so.
+/// The operations that give a clone another parent. A parent that only the clone's snapshots see
+/// remains so.
 fn attach_ops(
     header: &Header,
     overlap: Option<u64>,
@@ -103,8 +104,9 @@ fn attach_ops(
     }
 }
 
-/// Lists the destination no more among the clones of the source's parent, where it has none itself. To prepare the migration of a
-/// clone `librbd` first makes another clone; where that is to be none it takes the parent from it and leaves it listed, so that the
+/// Removes the destination from the list of the source's parent, if the destination has no parent
+/// itself. To prepare the migration of a clone, `librbd` first makes the destination a clone too;
+/// for a flat destination it then removes the parent and leaves the list as it is, so that the
 /// parent's snapshot could never be removed.
 pub(super) async fn unlist(pair: &Pair) -> Result<()> {
     let (source, destination) = (&pair.source, &pair.destination);

@@ -1,4 +1,4 @@
-//! Ends a migration whose destination has all: the source goes.
+//! Commits a migration whose destination has all data: removes the source.
 
 use spirula_classes::rbd::migration::state;
 use spirula_classes::rbd::{SnapshotNamespace, features};
@@ -14,8 +14,7 @@ use crate::image::{Image, Inner, Options, Purpose};
 use crate::remove::{remove_content, remove_objects};
 use crate::{Error, Progress, Result, names};
 
-/// Ends a migration: removes the source, after which the destination is an image like any other. The image is named by the
-/// destination's name, or by the source's.
+/// Commits a migration: removes the source, after which the destination is an image like any other.
 ///
 /// # Errors
 /// `ENOENT` where there is no such image, `EINVAL` where it is not migrating or the source has not been copied, `EBUSY` where
@@ -61,7 +60,7 @@ async fn commit(pair: &Pair, has_begun: bool, progress: &Progress) -> Result<()>
     remove_record(&pair.destination.io, &pair.destination.id).await
 }
 
-/// Looks whether the source can be removed.
+/// Checks that the source can be removed.
 async fn check_source(source: &Side) -> Result<()> {
     let names = (source.name.as_str(), source.id.as_str());
     let image = Image::open_for(&source.io, names, Options::default(), Purpose::Migrate).await?;
@@ -75,7 +74,8 @@ async fn check_source(source: &Side) -> Result<()> {
 }
 
 impl Inner {
-    /// Fails with `EBUSY` where clones need the image, or snapshots are not users'; with `EMLINK` where it belongs to a group.
+    /// Fails with `EBUSY` where the image has clones or snapshots that are not users', and with
+    /// `EMLINK` where it belongs to a group.
     async fn refuse_children(&self) -> Result<()> {
         let header = self.header();
         if header.op_features & features::GROUP != 0 {

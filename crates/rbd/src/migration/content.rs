@@ -1,4 +1,4 @@
-//! What changes from one content of an object to the next.
+//! The operations that turn one content of an object into the next.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use spirula_proto::osd::{OpCode, OsdOpIn};
 
 use crate::cls::{create, delete, ranged};
 
-/// What is the same in multiples of this is not written.
+/// Blocks of this many bytes that are equal are not written.
 const CHUNK: usize = 16 << 10;
 
 /// The content of an object without zeros at its end; `None` for no object.
 pub(super) type Content = Option<Bytes>;
 
-/// Takes the zeros from the end.
+/// Removes the zeros from the end.
 pub(super) fn trimmed(data: Bytes) -> Bytes {
     let len = data.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
     data.slice(..len)
@@ -23,7 +23,7 @@ fn is_zero(data: &[u8]) -> bool {
     data.iter().all(|b| *b == 0)
 }
 
-/// What is done to a range of an object.
+/// The operation for a range of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Keep,
@@ -31,7 +31,7 @@ enum Kind {
     Zero,
 }
 
-/// The ranges in which `new` differs from `old`, as far as `new` goes.
+/// The ranges in which `new` differs from `old`, up to the end of `new`.
 fn differences(old: &[u8], new: &[u8]) -> Vec<(Kind, Range<usize>)> {
     let mut found: Vec<(Kind, Range<usize>)> = Vec::new();
     let mut at = 0;
@@ -58,7 +58,7 @@ fn differences(old: &[u8], new: &[u8]) -> Vec<(Kind, Range<usize>)> {
     found
 }
 
-/// What makes an object with the content `old` one with the content `new`.
+/// The operations that turn the content `old` of an object into `new`.
 pub(super) fn changes(old: &Content, new: &Content) -> Vec<OsdOpIn> {
     let mut ops = Vec::new();
     let (held, wanted) = match (old, new) {

@@ -1,4 +1,5 @@
-//! Copies what a destination lacks from its source, with all snapshots, while clients use the destination.
+//! Executes a migration: copies data and snapshots from the source, while clients use the
+//! destination.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,13 +23,13 @@ use crate::object_map;
 use crate::progress::Meter;
 use crate::{Error, Progress, Result};
 
-/// The snapshot under which an object is written is newer than all that it knows (`assert_snapc_seq`).
+/// `assert_snapc_seq`: the write's newest snapshot must be newer than the object's.
 const NEWER: u8 = 0;
-/// In how many parts progress is told.
+/// Progress is told in this many parts.
 const PARTS: u64 = 1000;
-/// The pause before another attempt where somebody has the lock who does not copy.
+/// The pause before another attempt while the holder of the lock does not copy.
 const RETRY: Duration = Duration::from_secs(1);
-/// How many of these there are in a row.
+/// The number of attempts in a row.
 const ATTEMPTS: u32 = 10;
 
 /// Copies what a destination lacks from its source. The image is named by the destination's name, or by the source's.
@@ -74,7 +75,7 @@ async fn execute(pair: &Pair, record: &Migration, limits: &Options, progress: &P
     done.and(closed)
 }
 
-/// Notes how far it is in both headers.
+/// Stores the state of the migration in both headers.
 async fn tell_state(pair: &Pair, state: u8, description: &str) -> Result<()> {
     for side in [&pair.source, &pair.destination] {
         set_state(&side.io, &side.id, state, description).await?;
@@ -95,7 +96,8 @@ async fn run(
     let (mut from, mut in_vain) = (0, 0);
     loop {
         if !destination.acquire_if_free().await? {
-            // Who writes the image copies as well: taking the lock away amid that fails its writes.
+            // A client that writes the image copies as well; to take its lock amid that would fail
+            // its writes.
             if have_copied(destination, &teller).await? {
                 break;
             }
@@ -118,7 +120,8 @@ async fn run(
     Ok(())
 }
 
-/// Copies the objects from this one on. Returns the first that was not copied where the lock was given to somebody who asked for it.
+/// Copies the objects from this one on. Where another client asks for the lock it gets it, and the
+/// number of the first object that is not copied is returned.
 async fn copy_all(
     copier: &Rc<Copier>,
     destination: &Rc<Inner>,
@@ -144,15 +147,15 @@ async fn copy_all(
     }
 }
 
-/// Has the owner of the lock copy everything. Returns false where it has not.
+/// Asks the owner of the lock to copy everything. Returns false where it has not done so.
 async fn have_copied(destination: &Rc<Inner>, teller: &Teller) -> Result<bool> {
     let told = async |share| teller.reached(share).await;
     Ok(destination.ask(&Task::Migrate, told).await? == Some(0))
 }
 
-/// Tells how far it is.
+/// Reports the progress to the caller and to the headers.
 struct Teller {
-    /// The two headers, the source's first.
+    /// The two images' headers, the source's first.
     headers: [(IoCtx, String); 2],
     meter: Rc<Meter>,
     percent: Cell<u64>,
@@ -168,7 +171,8 @@ impl Teller {
         }
     }
 
-    /// So much of so much is done. Fails with `ECANCELED` where no more is to be done.
+    /// Reports that `done` of `total` is copied. Fails with `ECANCELED` where the listener ends the
+    /// operation.
     async fn reached(&self, (done, total): (u64, u64)) -> Result<()> {
         self.meter.reached_share(done, total)?;
         let now = done.min(total).saturating_mul(100) / total.max(1);
@@ -184,13 +188,13 @@ impl Teller {
     }
 }
 
-/// What copies objects.
+/// Copies objects from the source to the destination.
 struct Copier {
     source: Rc<Inner>,
     record: Migration,
 }
 
-/// An object that is being copied, and where it goes.
+/// An object that is being copied, and its destination.
 struct Copy<'a> {
     destination: &'a Rc<Inner>,
     writing: &'a Writing,
@@ -202,7 +206,7 @@ impl Copier {
         Self { source, record }
     }
 
-    /// The bytes of the destination that were the source's, at the snapshot that has most of them.
+    /// The bytes of the destination that come from the source, at the snapshot with most of them.
     fn size(&self, destination: &Inner) -> u64 {
         let header = destination.header();
         let all = steps(&self.record, &header.snapshots).into_iter();
@@ -210,14 +214,14 @@ impl Copier {
         sizes.max().unwrap_or_default().min(self.source_size())
     }
 
-    /// The bytes of the source, at the snapshot at which it was largest.
+    /// The size of the source at the snapshot at which it was largest.
     fn source_size(&self) -> u64 {
         let header = self.source.header();
         let sizes = header.snapshots.values().map(|s| s.size);
         sizes.fold(header.size, u64::max)
     }
 
-    /// Fails with `ESTALE` where somebody has ended the migration, or said that all was copied.
+    /// Fails with `ESTALE` where another client has ended the migration, or marked it as executed.
     async fn check_executing(&self, destination: &Inner) -> Result<()> {
         let now = record(&destination.io, &destination.fixed.id).await;
         match now {
@@ -227,7 +231,7 @@ impl Copier {
         }
     }
 
-    /// Copies an object, as far as it has not been.
+    /// Copies an object, unless that is done.
     async fn copy(&self, destination: &Rc<Inner>, object: u64) -> Result<()> {
         let _turn = destination.copy_turn().await;
         let writing = destination.begin_write_as_owner().await?;
@@ -246,7 +250,7 @@ impl Copier {
         }
         let layout = destination.fixed.layout;
         let region = Region::new(&self.source, layout, object, self.source_size()).await?;
-        // Without a parent of its own the destination must hold what the source sees of one.
+        // A destination without a parent must hold the data that the source sees of its own.
         let flatten = self.record.flatten || header.parent.is_none() && self.source.parent().is_some();
         if !flatten && !region.has_objects() {
             return Ok(());
@@ -255,7 +259,7 @@ impl Copier {
         if known.as_ref().is_some_and(has_head) {
             let whole = u64::from(layout.object_size);
             let data = destination.data.read(oid, 0, whole).await?;
-            // Not kept in the memory for what is received: there must be room for what is read next.
+            // A copy outside the receive budget: the next read needs room there.
             held = Some(trimmed(Bytes::copy_from_slice(&data)));
         }
         self.take_steps(&copy, &region, &pending, held).await
@@ -271,7 +275,7 @@ impl Copier {
         let header = &copy.writing.header;
         let mut last: Option<(Look, Bytes)> = None;
         for step in pending {
-            // Nobody sees what was under a snapshot that is gone.
+            // No reader sees the data under a removed snapshot.
             let Ok(size) = header.size_at(step.target) else {
                 continue;
             };
@@ -301,7 +305,7 @@ impl Copier {
 }
 
 impl Copy<'_> {
-    /// Takes a step, unless another client has done so.
+    /// Writes a step, unless another client has done so.
     async fn write(&self, step: &Step, mut ops: Vec<spirula_proto::osd::OsdOpIn>) -> Result<()> {
         if ops.is_empty() {
             return Ok(());
@@ -315,7 +319,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Tells the object maps that the object exists after a step: those that do not know.
+    /// Marks the object as existing after a step, in the object maps that do not have it yet.
     async fn note(&self, step: &Step, has_changed: bool) -> Result<()> {
         let Some(map) = &self.writing.map else {
             return Ok(());

@@ -1,9 +1,12 @@
-//! Images on their way to another pool, layout or set of features (Ceph's `src/librbd/api/Migration.cc`). Whoever prepares a
-//! migration puts the source into the trash and makes the destination, which clients use from then on: what it lacks they
-//! read from the source, and copy before they write. Here the rest is copied, and the source removed or taken back.
+//! Images that migrate to another pool, layout or set of features (Ceph's
+//! `src/librbd/api/Migration.cc`). The client that prepares a migration puts the source into the
+//! trash and makes the destination, which clients use from then on: they read data that it lacks
+//! from the source, and copy it before they write. This module copies the rest, and removes the
+//! source or restores it.
 //!
-//! Both headers have a record of the migration until it ends. The source loses its own first where the migration is
-//! committed, so that from then on nobody takes it back; where it is given up the source's record says when the data is back.
+//! Both headers have a record of the migration until it ends. A commit removes the source's record
+//! first, so that no client aborts the migration afterwards; an abort notes in the source's record
+//! when the data is back.
 
 mod abort;
 mod children;
@@ -39,7 +42,7 @@ async fn set_state(io: &IoCtx, id: &str, state: u8, description: &str) -> Result
     tell(io, names::header(id), "migration_set_state", &input).await
 }
 
-/// Makes an image one that is not migrating, and tells its clients.
+/// Removes an image's migration record, and notifies the image's clients.
 async fn remove_record(io: &IoCtx, id: &str) -> Result<()> {
     tell(io, names::header(id), "migration_remove", &Nothing).await?;
     notify(io, id).await;
@@ -51,8 +54,8 @@ async fn notify(io: &IoCtx, id: &str) {
     announce(io, names::header(id), Bytes::new()).await;
 }
 
-/// Whether an image that is migrating may be read or written here as if it were not. Otherwise it can't be opened, as what a
-/// destination lacks is not read from the source.
+/// Whether a migrating image may be opened here as if it did not migrate. A destination that lacks
+/// data can't be, as this client does not read it from the source.
 ///
 /// # Errors
 /// `EROFS` where it may only be read.
@@ -67,7 +70,7 @@ pub(crate) async fn may_be_used(io: &IoCtx, id: &str, read_only: bool) -> Result
     }
 }
 
-/// What goes wrong once a migration is under way must not look as if there were none.
+/// Turns errors of a migration under way so that they don't look as if there were none.
 fn under_way<T>(result: Result<T>) -> Result<T> {
     match result {
         Err(e) if e.is(errno::ENOENT) || e.is(errno::EINVAL) => {
@@ -78,7 +81,8 @@ fn under_way<T>(result: Result<T>) -> Result<T> {
     }
 }
 
-/// Fails with `EOPNOTSUPP` where the image that remains would have to be mirrored, which is not begun here.
+/// Fails with `EOPNOTSUPP` where the remaining image would have to be mirrored, which is not
+/// supported here.
 async fn refuse_mirroring(io: &IoCtx, record: &Migration) -> Result<()> {
     match mirror::mirror_mode(io).await? {
         0 => Ok(()),
@@ -87,7 +91,7 @@ async fn refuse_mirroring(io: &IoCtx, record: &Migration) -> Result<()> {
     }
 }
 
-/// Fails with `EBUSY` where other clients use the image; one of those that watch it is this one.
+/// Fails with `EBUSY` where clients besides this one watch the image.
 async fn refuse_watchers(io: &IoCtx, id: &str) -> Result<()> {
     match users(io, id).await? {
         0 | 1 => Ok(()),
@@ -95,7 +99,7 @@ async fn refuse_watchers(io: &IoCtx, id: &str) -> Result<()> {
     }
 }
 
-/// Makes the steps of a record (`stored.rs`): for an image without snapshots of its own.
+/// Computes the steps of a record for an image without snapshots of its own (`stored.rs`).
 pub(crate) fn read_stored(record: &Migration) {
     let steps = steps::steps(record, &BTreeMap::new());
     let of = |at: Option<&steps::Step>| at.map(|s| (s.newest(), s.context().snaps.len()));

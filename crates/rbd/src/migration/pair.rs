@@ -10,17 +10,17 @@ use crate::header::text;
 use crate::remove::is_gone;
 use crate::{Error, Result, directory, trash};
 
-/// Who put an image into the trash: a migration, whose source it is.
+/// The trash entry's origin: the source of a migration.
 pub(super) const BY_MIGRATION: u8 = 2;
 
-/// What a header knows of the migration.
+/// What a header says of a migration.
 #[derive(Debug)]
 pub(super) enum Mark {
-    /// There is no such image any more.
+    /// The image does not exist any more.
     Gone,
-    /// Nothing.
+    /// The image does not migrate.
     None,
-    /// This.
+    /// The image's migration record.
     Record(Box<Migration>),
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// The other one, as a record names it.
+    /// The other image, as a record names it.
     async fn other(io: &IoCtx, record: &Migration) -> Result<Self> {
         if !record.source_spec.is_empty() || record.image_id.is_empty() {
             // Another cluster or a file, or an image of the first format.
@@ -68,7 +68,7 @@ impl Side {
         })
     }
 
-    /// Whether a record of the other image means this one.
+    /// Whether a record of the other image names this one.
     fn is_named_by(&self, record: &Migration) -> bool {
         record.pool_id == self.io.pool_id()
             && record.pool_namespace == self.io.namespace().as_bytes()
@@ -76,11 +76,11 @@ impl Side {
     }
 }
 
-/// A migration: one of the two has a record at least.
+/// A migration: at least one of the two images has a record.
 pub(super) struct Pair {
     pub(super) source: Side,
     pub(super) destination: Side,
-    /// Whether the name that it was found by is the source's.
+    /// Whether the caller's name is the source's.
     found_by_source: bool,
 }
 
@@ -125,7 +125,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Where both have records, these are of one migration.
+    /// Checks that the two records belong to one migration.
     fn check(&self) -> Result<()> {
         if let (Some(source), Some(destination)) = self.records()
             && !(source.header_type == SOURCE
@@ -143,7 +143,8 @@ impl Pair {
         (self.source.mark.record(), self.destination.mark.record())
     }
 
-    /// Whether the name that the migration was found by is, or may be, the source's: both images may have the same name in the same place.
+    /// Whether the caller's name is, or may be, the source's: both images may have the same name in
+    /// the same place.
     pub(super) fn is_known_by_source(&self) -> bool {
         let place = |side: &Side| (side.io.pool_id(), side.io.namespace().clone());
         let share_name = self.source.name == self.destination.name;
@@ -160,22 +161,22 @@ async fn in_trash(io: &IoCtx, name: &str) -> Result<String> {
         .ok_or(Error::os("migration", errno::ENOENT))
 }
 
-/// What a migration is about, and how far it is.
+/// The images of a migration and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationStatus {
     /// The pool, namespace and name of the source.
     pub source: (i64, String, String),
-    /// The same of the destination.
+    /// The pool, namespace and name of the destination.
     pub destination: (i64, String, String),
     /// The destination's id.
     pub destination_id: String,
-    /// Whether what the source holds can be copied.
+    /// Whether the source's data can be copied.
     pub is_prepared: bool,
-    /// Whether it was.
+    /// Whether the source's data was copied.
     pub is_executed: bool,
 }
 
-/// How far the migration of an image is, by the name of the destination or of the source.
+/// The state of an image's migration, by the name of the destination or of the source.
 ///
 /// # Errors
 /// `ENOENT` where there is no such image, `EINVAL` where it is not migrating.

@@ -1,4 +1,4 @@
-//! What the source of a migration holds: nobody writes it any more.
+//! Reads the source of a migration, which no client writes any more.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,12 +13,13 @@ use crate::image::Inner;
 use crate::io::put;
 use crate::{Error, Result};
 
-/// The snapshots of a data object; `None` where there is none.
+/// The snapshots of a data object; `None` where the object does not exist.
 pub(super) async fn history(io: &IoCtx, oid: String) -> Result<Option<ListSnapsResponse>> {
     unless(io.list_snaps(oid).await.map_err(Error::from), errno::ENOENT)
 }
 
-/// The clone of an object that a snapshot sees; without a snapshot, or after the last, the head.
+/// The clone of an object that a snapshot sees; the head without a snapshot, or after the last
+/// clone.
 fn seen(history: &ListSnapsResponse, id: Option<u64>) -> Option<u64> {
     let is_it = |clone: &spirula_proto::osd_op_data::CloneInfo| match id {
         Some(id) if id <= history.seq => clone.snaps.contains(&id),
@@ -32,7 +33,7 @@ pub(super) fn has_head(history: &ListSnapsResponse) -> bool {
     seen(history, None).is_some()
 }
 
-/// What lies behind an object of the destination.
+/// The part of the source that an object of the destination covers.
 pub(super) struct Region<'a> {
     source: &'a Rc<Inner>,
     /// The destination's layout.
@@ -41,7 +42,7 @@ pub(super) struct Region<'a> {
     histories: BTreeMap<u64, Option<ListSnapsResponse>>,
 }
 
-/// What decides what a region holds: regions that look the same hold the same.
+/// The versions of the objects in a region. Equal looks mean equal content.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Look {
     len: u64,
@@ -50,7 +51,7 @@ pub(super) struct Look {
 }
 
 impl<'a> Region<'a> {
-    /// The region of the source, as large as `size`, behind an object.
+    /// The region of the source behind an object, for a source of `size` bytes.
     pub(super) async fn new(source: &'a Rc<Inner>, layout: Layout, object: u64, size: u64) -> Result<Self> {
         let mut histories = BTreeMap::new();
         for (offset, len) in layout.whole_extents(object, 0, layout.object_len(object, size)) {
@@ -68,12 +69,12 @@ impl<'a> Region<'a> {
         })
     }
 
-    /// Whether the source has objects there, at whatever snapshot.
+    /// Whether the source has objects in the region, at any snapshot.
     pub(super) fn has_objects(&self) -> bool {
         self.histories.values().any(Option::is_some)
     }
 
-    /// How it looks at a snapshot, or now, as far as an image of this size goes.
+    /// The region's look at a snapshot, or now, as far as an image of `size` bytes goes.
     pub(super) fn look(&self, snap: Option<u64>, size: u64) -> Result<Look> {
         let header = self.source.header();
         let size = size.min(header.size_at(snap)?);
@@ -85,7 +86,7 @@ impl<'a> Region<'a> {
         })
     }
 
-    /// What it holds when it looks so.
+    /// The region's content at a look.
     pub(super) async fn read(&self, snap: Option<u64>, look: &Look) -> Result<Bytes> {
         let whole = usize::try_from(look.len).map_err(|_| Error::os("read", errno::EINVAL))?;
         let mut out = BytesMut::zeroed(whole);

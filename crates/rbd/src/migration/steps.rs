@@ -1,9 +1,10 @@
-//! In which steps an object of a destination becomes what the source holds: one for each snapshot that was copied, oldest first,
-//! and one for the image as it is. Each is written under the snapshots of the steps before, so that these keep what they see.
+//! The steps in which an object of a destination gets the source's content: one for each copied
+//! snapshot, oldest first, and one for the image as it is. Each is written under the snapshots of
+//! the steps before, so that these keep their content.
 //!
-//! All clients write the same under the same snapshots, and each step fails where the object has already been written under that
-//! newest snapshot or a newer one (`assert_snapc_seq`). So who is interrupted or comes at the same time does no harm; a write
-//! of a client comes after all steps.
+//! All clients write the same under the same snapshots, and a step fails where the object has
+//! already been written under that newest snapshot or a newer one (`assert_snapc_seq`). So an
+//! interrupted copy and two concurrent ones do no harm; a client's write comes after all steps.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -19,9 +20,11 @@ use crate::Snapshot;
 pub(super) struct Step {
     /// The snapshot of the source; `None` for the source as it is.
     pub(super) source: Option<u64>,
-    /// The first that shows it of the destination: a snapshot, or the image as it is.
+    /// The first snapshot of the destination that shows the step's content; `None` for the image as
+    /// it is.
     pub(super) target: Option<u64>,
-    /// The targets of all steps that are snapshots, in order, and how many of them are before this one.
+    /// The snapshots that are targets of steps, in order, and how many of them come before this
+    /// step.
     targets: Rc<[u64]>,
     before: usize,
 }
@@ -31,12 +34,12 @@ impl Step {
         self.targets.get(..self.before).unwrap_or_default()
     }
 
-    /// The newest snapshot under which it is written; 0 for none.
+    /// The newest snapshot under which the step is written; 0 for none.
     pub(super) fn newest(&self) -> u64 {
         self.earlier().last().copied().unwrap_or_default()
     }
 
-    /// Under which snapshots it is written.
+    /// The snapshots under which the step is written.
     pub(super) fn context(&self) -> SnapContext {
         SnapContext {
             seq: self.newest(),
@@ -45,7 +48,7 @@ impl Step {
     }
 }
 
-/// The newest snapshot of the destination that is one of the source.
+/// The newest snapshot of the destination that was copied from the source.
 pub(super) fn newest_copied(record: &Migration) -> u64 {
     record.snap_seqs.values().next_back().copied().unwrap_or_default()
 }
@@ -56,7 +59,7 @@ pub(super) fn steps(record: &Migration, snapshots: &BTreeMap<u64, Snapshot>) -> 
     let newer = snapshots.range(since).next();
     let targets: Rc<[u64]> = record.snap_seqs.values().copied().collect();
     let copied = record.snap_seqs.iter().map(|(s, t)| (Some(*s), Some(*t)));
-    // Snapshots that were taken since see what the source was, too.
+    // Snapshots that were taken since then see the source's last content, too.
     let last = std::iter::once((None, newer.map(|(id, _)| *id)));
     let all = copied.chain(last).enumerate();
     all.map(|(before, (source, target))| Step {
@@ -135,7 +138,7 @@ mod tests {
         assert_eq!(shown(&steps).last(), Some(&(None, Some(15), 10, vec![10])));
     }
 
-    /// Other clients go on to count a snapshot that was removed.
+    /// Other clients still count a removed snapshot.
     #[test]
     fn a_removed_snapshot_remains_a_step() {
         let steps = steps(&record(&[(3, 10), (7, 12)]), &snapshots(&[12]));

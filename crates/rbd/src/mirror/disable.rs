@@ -1,4 +1,4 @@
-//! The end of the mirroring of an image that is removed (Ceph's `src/librbd/mirror/DisableRequest.cc`).
+//! Ends the mirroring of a removed image (Ceph's `src/librbd/mirror/DisableRequest.cc`).
 
 use std::rc::Rc;
 
@@ -13,10 +13,10 @@ use crate::header::{Header, text};
 use crate::image::Inner;
 use crate::{Error, Result, journal, names};
 
-/// The number of the notification about one image.
+/// The type of the notification about one image.
 const IMAGE_UPDATED: u32 = 1;
 
-/// Looks whether an image may be removed as far as mirroring is concerned: its record, where it is mirrored.
+/// Checks whether mirroring allows the removal of an image. Returns its record if it is mirrored.
 ///
 /// # Errors
 /// `EINVAL` where the primary image is elsewhere.
@@ -39,7 +39,7 @@ pub(crate) async fn removable(io: &IoCtx, id: &str, header: &Header) -> Result<O
 }
 
 impl Inner {
-    /// Ends the mirroring of an image that is removed: its peers remove theirs.
+    /// Ends the mirroring of a removed image; the peers then remove their copies.
     pub(crate) async fn end_mirroring(self: &Rc<Self>, mut image: MirrorImage) -> Result<()> {
         let id = &self.fixed.id;
         if image.state != MirrorImageState::DISABLING {
@@ -61,7 +61,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Tells those that follow the pool's mirroring.
+    /// Notifies the watchers of the pool's mirroring.
     async fn announce_mirroring(&self, image: &MirrorImage) {
         let mut w = Writer::new();
         w.section(1, 1, |w| {

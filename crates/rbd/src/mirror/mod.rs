@@ -1,5 +1,5 @@
-//! Mirroring by snapshots, as far as the cluster of the primary images has to do with it: which images are mirrored, and the
-//! snapshots that the peers copy (Ceph's `src/librbd/mirror/snapshot`).
+//! Mirroring by snapshots on the side of the primary images: which images are mirrored, and the
+//! snapshots that peers copy (Ceph's `src/librbd/mirror/snapshot`).
 
 pub(crate) mod disable;
 
@@ -32,16 +32,16 @@ pub(crate) const MIRROR_BY_JOURNAL: u8 = 0;
 /// The mode of an image that is mirrored by snapshots.
 pub const MIRROR_BY_SNAPSHOTS: u8 = 1;
 
-/// What a snapshot says of the image (`MirrorSnapshotState`).
+/// The image's role at a snapshot (`MirrorSnapshotState`): primary.
 const PRIMARY: u8 = 0;
 
-/// Snapshots that a peer may have yet to copy (`rbd_mirroring_max_mirroring_snapshots`).
+/// Snapshots that a peer may still have to copy (`rbd_mirroring_max_mirroring_snapshots`).
 const MAX_SNAPSHOTS: usize = 5;
-/// The size of the objects that hold what an image was at a snapshot (`rbd_default_order`).
+/// The size of the objects that hold the state of an image at a snapshot (`rbd_default_order`).
 const STATE_OBJECT: usize = 4 << 20;
-/// Bytes before that in the first one: how many objects there are, as a section.
+/// Bytes before the state in the first object: the number of objects, as a section.
 const STATE_HEADER: usize = 10;
-/// Features that images have by themselves.
+/// Features that follow from other options.
 const IMPLICIT: u64 = features::STRIPINGV2
     | features::DATA_POOL
     | features::FAST_DIFF
@@ -50,7 +50,7 @@ const IMPLICIT: u64 = features::STRIPINGV2
     | features::NON_PRIMARY
     | features::DIRTY_CACHE;
 
-/// How a pool or namespace is mirrored; 0 where it is not.
+/// The mirroring mode of a pool or namespace; 0 where it is not mirrored.
 ///
 /// # Errors
 /// Where that can't be read.
@@ -59,7 +59,8 @@ pub async fn mirror_mode(io: &IoCtx) -> Result<u32> {
     Ok(unless(mode, errno::ENOENT)?.unwrap_or_default())
 }
 
-/// Fails with `EOPNOTSUPP` in a pool or namespace that is mirrored as a whole: an image that gets a journal would have to be, from then on.
+/// Fails with `EOPNOTSUPP` in a pool or namespace that is mirrored as a whole: an image that gets a
+/// journal would have to be mirrored from then on.
 pub(crate) async fn check_unmirrored(io: &IoCtx) -> Result<()> {
     match mirror_mode(io).await? {
         0 | MIRROR_MODE_IMAGE => Ok(()),
@@ -67,7 +68,7 @@ pub(crate) async fn check_unmirrored(io: &IoCtx) -> Result<()> {
     }
 }
 
-/// The images of a pool and namespace that are mirrored: by their ids.
+/// The mirrored images of a pool and namespace, by id.
 ///
 /// # Errors
 /// Where they can't be read. `E2BIG` where there are too many.
@@ -92,7 +93,7 @@ pub async fn mirrored_images(io: &IoCtx) -> Result<BTreeMap<String, MirrorImage>
     }
 }
 
-/// How an image is mirrored, where it is.
+/// The mirroring record of an image; `None` where it is not mirrored.
 ///
 /// # Errors
 /// Where that can't be read.
@@ -110,7 +111,8 @@ pub async fn is_mirror_primary(io: &IoCtx, id: &str) -> Result<bool> {
 }
 
 impl Image {
-    /// How the image is mirrored, and whether it is the primary one; `None` where it is not mirrored.
+    /// The mirroring record of the image, and whether the image is primary; `None` if it is not
+    /// mirrored.
     ///
     /// # Errors
     /// Where that can't be read.
@@ -141,8 +143,8 @@ fn is_primary(header: &Header) -> bool {
     newest.is_some_and(|(_, m)| m.state == PRIMARY)
 }
 
-/// The snapshot that a peer is no longer to copy, where there is one: one that was never completed, or that is nobody's any more, or the
-/// last but one of too many.
+/// A snapshot that a peer need not copy any more, and the peer: a snapshot that was never
+/// completed, or that belongs to no peer, or the last but one of too many.
 fn superfluous(header: &Header, peers: &BTreeSet<Bytes>) -> Option<(u64, Bytes)> {
     for peer in peers {
         let mut all = mirror_snapshots(header);
@@ -168,13 +170,13 @@ fn superfluous(header: &Header, peers: &BTreeSet<Bytes>) -> Option<(u64, Bytes)>
     None
 }
 
-/// The objects that hold what an image was at a snapshot.
+/// The name of an object that holds the state of an image at a snapshot.
 fn state_object(image: &str, snap: u64, number: usize) -> String {
     format!("rbd_mirror_snapshot.{image}.{snap}.{number}")
 }
 
 impl Inner {
-    /// Takes a snapshot for the peers, and lets go of those that they do not need any more.
+    /// Takes a mirror snapshot, and drops those that peers do not need any more.
     async fn create_mirror_snapshot(self: &Rc<Self>) -> Result<()> {
         self.refresh().await?;
         let refused = || Error::os("mirror snapshot", errno::EINVAL);
@@ -214,7 +216,8 @@ impl Inner {
         Ok(())
     }
 
-    /// A peer does not need a snapshot any more. With the last one it is removed, as there is a newer one.
+    /// Notes that a peer does not need a snapshot any more. Without peers the snapshot is removed,
+    /// as there is a newer one.
     async fn unlink_peer(self: &Rc<Self>, snap: u64, peer: Bytes) -> Result<()> {
         let header = self.header();
         let gone = || Error::os("mirror snapshot", errno::ENOENT);
@@ -239,7 +242,7 @@ impl Inner {
         self.header_changed().await
     }
 
-    /// Keeps what the image is at a primary snapshot that was just made, for the peers: they may copy it then.
+    /// Stores the image's state at a new primary snapshot, after which peers may copy it.
     pub(crate) async fn complete_mirror_snapshot(&self, snap: u64) -> Result<()> {
         let state = self.mirror_state().await?;
         let objects = 1 + (STATE_HEADER + state.len()) / STATE_OBJECT;
@@ -259,7 +262,7 @@ impl Inner {
         tell(&self.io, self.header_oid(), set, &done).await
     }
 
-    /// What the image is: name, features, snapshots, metadata (`ImageState`).
+    /// The state of the image: name, features, snapshots, metadata (`ImageState`).
     async fn mirror_state(&self) -> Result<Vec<u8>> {
         let header = self.header();
         let name = directory::image_name(&self.io, &self.fixed.id).await?;
@@ -285,7 +288,7 @@ impl Inner {
         Ok(w.into_vec())
     }
 
-    /// Forgets what the image was at a snapshot that is removed.
+    /// Removes the stored state of the image at a removed snapshot.
     pub(crate) async fn forget_mirror_state(&self, snap: u64) -> Result<()> {
         for number in 0.. {
             let removed = self.io.remove(state_object(&self.fixed.id, snap, number)).await;
@@ -306,7 +309,7 @@ fn random_uuid() -> Result<String> {
 }
 
 impl Image {
-    /// Takes a snapshot of an image that is mirrored by snapshots, for the peers to copy.
+    /// Takes a mirror snapshot of the image, for the peers to copy.
     ///
     /// # Errors
     /// `EINVAL` where the image is not mirrored so, is not the primary one, or there are no peers.
