@@ -1,8 +1,9 @@
-//! Notes the commit that the binary is built of: of the git repository around it, or as `SPIRULA_COMMIT` says. A tarball has neither.
+//! Builds the commit's id into the binary: that of the git repository around the source, or of
+//! `SPIRULA_COMMIT`. A tarball has neither.
 
 use std::process::Command;
 
-/// The first line that git prints, where there is a git that has something to say.
+/// The first line of git's output; `None` without git, a repository or output.
 fn git(args: &[&str]) -> Option<String> {
     let out = Command::new("git").args(args).output().ok()?;
     let text = String::from_utf8(out.stdout).ok()?;

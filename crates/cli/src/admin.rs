@@ -45,7 +45,7 @@ impl Admin {
         Ok(self.rados.mon_command(&command.to_string(), input).await?)
     }
 
-    /// What the monitors keep under `key`; what `make` makes is put there first where there is nothing.
+    /// The monitors' value of `key`; without one, `make`'s value is stored there first.
     pub(crate) async fn kept_or_new(
         &self,
         key: &str,
@@ -89,7 +89,7 @@ impl Admin {
         }
     }
 
-    /// Which OSDs the cluster has.
+    /// The cluster's OSDs.
     pub(crate) async fn osd_map(&self) -> Result<Map, Error> {
         let dump = json!({"prefix": "osd dump", "format": "json"});
         let dump = self.command(dump, Bytes::new()).await?;
@@ -112,9 +112,9 @@ impl Admin {
         }
     }
 
-    /// Whether the cluster has come up: the OSDs `wanted` are up and every PG is active and clean. Where others are missing
-    /// (`is_whole` is false) PGs are only asked to have settled. What else health names (a full OSD, a pool without
-    /// application) was there before, and is shown.
+    /// Whether the cluster has come up: the OSDs `wanted` are up and every PG is active and clean.
+    /// Where other OSDs are missing (`is_whole` is false), PGs only have to stop changing. Health
+    /// checks of other causes (a full OSD, a pool without application) do not count, and are shown.
     pub(crate) async fn progress(
         &self,
         layout: &Layout,
@@ -158,7 +158,8 @@ impl Admin {
         Ok(Progress::Up(health))
     }
 
-    /// Which PGs nobody has reported though they have members that could: after the monitors' start that is so for a while.
+    /// The PGs that have not been reported although they have members: so it is for a while after
+    /// the monitors' start.
     async fn unknown(&self, pgs: &[Value]) -> Result<Option<String>, Error> {
         let unknown: Vec<&Value> = pgs.iter().filter(|pg| pg["state"] == "unknown").collect();
         for pg in &unknown {
@@ -183,7 +184,7 @@ impl Admin {
     }
 }
 
-/// A place in a PG that no OSD has (`CRUSH_ITEM_NONE`).
+/// An empty place in a PG's acting set (`CRUSH_ITEM_NONE`).
 const NO_OSD: u64 = 0x7fff_ffff;
 
 fn acting(pg: &Value) -> impl Iterator<Item = u64> {
@@ -191,7 +192,8 @@ fn acting(pg: &Value) -> impl Iterator<Item = u64> {
     acting.filter_map(Value::as_u64)
 }
 
-/// Whether a PG is on the way to a state in which it may stay. One without members has nobody who could do anything.
+/// Whether a PG is still changing towards a state in which it may stay. A PG without members is
+/// not.
 fn is_changing(pg: &Value, started: &BTreeMap<u64, u64>) -> bool {
     const PASSING: [&str; 6] = ["peering", "activating", "creating", "unknown", "stale", "wait"];
     let mut states = pg["state"].as_str().unwrap_or_default().split('+');
@@ -211,7 +213,8 @@ fn failed(command: &Value, reply: &CommandReply) -> Error {
 /// How long an OSD on this machine may take to answer.
 const OSD_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Which OSD's present process is not in the cluster's map: the map may still name an earlier one that was killed.
+/// An OSD whose running process the cluster's map does not have yet: the map may still name an
+/// earlier process that was killed.
 async fn still_booting(layout: &Layout, wanted: &BTreeSet<u32>) -> Option<String> {
     for n in wanted {
         let path = layout.admin_socket(&DaemonName::osd(*n));
@@ -232,9 +235,9 @@ async fn still_booting(layout: &Layout, wanted: &BTreeSet<u32>) -> Option<String
 /// The health of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Health {
-    /// `HEALTH_OK`, or what it is otherwise.
+    /// `HEALTH_OK`, `HEALTH_WARN` or `HEALTH_ERR`.
     pub(crate) status: String,
-    /// What is behind it.
+    /// The raised checks.
     pub(crate) checks: Vec<Check>,
 }
 
@@ -246,7 +249,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Whether it ends by itself while a cluster comes up.
+    /// Whether the check clears by itself while a cluster comes up.
     fn is_of_start(&self) -> bool {
         const COMING_UP: [&str; 4] = ["OSD_DOWN", "OSD_HOST", "PG_", "MON_DOWN"];
         COMING_UP.iter().any(|prefix| self.code.starts_with(prefix))
@@ -254,7 +257,7 @@ impl Check {
 }
 
 impl Health {
-    /// The part about health of what `ceph status --format json` prints.
+    /// Takes the health from the output of `ceph status --format json`.
     pub(crate) fn of_status(status: &Value) -> Self {
         let health = &status["health"];
         let checks = health["checks"].as_object().into_iter().flatten();
@@ -281,10 +284,10 @@ impl fmt::Display for Health {
 
 /// How far a starting cluster is.
 pub(crate) enum Progress {
-    /// Not there yet, for this reason.
+    /// The cluster does not serve yet, for this reason.
     Waiting(String),
-    /// It serves, and copies are still being made, as is said here.
+    /// The cluster serves, and copies are still being made; the text says which.
     Settled(String, Health),
-    /// It serves.
+    /// The cluster serves and all copies exist.
     Up(Health),
 }

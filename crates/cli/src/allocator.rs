@@ -1,36 +1,39 @@
-//! The allocator of the process, and how it gives back what is free.
+//! The allocator of the process, and how it returns free memory to the system.
 
 // The crate passes the allocator on, but not this function of it.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_long};
 
-// A tenth of an OSD's time went to the C library's allocator, which also keeps more of what was freed.
+// A tenth of an OSD's time went to the C library's allocator, which also keeps more of the freed
+// memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Number of the option `arena_max_object_size` in mimalloc 3.3 (`mi_option_t` of its `mimalloc.h`): what is larger than so many KiB comes from the system
-/// and goes back to it when it is freed.
+/// Number of the option `arena_max_object_size` in mimalloc 3.3 (`mi_option_t` of its
+/// `mimalloc.h`): allocations of more KiB than this come from the system, and go back to it when
+/// they are freed.
 const ARENA_MAX_OBJECT_SIZE: c_int = 45;
-/// What is so large is rare: requests with values of this size, and what the index makes of them.
+/// Allocations of this size are rare: requests with large values, and the index's copies of them.
 const LARGE_KIB: c_long = 1024;
 
 unsafe extern "C" {
     /// Sets an option ([`mimalloc.h`](https://microsoft.github.io/mimalloc/group__options.html)).
     fn mi_option_set(option: c_int, value: c_long);
-    /// Gives free memory back: of the calling thread's pages those that are empty and, with `force`, what the whole process has
-    /// free ([`mimalloc.h`](https://microsoft.github.io/mimalloc/group__extended.html)).
+    /// Frees the empty pages of the calling thread and, with `force`, all free memory of the
+    /// process ([`mimalloc.h`](https://microsoft.github.io/mimalloc/group__extended.html)).
     fn mi_collect(force: bool);
 }
 
-/// Gives the system back what is free: the allocator itself does so only when it is called a second later, so a process that is idle
-/// keeps it. Takes about a millisecond.
+/// Returns free memory to the system: the allocator only does so when it is called a second later,
+/// so an idle process would keep it. Takes about a millisecond.
 pub(crate) fn give_back() {
     // SAFETY: changes nothing that is allocated; any thread may call it at any time.
     unsafe { mi_collect(true) }
 }
 
-/// Has what is large come from the system and go back to it as soon as it is freed: for daemons with a bound on their memory.
+/// Makes large allocations come from the system and go back to it when they are freed: for daemons
+/// with a bound on their memory.
 pub(crate) fn return_large() {
     // SAFETY: sets a number that is read at each allocation.
     unsafe { mi_option_set(ARENA_MAX_OBJECT_SIZE, LARGE_KIB) }

@@ -2,14 +2,14 @@
 
 use std::io::{IsTerminal, stdout};
 
-/// Whether standard output is a terminal, and nobody has said that there should be no colours (<https://no-color.org>).
+/// Whether standard output is a terminal, and `NO_COLOR` is not set (<https://no-color.org>).
 pub(crate) fn wanted() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
     stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
-/// What a cluster's health is, in the colour of a traffic light.
+/// The text of a cluster's health, coloured like a traffic light.
 pub(crate) fn health(text: &str) -> String {
     let colour = match text.split([' ', ':']).next() {
         Some("HEALTH_OK") => 32,

@@ -1,8 +1,9 @@
-//! Where a store is about to be made: a file or a raw block device, and what it holds already.
+//! The place of a new store: a file or a raw block device, and its present content.
 //!
-//! `mkfs` destroys what was there, so everything that does not look blank is refused unless the caller insists, as
-//! `ceph-volume` does for devices. The rule is strict: any byte other than zero in the part where file systems, volume
-//! managers and partition tables keep their first structures counts, whether it is known or not.
+//! `mkfs` destroys the content, so a place that does not look blank is refused unless the caller
+//! insists, as `ceph-volume` does for devices. The rule is strict: any byte other than zero in the
+//! part where file systems, volume managers and partition tables keep their first structures
+//! counts, known or not.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -14,10 +15,11 @@ use spirula_denc::Fsid;
 
 use crate::error::Error;
 
-/// How much of the start must be zero. A store that was left half-made is zero there: its superblocks come last.
+/// Bytes at the start that must be zero. A half-made store has zeros there: its superblocks come
+/// last.
 const PROBED: usize = 128 << 10;
 
-/// Whose store it is.
+/// The owner of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The OSD's number.
@@ -30,20 +32,20 @@ pub(crate) struct Identity {
 
 /// A store to be made.
 pub(crate) struct Request<'a> {
-    /// Its file or device, and that of its log where it has one of its own.
+    /// Its file or device, and the log's where that has one of its own.
     pub(crate) device: &'a Path,
     pub(crate) log: Option<&'a Path>,
-    /// Its size on a file; `None`: what the file has.
+    /// Its size on a file; `None`: the size of the existing file.
     pub(crate) file_size: Option<u64>,
     /// Its size on a block device; `None`: the whole device.
     pub(crate) device_size: Option<u64>,
-    /// Whose store it will be.
+    /// The new store's owner.
     pub(crate) identity: Identity,
-    /// Whether to overwrite what is there.
+    /// Whether to overwrite the present content.
     pub(crate) force: bool,
 }
 
-/// What is to be done for a [`Request`].
+/// The steps for a [`Request`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// Make the store, of this size (0: the whole device).
@@ -53,7 +55,7 @@ pub(crate) enum Plan {
 }
 
 impl Request<'_> {
-    /// Looks at the places without changing them.
+    /// Examines the places without changing them.
     ///
     /// # Errors
     /// A place that can't hold a store, is in use, or holds something.
@@ -97,7 +99,7 @@ enum Kind {
     Device,
 }
 
-/// What a place holds, by its first bytes.
+/// The content of a place, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Blank,
@@ -112,7 +114,7 @@ struct Place {
     kind: Kind,
     /// Bytes of a file.
     len: u64,
-    /// Tells two places apart; `None` where there is nothing yet.
+    /// Identifies the file or device; `None` where it does not exist yet.
     id: Option<(u64, u64)>,
     content: Content,
 }
@@ -156,7 +158,7 @@ impl Place {
         }
     }
 
-    /// A file that will be made; but a device that is not there must not become a file that fills memory.
+    /// A file that will be made. A missing device must not become a file that fills memory.
     fn missing(path: &Path) -> Result<Self, Error> {
         let mut target = path.to_owned();
         while let Ok(next) = target.read_link() {
@@ -174,7 +176,7 @@ impl Place {
         })
     }
 
-    /// Fails where a file system, a volume manager or another store has it.
+    /// Fails where a file system, a volume manager or another store uses the place.
     fn unused(&self) -> Result<(), Error> {
         let path = &self.path;
         let busy = || Error::Busy { path: path.clone() };
@@ -212,7 +214,7 @@ impl Place {
     }
 }
 
-/// What is known by its signature: offset, bytes, name. Only the message depends on it.
+/// Known content by signature: offset, bytes, name. Only the message depends on it.
 const SIGNATURES: [(usize, &[u8], &str); 14] = [
     (0, b"bluestore block device\n", "a BlueStore OSD of Ceph"),
     (0, b"XFSB", "an XFS file system"),
@@ -342,7 +344,7 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// A device that takes nothing any more from an offset on.
+    /// A device that refuses writes from an offset on.
     #[derive(Debug)]
     struct Dying {
         file: File,

@@ -1,4 +1,4 @@
-//! Completions for shells, and man pages: of what clap knows of the command line.
+//! Completions for shells, and man pages, made of clap's definitions.
 
 use std::io::stdout;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) struct ManArgs {
     dir: PathBuf,
 }
 
-/// The whole command line, also that of tools which read their arguments themselves.
+/// The whole command line, with that of tools which parse their arguments themselves.
 fn command_line() -> Command {
     Cli::command().mut_subcommand("rbd", |_| rbd::command())
 }

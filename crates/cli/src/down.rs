@@ -22,8 +22,8 @@ pub(crate) struct Args {
 /// Longer than the supervisor waits for its daemons.
 const PATIENCE: Duration = Duration::from_secs(supervisor::STOP_PATIENCE.as_secs() + 5);
 
-/// Runs the command: the supervisor stops its daemons; daemons without one are stopped here, in the order in which
-/// it would.
+/// Runs the command: the supervisor stops its daemons; without a supervisor they are stopped here,
+/// in the same order.
 pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let layout = Layout::new(&args.dir)?;
     // Else others choose which processes of this user end.
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Stops what runs of `names`; returns how many that were.
+/// Stops the running daemons among `names`; returns their number.
 async fn stop(layout: &Layout, names: &[String]) -> Result<usize, Error> {
     let held = |name: &String| pidfile::holder(&layout.pid_file(name));
     // These processes, not others that a new `up` may start in their place.

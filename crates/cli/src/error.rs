@@ -1,4 +1,4 @@
-//! What can go wrong in the command line itself.
+//! Errors of the command line itself.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

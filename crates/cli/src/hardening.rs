@@ -1,4 +1,4 @@
-//! What a process with keys in its memory gives up.
+//! Restrictions that a process with keys in its memory puts on itself.
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::set_no_new_privs;
@@ -8,8 +8,9 @@ use crate::error::Error;
 /// The variable that keeps core dumps, debuggers and profilers of the same user possible.
 const DUMPABLE: &str = "SPIRULA_DUMPABLE";
 
-/// No core dumps; no other process of the same user may read this one's memory; nothing that it starts gains rights by being
-/// started (set-user-id programs). What it makes nobody else may use. With `SPIRULA_DUMPABLE=1` memory stays within reach, for developers.
+/// Forbids core dumps, reads of this process's memory by other processes of the same user, and
+/// set-user-id programs below it; files that it makes are closed to others. With
+/// `SPIRULA_DUMPABLE=1` memory stays within reach, for developers.
 ///
 /// # Errors
 /// Where the system refuses.
@@ -28,7 +29,7 @@ pub(crate) fn harden() -> Result<(), Error> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed)
 }
 
-/// Closes all files but the standard ones: whatever the process that started this one has left open is none of its business.
+/// Closes all files but the standard ones that the parent process has left open.
 ///
 /// # Errors
 /// Where the system does not say which are open.

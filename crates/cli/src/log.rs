@@ -1,5 +1,5 @@
-//! Where log lines go: standard error. Where that is a file, space behind its end is taken ahead, so that a full file system does not
-//! keep a daemon from saying why it ends.
+//! Writes log lines to standard error. If that is a file, space behind its end is reserved, so that
+//! a full file system does not keep a daemon from saying why it ends.
 
 use std::fs::File;
 use std::io::{self, Stderr, Write};
@@ -10,18 +10,19 @@ use rustix::fs::{FallocateFlags, fallocate, fstat};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Bytes taken ahead.
+/// Bytes that are reserved.
 const RESERVE: u64 = 64 << 10;
-/// With so many bytes left on a full file system, only errors are still written.
+/// With fewer bytes left on a full file system, only errors are still written.
 const LAST: u64 = 16 << 10;
 
-/// What daemons log by default. The Raft library is silent: it warns of an unreachable monitor several times a second, and the monitor's
-/// own log says enough.
+/// The default filter of daemons. The Raft library is silent: it warns of an unreachable monitor
+/// several times a second, and the monitor's own log says enough.
 pub(crate) const DAEMONS: &str = "warn,openraft=off";
-/// What the tools log by default: what goes wrong they say themselves, amid their output.
+/// The default filter of tools, which report failures themselves.
 pub(crate) const CLIENTS: &str = "error";
 
-/// Starts logging; `SPIRULA_LOG` says what (`info`, `spirula_osd=debug`), else `usual`.
+/// Starts logging with the filter in `SPIRULA_LOG` (`info`, `spirula_osd=debug`), else with
+/// `usual`.
 pub(crate) fn start(usual: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("SPIRULA_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
@@ -47,14 +48,14 @@ struct Lines {
 
 struct Reserve {
     file: File,
-    /// Space is taken up to here.
+    /// The end of the reserved space.
     end: u64,
     /// Lines that were left out.
     missing: u64,
 }
 
 impl Lines {
-    /// Takes space in `file`, if it is one, before it is needed.
+    /// Reserves space in `file`, if there is one.
     fn new(file: Option<File>) -> Self {
         let reserve = file.map(|file| {
             let mut reserve = Reserve {
@@ -88,7 +89,7 @@ impl Lines {
 }
 
 impl Reserve {
-    /// Whether a line of this level has room, or may try.
+    /// Whether a line of this level has room, or is written although it may fail.
     fn has_room(&mut self, level: &Level) -> bool {
         // The file may have been made shorter meanwhile.
         let Ok(len) = self.file.metadata().map(|m| m.len()) else {
@@ -164,7 +165,7 @@ mod tests {
             assert!(lines.admits(&Level::WARN));
             assert!(spare() >= RESERVE / 2 - 4096, "{}", spare());
         }
-        // Whoever empties the file gives the space back.
+        // Emptying the file gives the reserved space back.
         file.set_len(0).unwrap();
         assert!(lines.admits(&Level::WARN));
         assert!(spare() >= RESERVE);

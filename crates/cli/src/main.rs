@@ -148,8 +148,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A broken invariant ends the process, in whatever thread it is noticed, whatever the profile says of panics. What was worked on tells
-/// first what it remembers: the panic itself is what a log is to end with.
+/// Makes a panic end the process, in whatever thread and build profile. The recorded transitions
+/// are printed first, so that the panic itself is the end of the log.
 fn end_after_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

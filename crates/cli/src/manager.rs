@@ -3,10 +3,12 @@
 use crate::error::Error;
 use crate::hardening;
 
-/// Where memory runs out on the host, it goes before the monitor, whose rank (`OOMScoreAdjust`) it has inherited.
+/// On a host without memory the manager is to be killed before the monitor, whose rank
+/// (`OOMScoreAdjust`) it has inherited.
 const OOM_SCORE: (&str, &str) = ("/proc/self/oom_score_adj", "500");
 
-/// What comes before anything is opened, and while the process may still change its own files in `/proc`.
+/// Restricts the process before it opens anything, while it may still change its own files in
+/// `/proc`.
 pub(crate) fn prepare() -> Result<(), Error> {
     hardening::close_inherited()?;
     if let Err(e) = std::fs::write(OOM_SCORE.0, OOM_SCORE.1) {
@@ -16,7 +18,7 @@ pub(crate) fn prepare() -> Result<(), Error> {
     Ok(())
 }
 
-/// Is the manager until the monitor hangs up.
+/// Runs the manager until the monitor closes the connection.
 pub(crate) fn run() -> Result<(), Error> {
     let failed = |e: spirula_manager::ServeError| Error::Daemon(e.to_string());
     spirula_manager::restrict().map_err(failed)?;

@@ -1,5 +1,5 @@
-//! Pid files that tell the truth: the daemon holds a lock on its own for as long as it lives, so a file that
-//! a crash left behind is never mistaken for a running process.
+//! Pid files with a lock that the daemon holds for as long as it lives, so that a file left by a
+//! crash is never mistaken for a running process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -32,8 +32,9 @@ impl PidFile {
                 format!("{} is held by a running process", path.display()),
             )
         })?;
-        // Over what an earlier process has left: a full file system has no other room. All of that goes in the same write, so that
-        // nobody reads that this process is about to end.
+        // Overwrites the text of an earlier process, as a full file system has no other room. One
+        // write replaces all of it, so that no reader takes this process for one that is about to
+        // end.
         let text = format!("{}\n", std::process::id());
         let left = usize::try_from(file.metadata()?.len()).unwrap_or(0);
         file.rewind()?;
@@ -43,13 +44,14 @@ impl PidFile {
         Ok(Self { file })
     }
 
-    /// Says that this process is about to end, see [`is_leaving`].
+    /// Notes that this process is about to end, see [`is_leaving`].
     pub(crate) fn leave(&mut self) -> io::Result<()> {
         writeln!(self.file, "{LEAVING}")
     }
 }
 
-/// Whether the process that holds the pid file at `path` is about to end, so that it starts nothing any more.
+/// Whether the process that holds the pid file at `path` is about to end, and starts no more
+/// daemons.
 pub(crate) fn is_leaving(path: &Path) -> bool {
     holder(path).is_some() && std::fs::read_to_string(path).is_ok_and(|t| t.lines().nth(1) == Some(LEAVING))
 }
@@ -59,7 +61,7 @@ fn read(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(no_link).open(path)
 }
 
-/// Whether there is a pid file that [`holder`] does not believe.
+/// Whether there is a pid file that [`holder`] does not trust.
 pub(crate) fn is_doubtful(path: &Path) -> bool {
     match read(path) {
         Ok(file) => !spirula_files::is_own(&file),
@@ -67,8 +69,8 @@ pub(crate) fn is_doubtful(path: &Path) -> bool {
     }
 }
 
-/// The process that holds the pid file at `path`, `None` where nobody does. A file that others may have written names nobody: they
-/// would choose which process of ours gets a signal.
+/// The process that holds the pid file at `path`; `None` without a holder. A file that other users
+/// could have written counts as without: they would choose which of our processes gets a signal.
 pub(crate) fn holder(path: &Path) -> Option<Pid> {
     let mut file = read(path).ok()?;
     if !spirula_files::is_own(&file) {

@@ -6,20 +6,20 @@
 use std::ffi::{CStr, c_char, c_int};
 
 unsafe extern "C" {
-    /// Where the names of a database are looked up, instead of what `nsswitch.conf` says
+    /// Sets the services in which a database is looked up, instead of those of `nsswitch.conf`
     /// ([glibc's `nss/nss.h`](https://sourceware.org/git/?p=glibc.git;a=blob;f=nss/nss.h)).
     fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
 }
 
-/// What is looked up, and the services that are part of the library.
+/// Databases, and the services that are part of the library.
 const LOOKUPS: [(&CStr, &CStr); 3] = [
     (c"passwd", c"files"),
     (c"group", c"files"),
     (c"hosts", c"files dns"),
 ];
 
-/// Has users, groups and hosts looked up by the library itself: for other services it would load those of the system, which need the
-/// system's own C library, whose version may be another one.
+/// Makes the library look up users, groups and hosts by itself. For other services it would load
+/// the system's modules, which need the system's own C library, whose version may be another one.
 ///
 /// To be called before there are threads.
 pub(crate) fn load_nothing() {

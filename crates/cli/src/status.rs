@@ -1,4 +1,4 @@
-//! `spirula status`: what of a directory's cluster runs, and what is wrong.
+//! `spirula status`: shows the running daemons of a directory's cluster, and failures.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ enum Format {
     JsonPretty,
 }
 
-/// What is shown.
+/// The output.
 #[derive(Debug, Serialize)]
 struct Status {
     dir: PathBuf,
@@ -43,7 +43,7 @@ struct Status {
     /// The supervisor's process.
     supervisor: Option<i32>,
     daemons: Vec<Daemon>,
-    /// What the monitors say; nothing where none runs or answers.
+    /// The cluster's health; `None` if no monitor runs or answers.
     health: Option<Health>,
     file_systems: Vec<Room>,
     problems: Vec<String>,
@@ -52,12 +52,13 @@ struct Status {
 #[derive(Debug, Serialize)]
 struct Daemon {
     name: DaemonName,
-    /// `running`, `stopped`, `failing` (it ends again and again), or `left alone`, where there is a reason not to run it.
+    /// `running`, `stopped`, `failing` (the daemon ends again and again), or `left alone` (there is
+    /// a reason not to run it).
     state: &'static str,
     pid: Option<i32>,
-    /// What an OSD's store may grow to.
+    /// The bytes to which an OSD's store may grow.
     bytes: Option<u64>,
-    /// What its files take.
+    /// The bytes that its files take.
     bytes_on_disk: u64,
     problem: Option<String>,
 }
@@ -164,7 +165,7 @@ fn length(path: &Path) -> Option<u64> {
     std::fs::File::open(path).ok()?.seek(SeekFrom::End(0)).ok()
 }
 
-/// What the files in a directory take; those that links lead to are somewhere else.
+/// The bytes of the files in a directory; targets of links do not count.
 fn on_disk(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let taken = entries.filter_map(|entry| {

@@ -161,7 +161,7 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
             let (path, log) = place(path, log)?;
             let dump = Dump::open(&path, log.as_deref(), key.as_ref())?;
             let mut out = std::io::stdout().lock();
-            // Whoever reads may have seen enough: a closed pipe ends the listing.
+            // A closed pipe ends the listing without an error.
             let shown = match object {
                 Some(name) => out.write_all(object_detail(&dump, &name)?.as_bytes()),
                 None if transactions => out.write_all(dump.log()?.as_bytes()),
@@ -181,7 +181,7 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
     }
 }
 
-/// Where a store and its log lie. The log is looked for beside the store if nobody says where it is.
+/// The paths of a store and its log. By default the log is looked for beside the store.
 fn place(path: PathBuf, log: Option<PathBuf>) -> Result<(PathBuf, Option<PathBuf>), Error> {
     let path = if path.is_dir() { path.join("block") } else { path };
     let beside = path.with_file_name("log");
@@ -192,7 +192,8 @@ fn place(path: PathBuf, log: Option<PathBuf>) -> Result<(PathBuf, Option<PathBuf
     Ok((path, log))
 }
 
-/// Shows on the standard error how far a check is: in one line on a terminal, else a line now and then.
+/// Shows the progress of a check on standard error: in one line on a terminal, else a line now and
+/// then.
 struct Shown {
     terminal: bool,
     last: Instant,
@@ -239,7 +240,7 @@ fn key(path: Option<&Path>) -> Result<Option<EncryptionKey>, Error> {
     path.map(read_key).transpose()
 }
 
-/// An object as the OSD names it, or its raw key where no OSD wrote it.
+/// An object's name as the OSD writes it, or the raw key of another object.
 fn object_name(key: &ObjectKey) -> String {
     parse_object_key(key.as_slice()).map_or_else(|| key.to_string(), |o| o.to_string())
 }

@@ -1,4 +1,5 @@
-//! What the documents name is there: the files that they link, and the functions and tests of the tables of invariants.
+//! Checks that the documents' links lead to files, and that the functions and tests in their tables
+//! of invariants exist.
 
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -16,7 +17,7 @@ fn root() -> PathBuf {
         .unwrap()
 }
 
-/// Files below `dir` whose names end so, but what is built or hidden.
+/// Adds the files below `dir` whose names end with `end`, except build output and hidden ones.
 fn files(dir: &Path, end: &str, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -50,13 +51,13 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Where a definition leads: `[name]: target`.
+/// The target of a definition: `[name]: target`.
 fn definition(line: &str) -> Option<&str> {
     let (name, target) = line.strip_prefix('[')?.split_once("]: ")?;
     (!name.contains(']')).then_some(target.trim())
 }
 
-/// Where the links of a line lead: `[text](target)`, or a definition.
+/// The targets of a line's links: `[text](target)`, or a definition.
 fn links(line: &str) -> Vec<&str> {
     let inline = line
         .split("](")
@@ -65,7 +66,7 @@ fn links(line: &str) -> Vec<&str> {
     inline.chain(definition(line)).collect()
 }
 
-/// What stands in backquotes.
+/// The texts in backquotes.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }

@@ -11,9 +11,9 @@ use spirula_client::Source;
 use super::matching::{self, Match};
 use super::signature;
 
-/// Longest answer that is read.
+/// The longest answer that is accepted, in bytes.
 const MAX_ANSWER: u32 = 1 << 30;
-/// Where daemons put their sockets unless told otherwise.
+/// The default path of daemons' sockets.
 const DEFAULT_PATH: &str = "/var/run/ceph/ceph-$name.asok";
 
 /// Where the socket of a daemon is: a path as it is, a name by the configuration.

@@ -14,7 +14,7 @@ use super::output::Output;
 use super::signature::{self, Command};
 use super::target::Target;
 
-/// A connection and what holds for all commands on it.
+/// A connection, and the options of all commands on it.
 pub(crate) struct Executor<'a> {
     pub(crate) rados: &'a Rados,
     pub(crate) options: &'a Options,
@@ -29,7 +29,7 @@ fn failed(errno: i32, status: impl Into<String>) -> CommandReply {
     }
 }
 
-/// Writes to standard output at once. Whoever closed it has seen enough.
+/// Writes to standard output at once. A closed pipe is no error.
 pub(crate) fn print(output: &[u8]) {
     let mut out = io::stdout().lock();
     // Nothing can be done about it, as with the official tool.
@@ -75,7 +75,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Sends a command without arguments and wants JSON.
+    /// Sends a command without arguments and parses its JSON output.
     async fn ask(&self, prefix: &str) -> Option<Value> {
         let command = json!({"prefix": prefix, "format": "json"});
         let Value::Object(command) = command else {

@@ -42,7 +42,7 @@ options:
                         a command through a daemon's admin socket
 ";
 
-/// What is printed after a bad option.
+/// The usage that follows the message about a bad option.
 pub(crate) const USAGE: &str = "usage: ceph [-h] [-c CONF] [-n NAME] [--id ID] [-k KEYRING] [-m MON_HOST]
             [-i IN_FILE] [-o OUT_FILE] [--setuser USER] [--setgroup GROUP]
             [--admin-daemon PATH] [-s] [-w] [--watch-debug] [--watch-info]

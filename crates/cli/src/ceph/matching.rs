@@ -1,4 +1,4 @@
-//! Which command a line of words means, and its arguments.
+//! Finds the command that a line of words means, and its arguments.
 
 use serde_json::{Map, Value};
 use spirula_text::python;
@@ -6,16 +6,17 @@ use spirula_text::python;
 use super::signature::{ArgDesc, Command, flag};
 use super::value::{Kind, Mismatch};
 
-/// What a command line came to.
+/// The result of matching a line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Match<'a> {
     /// A command and its arguments by name, among them `prefix`.
     Found(&'a Command, Map<String, Value>),
-    /// None; the lines say why, and which commands are close.
+    /// No command matches; the lines say why, and which commands are close.
     None(Vec<String>),
 }
 
-/// Words in the form in which no argument may begin with `--`, and those that may: confirmations were strings once.
+/// Confirmations, which older clients pass as strings. Other words that begin with `--` are no
+/// values of arguments.
 const CONFIRMATIONS: [&str; 4] = [
     "--yes-i-really-mean-it",
     "--yes-i-really-really-mean-it",
@@ -23,7 +24,7 @@ const CONFIRMATIONS: [&str; 4] = [
     "--force",
 ];
 
-/// How far an argument is while a line is matched.
+/// The state of an argument while a line is matched.
 #[derive(Clone, Copy)]
 struct Progress {
     seen: usize,
@@ -94,7 +95,7 @@ struct Attempt<'a> {
     progress: Vec<Progress>,
     values: Map<String, Value>,
     matches: usize,
-    /// A word that an optional argument refused, in case nothing takes it.
+    /// A word that an optional argument refused, for the message if no later argument takes it.
     refused: Option<(String, String)>,
 }
 
@@ -302,7 +303,7 @@ pub(crate) fn find<'a>(commands: &'a [Command], words: &[String]) -> Match<'a> {
     Match::None(messages)
 }
 
-/// Adds what the command's flags say.
+/// Adds the arguments that the command's flags imply.
 fn flagged(command: &Command, mut values: Map<String, Value>) -> Map<String, Value> {
     if command.has(flag::MGR) {
         values.insert("target".into(), Value::from(vec!["mon-mgr", ""]));

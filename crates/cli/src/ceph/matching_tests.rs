@@ -1,4 +1,5 @@
-//! The official tool's matcher ran over the same descriptions and lines; `testdata/ceph` holds what it said.
+//! Compares the matcher with the official tool's, whose results for the same descriptions and lines
+//! are in `testdata/ceph`.
 
 use super::*;
 use crate::ceph::signature;
@@ -6,7 +7,7 @@ use crate::ceph::signature;
 const DESCRIPTIONS: &[u8] = include_bytes!("../../testdata/ceph/descriptions.json");
 const MATCHES: &[u8] = include_bytes!("../../testdata/ceph/matches.json");
 
-/// Words, the arguments they came to, and the messages where they came to none.
+/// The words, the matched arguments, and the messages if none matched.
 type Recorded = (Vec<String>, Option<Map<String, Value>>, Vec<String>);
 
 #[test]

@@ -1,5 +1,5 @@
-//! `spirula ceph`: the cluster's administration, with the arguments, output and exit codes of the official `ceph` of
-//! Ceph 16.2. Which commands there are, the monitors say; see [`matching`].
+//! `spirula ceph`: the cluster's administration, with the arguments, output and exit codes of the
+//! official `ceph` of Ceph 16.2. The monitors describe the commands; see [`matching`].
 
 pub(crate) mod asok;
 pub(crate) mod common;
@@ -39,11 +39,11 @@ struct Tool {
     options: Options,
     connection: Connection,
     words: Vec<String>,
-    /// The words from `injectargs` on, which are nobody else's.
+    /// The words from `injectargs` on, which the tool does not interpret.
     injected: Option<Vec<String>>,
 }
 
-/// Prints why and gives the exit code.
+/// Prints the reason and returns the exit code.
 fn fail(code: i32, why: impl std::fmt::Display) -> i32 {
     eprintln!("{why}");
     code

@@ -1,5 +1,6 @@
-//! The arguments of the official `ceph` itself, which may stand anywhere between the words of a command. clap can't
-//! say that: words and options that it does not know are the command's, and only the monitor knows those.
+//! The arguments of the official `ceph` itself, which may stand anywhere between the words of a
+//! command. clap can't parse these: unknown words and options belong to the command, and only the
+//! monitor knows those.
 
 use spirula_text::python;
 
@@ -153,10 +154,11 @@ fn looks_like_option(word: &str) -> bool {
 }
 
 impl Options {
-    /// Reads a command line.
+    /// Parses a command line.
     ///
-    /// # Errors
-    /// What is wrong with an option, without the usage line that the official tool prints before it.
+    ///  # Errors
+    /// The message about a bad option, without the usage line that the official tool prints before
+    /// it.
     pub(crate) fn parse(args: Vec<String>) -> Result<Self, String> {
         let mut out = Self::default();
         let mut args = args.into_iter().peekable();

@@ -1,4 +1,4 @@
-//! Where a command's input comes from and its output goes (`-i`, `-o`).
+//! The input of a command, and where its output goes (`-i`, `-o`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use super::common::errno;
 use super::exec::print;
 use super::options::Options;
 
-/// A failure to open a file, as the official tool prints it.
+/// The message about a file that can't be opened, as the official tool prints it.
 fn open_failed(what: &str, path: &str, e: &io::Error) -> String {
     let errno = errno::of(e);
     let quoted = python::quoted(path);
@@ -41,7 +41,7 @@ pub(crate) fn input(path: Option<&str>) -> Result<Bytes, String> {
 pub(crate) enum Output {
     /// To the terminal, formatted for it.
     Terminal,
-    /// To a file or standard output, as it comes.
+    /// To a file or standard output, unformatted.
     File(Box<dyn Write>),
 }
 
@@ -54,7 +54,7 @@ fn number(file: &str, name: &str) -> Option<u32> {
 }
 
 impl Output {
-    /// Opens what the options name.
+    /// Opens the output that the options name.
     ///
     /// # Errors
     /// What to print where that fails.
@@ -82,7 +82,7 @@ impl Output {
         Ok(Self::File(Box::new(file)))
     }
 
-    /// Whether output goes on as it comes.
+    /// Whether output is written unformatted.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self, Self::File(_))
     }

@@ -19,7 +19,7 @@ pub(crate) mod flag {
     pub(crate) const HIDDEN: u64 = 1 << 5;
 }
 
-/// One argument or literal word.
+/// A literal word or an argument of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ArgDesc {
     /// `prefix` for literal words.
@@ -70,12 +70,12 @@ impl ArgDesc {
         })
     }
 
-    /// Whether it is a literal word.
+    /// Whether this is a literal word.
     pub(crate) fn is_prefix(&self) -> bool {
         matches!(self.kind, Kind::Prefix(_))
     }
 
-    /// How error messages call it.
+    /// The argument's name in error messages.
     pub(crate) fn shown(&self) -> String {
         let literal = match &self.kind {
             Kind::Choices(strings) => strings.len() == 1,
@@ -93,7 +93,7 @@ impl ArgDesc {
         s
     }
 
-    /// How usage lines show it.
+    /// The argument in usage lines.
     fn usage(&self) -> String {
         let name = &self.name;
         let mut s = match &self.kind {

@@ -1,4 +1,4 @@
-//! Which daemon a command is for.
+//! The daemon that a command is for.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use super::value::{self, Kind, Mismatch};
 /// A daemon, or several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Any monitor; with a name, that one.
+    /// Any monitor; with a name, the one of that name.
     Mon(Option<String>),
-    /// A manager's own commands; with a name, that one's.
+    /// A manager, for its own commands; with a name, the one of that name.
     Mgr(Option<String>),
     Osd(i32),
     /// The primary OSD of a PG.

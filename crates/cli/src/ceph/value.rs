@@ -1,5 +1,5 @@
-//! The types of arguments in command descriptions (`CephInt`, `CephChoices`, …): which words each takes, what it
-//! makes of them, and how it is called in help and messages.
+//! The types of arguments in command descriptions (`CephInt`, `CephChoices`, …): the words that
+//! each accepts, their values, and its name in help and messages.
 
 use serde_json::{Number, Value};
 use spirula_text::python;
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Prefix(String),
     Int(Vec<i128>),
     Float(Vec<f64>),
-    /// With the characters allowed, as a regular expression.
+    /// A string; the field has the allowed characters as a regular expression.
     String(String),
     Choices(Vec<String>),
     Bool,
@@ -74,7 +74,7 @@ impl Kind {
         })
     }
 
-    /// What it makes of a word. With `partial` the beginning of a literal or choice is enough.
+    /// The value of a word. With `partial` the beginning of a literal or choice is enough.
     pub(crate) fn read(&self, s: &str, partial: bool) -> Result<Value, Mismatch> {
         let fits = |whole: &str| if partial { whole.starts_with(s) } else { whole == s };
         match self {
@@ -103,7 +103,7 @@ impl Kind {
         }
     }
 
-    /// How messages call it.
+    /// The type's name in messages.
     pub(crate) fn shown(&self) -> String {
         let fixed = match self {
             Self::Prefix(prefix) => prefix,
@@ -175,13 +175,13 @@ fn float(s: &str, range: &[f64]) -> Result<Value, Mismatch> {
         .ok_or_else(|| bad(format!("{s} doesn't represent a float")))
 }
 
-/// What Python calls printable.
+/// Whether Python counts the character as printable.
 fn printable(c: char) -> bool {
     matches!(c, ' '..='~' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
 }
 
 fn string(s: &str, goodchars: &str) -> Result<Value, Mismatch> {
-    // An unanchored expression: what matters is whether it matches at the character.
+    // The expression is anchored here: it must match at the character.
     let allowed = regex_lite::Regex::new(&format!("^(?:{goodchars})")).ok();
     let good = |c: char| {
         let mut buffer = [0; 4];

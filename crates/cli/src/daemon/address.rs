@@ -1,4 +1,5 @@
-//! Where daemons listen: `public_addr`, `cluster_addr`, `public_network`, `cluster_network`.
+//! The addresses on which daemons listen: `public_addr`, `cluster_addr`, `public_network`,
+//! `cluster_network`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -12,7 +13,7 @@ use spirula_denc::EntityAddr;
 use super::section::Section;
 use crate::error::Error;
 
-/// The addresses of this host's interfaces that are up. Addresses that mean something on one link only are left out.
+/// The addresses of this host's interfaces that are up, without link-local ones.
 pub(super) fn host_addresses() -> Result<Vec<HostAddr>, Error> {
     let failed = |e: nix::Error| Error::Daemon(format!("unable to fetch interfaces and addresses: {e}"));
     let up = getifaddrs()
@@ -51,7 +52,7 @@ fn address(section: &Section, key: &str) -> Result<Option<SocketAddr>, Error> {
     }
 }
 
-/// The same for a daemon that has no port of its own.
+/// The value of `public_addr` or `cluster_addr` for a daemon that has no port of its own.
 fn host_address(section: &Section, key: &str) -> Result<Option<IpAddr>, Error> {
     match address(section, key)? {
         Some(a) if a.port() != 0 => Err(section.bad(format!(
@@ -95,8 +96,9 @@ pub(super) struct OsdAddresses {
     pub(super) cluster: IpAddr,
 }
 
-/// Chooses as Ceph's OSDs do: what the option says, or else the host's address in the network; without either the one
-/// from which it reaches a monitor. For other OSDs the same where nothing is said of them.
+/// Chooses the addresses as Ceph's OSDs do: the option's, or else the host's in the network, or
+/// else the one from which the host reaches a monitor. Without options for the cluster network the
+/// public address serves for both.
 pub(super) fn osd_addresses(section: &Section, here: &[HostAddr]) -> Result<OsdAddresses, Error> {
     let by_network = in_network(section, "public", here)?;
     let public = match host_address(section, "public_addr")?.or(by_network) {
@@ -127,11 +129,11 @@ fn towards_monitor(section: &Section) -> Result<IpAddr, Error> {
     )))
 }
 
-/// Where monitors listen that were not told a port.
+/// The port of a monitor without a configured one.
 const MON_PORT: u16 = 3300;
 
-/// A monitor's address where neither its section nor a monitor map has it: the one of `mon_host` that is this host's, or
-/// else `public_addr` or one in `public_network`.
+/// A monitor's address where neither its section nor a monitor map has it: this host's in
+/// `mon_host`, or else `public_addr`, or else this host's in `public_network`.
 pub(super) fn mon_address(section: &Section, here: &[HostAddr]) -> Result<Option<SocketAddr>, Error> {
     let hosts = section.monitors().unwrap_or_default();
     let mut own = hosts

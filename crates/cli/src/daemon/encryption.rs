@@ -1,4 +1,5 @@
-//! Where the key of an OSD's encrypted store is found: in a file, or in the monitors under the names that Ceph's tools use.
+//! Finds the key of an OSD's encrypted store: in a file, or in the monitors under the names that
+//! Ceph's tools use.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,17 +26,17 @@ pub(crate) struct KeyArgs {
     pub(crate) encryption_key_file: Option<PathBuf>,
 }
 
-/// Whose key: the entity that may read the key of the OSD with this UUID, and nothing else.
+/// The lockbox entity, which may only read the key of the OSD with this UUID.
 pub(crate) fn lockbox_name(uuid: Fsid) -> AuthName {
     AuthName::new(EntityType::CLIENT, format!("osd-lockbox.{uuid}"))
 }
 
-/// Under what the monitors keep the key of the OSD with this UUID.
+/// The config-key under which the monitors keep the key of the OSD with this UUID.
 pub(crate) fn config_key(uuid: Fsid) -> String {
     format!("dm-crypt/osd/{uuid}/luks")
 }
 
-/// Where the lockbox entity's own key lies in an OSD's directory.
+/// The file with the lockbox entity's own key, in the OSD's directory.
 pub(crate) const LOCKBOX: &str = "lockbox.keyring";
 
 /// Reads a key from a file.
@@ -50,7 +51,7 @@ pub(crate) fn read_key(path: &Path) -> Result<EncryptionKey, Error> {
     })
 }
 
-/// The key of the OSD's store with this UUID; `None` where nothing says where it is.
+/// The key of the OSD's store with this UUID; `None` where no place for it is configured.
 pub(super) async fn find_key(
     section: &Section,
     args: &KeyArgs,
@@ -67,7 +68,7 @@ pub(super) async fn find_key(
     Ok(None)
 }
 
-/// As [`find_key`], where there must be one.
+/// As [`find_key`]; an error where no place for the key is configured.
 pub(super) async fn need_key(section: &Section, args: &KeyArgs, uuid: Fsid) -> Result<EncryptionKey, Error> {
     let found = find_key(section, args, uuid).await?;
     let data = section.data_path()?;
@@ -81,7 +82,7 @@ pub(super) async fn need_key(section: &Section, args: &KeyArgs, uuid: Fsid) -> R
     })
 }
 
-/// The superblock of the store at `device`, which an error names.
+/// The superblock of the store at `device`, which errors name.
 pub(super) fn superblock(device: &Path) -> Result<Superblock, Error> {
     spirula_store::superblock(device).map_err(|e| match e {
         StoreError::NotAStore(_) | StoreError::Damaged { .. } => Error::Option {
@@ -92,7 +93,7 @@ pub(super) fn superblock(device: &Path) -> Result<Superblock, Error> {
     })
 }
 
-/// The key that a running OSD needs: `None` if its store is not encrypted and nothing says that it should be.
+/// The key for a running OSD: `None` if its store is not encrypted and no key is configured.
 pub(super) async fn key_to_run(
     section: &Section,
     args: &KeyArgs,
@@ -107,7 +108,8 @@ pub(super) async fn key_to_run(
     find_key(section, args, uuid).await
 }
 
-/// Fails where a store that is kept is not as it was asked for.
+/// Fails where a kept store is encrypted and no key is wanted, or the reverse; else warns that the
+/// store was kept.
 pub(super) fn check_kept(
     section: &Section,
     device: &Path,

@@ -1,5 +1,5 @@
-//! The kinds of daemons that `spirula up` makes and runs, and all in which they differ for whoever starts, stops and shows them.
-//! How one is made stands in [`crate::up`]'s `provision`, a file a kind.
+//! The kinds of daemons that `spirula up` makes and runs, with everything in which starting,
+//! stopping and showing them differs. Making one is in [`crate::up`]'s `provision`, a file a kind.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All kinds in the order of their start. They stop in the opposite one, so that each can still tell the monitors that it leaves.
+    /// All kinds in the order of their start. They stop in reverse order, so that each can still
+    /// report its end to the monitors.
     pub(crate) const ALL: [Self; 2] = [Self::Mon, Self::Osd];
 
-    /// The first part of its daemons' names, directories and sections, and the command of the program that runs one.
+    /// The first part of the daemons' names, directories and sections, and this program's command
+    /// for them.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Mon => "mon",
@@ -37,7 +39,8 @@ impl Kind {
         format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
     }
 
-    /// Whether there is no cluster where one of them can't be started; the others go on without one of another kind.
+    /// Whether the cluster can't start without one of these daemons; a failed daemon of another
+    /// kind does not stop the others.
     pub(crate) const fn is_vital(self) -> bool {
         match self {
             Self::Mon => true,
@@ -45,7 +48,8 @@ impl Kind {
         }
     }
 
-    /// Whether the monitors decide which of them there are: one that is made nevertheless may have been removed from the cluster.
+    /// Whether the monitors decide which daemons of this kind exist: a daemon with data here may
+    /// have been removed from the cluster.
     pub(crate) const fn is_on_the_roll(self) -> bool {
         match self {
             Self::Mon => false,
@@ -61,7 +65,8 @@ impl Kind {
         }
     }
 
-    /// The file or device below a daemon's directory `data` whose length is what the daemon may grow to.
+    /// The file or device in a daemon's directory `data` whose length is the limit of the daemon's
+    /// growth.
     pub(crate) fn store(self, data: &Path) -> Option<PathBuf> {
         match self {
             Self::Mon => None,
@@ -69,7 +74,8 @@ impl Kind {
         }
     }
 
-    /// What the keyring in a daemon's directory says that its key is for; of other kinds only the monitors say it.
+    /// The capabilities in the keyring of a daemon's directory; for other kinds only the monitors
+    /// have them.
     pub(crate) const fn caps(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Mon => &[("mon", "allow *")],
@@ -130,12 +136,12 @@ impl DaemonName {
         Self::new(Kind::Osd, n.to_string())
     }
 
-    /// What it is.
+    /// The daemon's kind.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What tells it from others of its kind: `0` of `osd.0`.
+    /// The daemon's id among its kind: `0` of `osd.0`.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }

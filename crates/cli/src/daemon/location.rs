@@ -1,4 +1,4 @@
-//! Where an OSD belongs in the CRUSH map: `crush_location`, `crush_location_hook`.
+//! The place of an OSD in the CRUSH map: `crush_location`, `crush_location_hook`.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -24,8 +24,9 @@ fn parse(text: &str) -> Option<Location> {
         .filter(|l| !l.is_empty())
 }
 
-/// The place that is configured, that the hook prints, or else the host's own bucket under the default root. One that can't be
-/// read is an error: an OSD in the wrong place moves data for nothing.
+/// The OSD's place: the configured one, or else the hook's, or else the host's own bucket under the
+/// default root. A place that can't be parsed is an error: an OSD in the wrong place moves data for
+/// nothing.
 pub(super) async fn crush_location(section: &Section) -> Result<Location, Error> {
     if let Some(text) = section.get("crush_location") {
         return parse(&text)

@@ -44,7 +44,7 @@ pub(crate) fn key_type(name: &str) -> Result<KeyType, String> {
     KeyType::from_name(name).ok_or_else(|| format!("{name:?} is no type of keys; there are aes and aes256k"))
 }
 
-/// Monitors by name, with where they listen.
+/// Monitors by name, with their addresses.
 type Monitors = Vec<(String, EntityAddrVec)>;
 
 /// Runs `spirula mon …`.
@@ -87,7 +87,7 @@ pub(crate) async fn mon(command: MonCommand) -> Result<(), Error> {
     }
 }
 
-/// What the monitor is started with. `known` is its address in a monitor map.
+/// The configuration of the monitor. `known` is its address in a monitor map.
 fn config(section: &Section, known: Option<SocketAddr>) -> Result<MonConfig, Error> {
     let bind = match known {
         Some(addr) => Some(addr),
@@ -121,8 +121,8 @@ fn initial_members(section: &Section) -> Vec<String> {
     words.filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }
 
-/// Where a monitor listens: `mon_addr` in its section, or its place in `mon_host`, where that has one address for each
-/// of `mon_initial_members`.
+/// A monitor's configured address: `mon_addr` in its section, or its place in `mon_host`, if that
+/// has one address for each of `mon_initial_members`.
 fn configured_address(section: &Section, name: &str) -> Result<Option<SocketAddr>, Error> {
     if let Some(text) = section.file.get(&format!("mon.{name}"), "mon_addr") {
         let addr = text.parse();
@@ -141,7 +141,7 @@ fn configured_address(section: &Section, name: &str) -> Result<Option<SocketAddr
     Ok(host.and_then(|h| h.socket))
 }
 
-/// The monitors of a new cluster, as the configuration file names them; none where this one is alone.
+/// The monitors of a new cluster, as the configuration file names them; none if this one is alone.
 fn initial_monitors(section: &Section) -> Result<Monitors, Error> {
     let names = initial_members(section);
     let own = section.id();
@@ -172,12 +172,13 @@ fn initial_monitors(section: &Section) -> Result<Monitors, Error> {
     names.into_iter().map(one).collect()
 }
 
-/// The port of msgr1, and the one of msgr2 that Ceph gives to a monitor which had only that.
+/// The port of msgr1, and the port of msgr2 that Ceph gives to a monitor which only had the former.
 const MSGR1_PORT: u16 = 6789;
 const MSGR2_PORT: u16 = 3300;
 
-/// Where a monitor of a map listens for msgr2, the only protocol here. `monmaptool --add NAME IP` writes an address for msgr1
-/// alone; such a monitor gets the port that `ceph mon enable-msgr2` would give it.
+/// A monitor's address for msgr2, the only protocol here. `monmaptool --add NAME IP` writes an
+/// address for msgr1 alone; such a monitor gets the port that `ceph mon enable-msgr2` would give
+/// it.
 fn msgr2_address(addrs: &EntityAddrVec) -> Option<SocketAddr> {
     let of_msgr1 = || {
         let legacy = addrs.0.iter().find(|a| a.kind == AddrType::LEGACY)?.socket?;

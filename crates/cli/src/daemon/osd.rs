@@ -139,7 +139,7 @@ fn id(section: &Section) -> Result<i32, Error> {
         .ok_or_else(|| Error::Usage(format!("{id:?} is not an OSD's number")))
 }
 
-/// Where an OSD's store lies: `osd_data/block`, a file or a link to a device.
+/// The place of an OSD's store: `osd_data/block`, a file or a link to a device.
 fn device(section: &Section) -> Result<PathBuf, Error> {
     Ok(section.data()?.join("block"))
 }
@@ -197,7 +197,7 @@ pub(crate) fn osd_mkfs_for(
     mkfs(&Section::load(Kind::Osd, &args)?, uuid, size, None, false, key)
 }
 
-/// What an OSD may take by default.
+/// The default of an OSD's memory in bytes.
 const OSD_MEMORY: u64 = 128 << 20;
 
 async fn config(section: &Section, key: &KeyArgs) -> Result<OsdConfig, Error> {

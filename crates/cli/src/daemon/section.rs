@@ -12,7 +12,7 @@ use super::{DaemonArgs, DaemonName, Kind, user};
 use crate::error::Error;
 use crate::pidfile::PidFile;
 
-/// Where daemons look for their configuration, as Ceph's do.
+/// The default path of daemons' configuration, as in Ceph.
 const DEFAULT_CONF: &str = "/etc/ceph/ceph.conf";
 
 /// The options of one daemon.
@@ -77,7 +77,7 @@ impl Section {
         self.need(self.daemon.kind().data_option()).map(PathBuf::from)
     }
 
-    /// The daemon's directory, which is its alone from here on.
+    /// The daemon's directory, closed to other users from here on.
     pub(super) fn data(&self) -> Result<PathBuf, Error> {
         let path = self.data_path()?;
         spirula_files::directory(&path)?;
@@ -137,7 +137,8 @@ impl Section {
             .ok_or_else(|| self.bad(format!("{}: no key of {}", path.display(), self.name)))
     }
 
-    /// The permissions of the admin socket where others than the daemon's user shall reach it: `admin_socket_mode`, in octal.
+    /// The admin socket's permissions for users other than the daemon's: `admin_socket_mode`, in
+    /// octal.
     fn admin_socket_mode(&self) -> Result<Option<u32>, Error> {
         let Some(text) = self.get("admin_socket_mode") else {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! Giving root's rights up: `--setuser`, `--setgroup` and `--setuser-match-path`, as Ceph's daemons have them
-//! (`src/global/global_init.cc`). The rights go before anything of the daemon's is opened: data, devices and keys must belong to
-//! that user.
+//! Gives root's rights up: `--setuser`, `--setgroup` and `--setuser-match-path`, as Ceph's daemons
+//! have them (`src/global/global_init.cc`). The rights go before the daemon opens anything: data,
+//! devices and keys must belong to that user.
 
 use std::ffi::CString;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
@@ -10,12 +10,12 @@ use nix::unistd::{Gid, Group, Uid, User, geteuid, initgroups, setgid, setgroups,
 
 use crate::error::Error;
 
-/// Who a daemon shall be.
+/// The user that a daemon becomes, as configured.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) user: Option<String>,
     pub(super) group: Option<String>,
-    /// Whose owner must be that user and group; else the daemon stays root.
+    /// A path that must belong to that user and group; otherwise the daemon stays root.
     pub(super) match_path: Option<PathBuf>,
 }
 
@@ -24,12 +24,12 @@ pub(super) struct Wanted {
 struct Found {
     uid: Uid,
     gid: Gid,
-    /// The user's name, by which the system knows its other groups.
+    /// The user's name, from which the system tells the user's other groups.
     name: Option<String>,
 }
 
 impl Wanted {
-    /// Looks the names up; `None` where nothing is wanted.
+    /// Looks the names up; `None` where none are configured.
     fn find(&self) -> Result<Option<Found>, Error> {
         if self.user.is_none() && self.group.is_none() {
             return Ok(None);
@@ -78,7 +78,7 @@ impl Wanted {
     }
 }
 
-/// Becomes who is wanted, for good. `dirs` are made for that user where they are missing.
+/// Becomes the configured user, for good. Missing `dirs` are made for that user.
 ///
 /// # Errors
 /// Where there is no such user or group, or the system refuses: the daemon must not go on as root then.

@@ -86,9 +86,10 @@ fn admin(root: &Path) -> String {
     format!("[client.admin]\nkeyring = {root}/ceph.client.admin.keyring\n")
 }
 
-/// `old` as this version would have written it, where an earlier one wrote it otherwise. Lines that `up` did not write stay.
+/// `old` as this version writes it, if an earlier version wrote it otherwise. Lines that `up` did
+/// not write stay.
 pub(super) fn mended(old: &str, root: &Path, spec: &Spec) -> Option<String> {
-    // What can't be read is not guessed at: the daemons say which line it is.
+    // A file that can't be parsed is left as it is: the daemons name the line.
     let parsed = ConfFile::parse(old).ok()?;
     let has_admin = parsed.sections().any(|(name, _)| name == "client.admin");
     let (of_old, keyring) = (mon_host(spec, "/0"), keyring(root));
@@ -143,7 +144,7 @@ mod tests {
         let own = "[global]\nmon_host = [v2:10.0.0.9:3300/0]\n  # mine\n[client.x]\nkeyring = y\n";
         let (old, new) = (format!("{old}{own}"), format!("{new}{own}"));
         assert_eq!(mended(&old, root, &spec), Some(new));
-        // Another directory's, an administrator's own section, what can't be read.
+        // Another directory's, an administrator's own section, a file that can't be parsed.
         assert_eq!(mended(own, root, &spec), None);
         let mine = format!("{old}[client.admin]\nkeyring = mine\n").replace("/0],", "],");
         assert_eq!(mended(&mine, root, &spec), None);

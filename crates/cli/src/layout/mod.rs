@@ -1,4 +1,4 @@
-//! Where a cluster made by `spirula up` keeps what, and what it was asked to be.
+//! The paths of a cluster made by `spirula up`, and its specification.
 
 mod conf_file;
 
@@ -25,7 +25,7 @@ fn mon_id(n: usize) -> String {
     char::from(b'a' + n.min(MAX_MONS)).to_string()
 }
 
-/// What the cluster in a directory was asked to be; kept as `cluster.json` beside the data.
+/// The specification of the cluster in a directory; kept as `cluster.json` beside the data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spec {
     /// Version of this file: 1.
@@ -37,7 +37,7 @@ pub(crate) struct Spec {
     /// The addresses of the monitors after the first, if there are any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) more_mons: Vec<SocketAddr>,
-    /// Which OSDs.
+    /// The numbers of the OSDs.
     #[serde(with = "osd_ids")]
     pub(crate) osds: BTreeSet<u32>,
     /// Bytes of each new OSD's store.
@@ -45,7 +45,7 @@ pub(crate) struct Spec {
     /// Whether new OSDs' stores are encrypted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) encrypt: bool,
-    /// The type of the keys of what is made, where it is not the one that clients of all releases know.
+    /// The type of new keys, where it is another than the one that clients of all releases know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key_type: Option<String>,
 }
@@ -63,12 +63,13 @@ impl Layout {
         Ok(Self { root })
     }
 
-    /// Whether `ceph.conf` can name what is in this directory, and the system its sockets.
+    /// Whether `ceph.conf` can name the paths in this directory, and the system its sockets.
     ///
     /// # Errors
     /// Where it can't.
     pub(crate) fn check_name(&self) -> Result<(), Error> {
-        // What the file's grammar, in all implementations, and its metavariables take for themselves.
+        // Characters with a meaning in the file's grammar, in all implementations, or in
+        // metavariables.
         const SPECIAL: &str = "\"'#;\\$";
         // `sun_path` has 108 bytes, the last one zero; the longest name of a socket gets its place.
         const LONGEST: usize = 107 - "/run/osd.4194304.asok".len();
@@ -90,10 +91,11 @@ impl Layout {
         Err(Error::Usage(format!("a cluster can't be made in {dir}: {why}")))
     }
 
-    /// Whether a new cluster may have this directory for itself, which means that nobody else may use it any more.
+    /// Whether a new cluster may take this directory, which closes it to other users.
     ///
-    /// # Errors
-    /// Where others may use it now and it holds something else than what an administrator prepares for a cluster.
+    ///  # Errors
+    /// If others may use the directory and it holds something that an administrator does not
+    /// prepare for a cluster.
     pub(crate) fn check_free(&self) -> Result<(), Error> {
         use std::os::unix::fs::PermissionsExt;
         let Ok(meta) = self.root.metadata() else {
@@ -154,12 +156,12 @@ impl Layout {
         self.run().join(format!("{process}.pid"))
     }
 
-    /// Where the supervisor tells what it knows.
+    /// The socket on which the supervisor tells its state.
     pub(crate) fn supervisor_socket(&self) -> PathBuf {
         self.run().join("supervisor.sock")
     }
 
-    /// The lock under which what the directory is to be is changed; `None` where another process has it.
+    /// Takes the lock under which the specification changes; `None` if another process has it.
     pub(crate) fn try_lock(&self) -> Result<Option<PidFile>, Error> {
         let path = self.lock_file();
         match PidFile::take(&path) {
@@ -183,7 +185,7 @@ impl Layout {
         self.root.join("cluster.json")
     }
 
-    /// The names of the daemons that `spec` asks for, in starting order.
+    /// The daemons of `spec`, in starting order.
     pub(crate) fn daemons(spec: &Spec) -> Vec<DaemonName> {
         Kind::ALL
             .into_iter()
@@ -205,7 +207,7 @@ impl Layout {
         }
     }
 
-    /// Writes the spec, where it has changed, so that a crash leaves the old one or the new one.
+    /// Writes the specification if it has changed; a crash leaves the old file or the new one.
     pub(crate) fn save_spec(&self, spec: &Spec) -> Result<(), Error> {
         let path = self.spec_file();
         // A disk that is full keeps nobody from starting the cluster that is there.
@@ -219,8 +221,9 @@ impl Layout {
         write_durably(&path, &text)
     }
 
-    /// Makes the directories, and `ceph.conf` where it is missing: an administrator's edits stay, and lines that an earlier version
-    /// wrote become those of this one. Directories that are there are closed to others, as earlier versions left them open.
+    /// Makes the directories, and `ceph.conf` if it is missing: an administrator's edits stay, and
+    /// lines of an earlier version become those of this one. Existing directories are closed to
+    /// others, as earlier versions left them open.
     pub(crate) fn create(&self, spec: &Spec) -> Result<(), Error> {
         for dir in [self.root.clone(), self.run(), self.root.join("log")] {
             spirula_files::directory(&dir)?;
@@ -264,7 +267,7 @@ impl Spec {
         }
     }
 
-    /// The type of the keys of what is made.
+    /// The type of new keys.
     ///
     /// # Errors
     /// Where the file names one that this version does not know.
@@ -330,7 +333,7 @@ mod osd_ids {
     }
 }
 
-/// Whether a monitor could listen on `addr` now. Waits a little for one that was killed to be gone.
+/// Whether a monitor could listen on `addr` now. Waits a little for a killed one to be gone.
 pub(crate) async fn await_address(addr: SocketAddr) -> Result<(), Error> {
     const ATTEMPTS: u32 = 40;
     const PAUSE: Duration = Duration::from_millis(50);
@@ -345,8 +348,9 @@ pub(crate) async fn await_address(addr: SocketAddr) -> Result<(), Error> {
     }
 }
 
-/// A free address for a monitor. Its port lies below those that the system gives to outgoing connections: one of
-/// these could take it while the monitor is down, and a client that dials it would even meet itself.
+/// A free address for a monitor. Its port lies below those that the system gives to outgoing
+/// connections: such a connection could take the port while the monitor is down, and a client that
+/// dials it could even connect to itself.
 fn free_address(bind: IpAddr) -> std::io::Result<TcpListener> {
     const PORTS: std::ops::Range<u16> = 10_000..32_000;
     const ATTEMPTS: u32 = 100;
@@ -362,7 +366,8 @@ fn free_address(bind: IpAddr) -> std::io::Result<TcpListener> {
     Err(last)
 }
 
-/// Replaces `path` by `bytes` so that a crash leaves the old file or the new one, never a part. Nobody else may read it.
+/// Replaces `path` by `bytes`; a crash leaves the old file or the new one, never a part. Only this
+/// user may read it.
 pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     use std::io::Write;
     let tmp = path.with_extension("new");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{CommandFactory, Parser};
 
-/// What the commands are, behind the options in the help.
+/// The commands, behind the options in the help.
 const COMMANDS: &str = "\
 POOL COMMANDS
    lspools                          list pools
@@ -237,7 +237,7 @@ pub(crate) struct Args {
     pub(crate) words: Vec<String>,
 }
 
-/// Options by how they are written, with whether they take a value.
+/// All spellings of options, and whether each takes a value.
 fn options() -> BTreeMap<String, bool> {
     let mut all = BTreeMap::new();
     for arg in Args::command().get_arguments().filter(|a| !a.is_positional()) {
@@ -249,8 +249,8 @@ fn options() -> BTreeMap<String, bool> {
     all
 }
 
-/// Puts the options before all other words, which follow behind `--`. The official tool takes what it does not know for
-/// a word of the command, wherever it stands, and underscores for hyphens.
+/// Puts the options before all other words, which follow behind `--`. The official tool takes
+/// unknown options for words of the command, wherever they stand, and underscores for hyphens.
 ///
 /// # Errors
 /// The option that lacks its value.

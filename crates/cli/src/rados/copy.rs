@@ -20,7 +20,7 @@ impl Tool {
         Ok(io)
     }
 
-    /// The name of the other object: the word given, or the same in another pool.
+    /// The name of the other object: the given word, or the same name in another pool.
     pub(super) fn target_name<'a>(&'a self, on: &'a OnObject<'_>) -> Result<&'a [u8], i32> {
         let other = self
             .args

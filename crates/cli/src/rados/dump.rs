@@ -1,8 +1,9 @@
 //! The file format of `export` and `import` (Ceph's `src/tools/RadosDump.h`).
 //!
-//! A fixed head, then sections: a header with type and size, the content, and, behind content, a footer with a magic
-//! number. An object is a section that names it, some with its data, attributes and map, and one that ends it. The
-//! same format, with other first and last sections, is what `ceph-objectstore-tool` writes for a PG.
+//! A fixed head, then sections: a header with type and size, the content, and, behind content, a
+//! footer with a magic number. An object is a section that names it, some with its data, attributes
+//! and omap, and one that ends it. `ceph-objectstore-tool` writes PGs in the same format, with
+//! other first and last sections.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -21,10 +22,11 @@ const END_MAGIC: u32 = 0xecff_ffce;
 const VERSION: u32 = 2;
 const HEADER_SIZE: usize = 18;
 const FOOTER_SIZE: usize = 10;
-/// The largest section that is read: an object's data comes in pieces of 4 MiB, a page of its map has 512 values.
+/// The largest section that is accepted: an object's data comes in pieces of 4 MiB, a page of its
+/// omap has 512 values.
 const SECTION_MAX: u64 = 1 << 30;
 
-/// What a section is.
+/// The type of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind(pub(super) u8);
 
@@ -41,7 +43,7 @@ impl Kind {
     pub(super) const POOL_BEGIN: Self = Self(10);
     pub(super) const POOL_END: Self = Self(11);
 
-    /// Whether this version of the format has it.
+    /// Whether this version of the format has the type.
     pub(super) fn is_known(self) -> bool {
         self.0 <= Self::POOL_END.0
     }
@@ -67,7 +69,7 @@ impl ReadError {
     pub(super) fn errno(&self) -> i32 {
         match self {
             Self::Version(_) => -errno::EINVAL,
-            // What the official tool fails with.
+            // The official tool's errno for such files.
             _ => -errno::EFAULT,
         }
     }
@@ -112,7 +114,7 @@ impl DumpReader {
     }
 
     fn bytes(&mut self, len: usize) -> std::result::Result<Vec<u8>, ReadError> {
-        // Grows with what is there, whatever the header claims.
+        // The buffer grows with the data that arrives, whatever the header claims.
         let mut data = Vec::new();
         let wanted = len as u64;
         match (&mut self.source).take(wanted).read_to_end(&mut data) {
@@ -146,7 +148,7 @@ impl DumpReader {
 
 /// The fields of a section.
 fn parse<T>(content: &[u8], fields: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
-    // What newer writers append is skipped.
+    // Fields that newer writers append are skipped.
     Reader::new(content).section("section of a dump", 3, |_, r| fields(r))
 }
 
@@ -155,7 +157,7 @@ pub(super) fn object(content: &[u8]) -> Result<HObject> {
     parse(content, |r| r.get())
 }
 
-/// A piece of an object's data: where it begins, and its bytes.
+/// A piece of an object's data: its offset and bytes.
 pub(super) fn data(content: &Bytes) -> Result<(u64, Bytes)> {
     parse(content, |r| {
         let (offset, len) = (r.u64()?, r.u64()?);
@@ -177,7 +179,7 @@ pub(super) fn header(content: &[u8]) -> Result<Bytes> {
     parse(content, |r| r.get())
 }
 
-/// The PG whose dump it is.
+/// The PG of a PG's dump.
 pub(super) fn pg_begin(content: &[u8]) -> Result<String> {
     parse(content, |r| r.get::<spirula_maps::PgId>()).map(|pg| pg.to_string())
 }
@@ -328,8 +330,8 @@ impl Encode for BlankInfo {
 mod tests {
     use super::*;
 
-    /// What `rados export` 16.2.15 made of a pool with four objects: empty, with a locator, in a namespace, and with
-    /// attributes and a map.
+    /// A pool with four objects, exported by `rados export` 16.2.15: empty, with a locator, in a
+    /// namespace, and with attributes and an omap.
     const RECORDED: &[u8] = include_bytes!("../../tests/data/pool.export");
 
     fn read(bytes: &'static [u8]) -> std::result::Result<Vec<Section>, ReadError> {

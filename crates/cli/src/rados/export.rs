@@ -18,7 +18,7 @@ const PAGE: u64 = 512;
 
 /// Why an export ends.
 enum Failure {
-    /// Reading this of an object failed.
+    /// Reading this part of an object failed.
     Read(&'static str, Error),
     Write(io::Error),
 }
@@ -31,7 +31,7 @@ impl From<io::Error> for Failure {
 
 type Exported = Result<(), Failure>;
 
-/// Writes an object's data. What can't be read is left out, as the official tool does.
+/// Writes an object's data. Unreadable data is left out, as by the official tool.
 async fn data(io: &IoCtx, listed: &Listed, out: &mut DumpWriter<impl Write>) -> Exported {
     let mut offset = 0;
     while let Ok(piece) = io.read(&listed.oid, offset, PIECE).await {

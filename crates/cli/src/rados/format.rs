@@ -1,4 +1,4 @@
-//! How output is formatted.
+//! Formats of output.
 
 use serde_json::Value;
 use spirula_text::{Format, Names};
@@ -15,7 +15,8 @@ pub(super) fn parse(name: Option<&str>) -> Option<Format> {
     }
 }
 
-/// A tree of this name in a format; the elements of one that is an array are called `item`. Plain counts as JSON.
+/// Renders a tree named `root` in a format; elements of a root that is an array are called `item`.
+/// Plain counts as JSON.
 pub(super) fn render(format: Format, v: &Value, root: &str, item: &str) -> Vec<u8> {
     format.render_named(v, Names { root, item })
 }
@@ -25,8 +26,9 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Bytes in hexadecimal with 16 in a line, their place before and their characters behind, as the official tools dump
-/// them: of several lines of zeros in a row only the first is shown, but the last line always is.
+/// A dump in hexadecimal with 16 bytes in a line, their offset before and their characters behind,
+/// as the official tools print it: of several lines of zeros in a row only the first is shown, but
+/// the last line always is.
 pub(super) fn hexdump(data: &[u8]) -> String {
     let mut out = String::new();
     let (mut zeros_before, mut starred) = (false, false);

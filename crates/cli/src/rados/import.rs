@@ -13,7 +13,7 @@ use crate::ceph::common::errno::describe;
 /// The namespace of the official OSDs' own objects.
 const INTERNAL: &[u8] = b".ceph-internal";
 
-/// What an import does.
+/// The options of an import.
 #[derive(Clone, Copy, Default)]
 struct Mode {
     dry_run: bool,
@@ -36,7 +36,7 @@ fn failed(what: &'static str) -> impl Fn(Error) -> i32 {
     }
 }
 
-/// Goes on where the pool can't take it: erasure-coded ones have no maps.
+/// Continues where the pool does not support the operation: erasure-coded pools have no omaps.
 fn unless_unsupported(what: &'static str, done: Result<(), Error>) -> Imported {
     match done.map_err(failed(what)) {
         Err(e) if e == -errno::EOPNOTSUPP => Ok(()),
@@ -44,7 +44,8 @@ fn unless_unsupported(what: &'static str, done: Result<(), Error>) -> Imported {
     }
 }
 
-/// Makes room for an object; says what is done, and whether its contents are written.
+/// Prepares the target of an object; returns the word for the output, and whether its contents are
+/// written.
 async fn prepare(io: &IoCtx, object: &HObject, mode: Mode) -> Imported<(&'static str, bool)> {
     let oid = &object.oid;
     if mode.dry_run {
@@ -103,7 +104,7 @@ async fn write(io: &IoCtx, object: &HObject, section: &Section) -> Imported {
     }
 }
 
-/// Reads an object to its end and writes it where that is wanted.
+/// Reads an object to its end and writes it, unless it is skipped.
 async fn object(io: &IoCtx, source: &mut DumpReader, content: &[u8], mode: Mode) -> Imported {
     let object = dump::object(content).map_err(unreadable)?;
     let io = io

@@ -21,7 +21,7 @@ struct Lister {
 }
 
 impl Lister {
-    /// Names are bytes and stay what they are.
+    /// Writes the line of an entry. Names are bytes and are written as such.
     fn line(&mut self, entry: &Listed) -> io::Result<()> {
         let out = &mut self.out;
         if self.with_namespace {

@@ -65,7 +65,7 @@ struct Plan {
     max_backlog: u64,
     read_percent: u64,
     throughput: u64,
-    /// Seconds as given, 0 for not.
+    /// The seconds of the run as given, 0 by default.
     given_length: u64,
     align: u64,
 }
@@ -117,11 +117,11 @@ struct Load {
     random: Rng,
     objects: Vec<Object>,
     start: Instant,
-    /// Bytes asked for, and those of operations that are complete.
+    /// Bytes of begun operations, and of complete ones.
     sent: u64,
     completed: u64,
     last_op: u64,
-    /// Each gives its number and bytes.
+    /// The operations under way; each returns its number and bytes.
     ops: JoinSet<(u64, u64)>,
 }
 
@@ -157,7 +157,7 @@ impl Load {
         }
     }
 
-    /// Makes the objects: their last byte alone is written.
+    /// Makes the objects: only their last byte is written.
     async fn prepare(&mut self) -> Done {
         let failed = |_| complain(1, "aio_write failed\nload-gen bootstrap failed");
         let mut writes = JoinSet::new();

@@ -1,5 +1,6 @@
-//! `spirula rados`: object access and benchmarks, with the arguments, output and exit codes of the official `rados`
-//! of Ceph 16.2. `mkpool` and `rmpool`, which that has no longer, work as they did.
+//! `spirula rados`: object access and benchmarks, with the arguments, output and exit codes of the
+//! official `rados` of Ceph 16.2. `mkpool` and `rmpool`, which 16.2 no longer has, work as they
+//! did.
 
 mod args;
 mod bench;
@@ -56,13 +57,13 @@ pub(crate) async fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
-/// Prints why and gives the exit code.
+/// Prints the reason and returns the exit code.
 fn complain(code: i32, why: impl Display) -> i32 {
     eprintln!("{why}");
     code
 }
 
-/// What a command ends with: nothing, or an exit code after the reason was printed.
+/// The result of a command: nothing, or an exit code after the reason was printed.
 type Done = Result<(), i32>;
 
 /// A name as messages show it.
@@ -75,12 +76,12 @@ fn shown(name: &(impl AsRef<[u8]> + ?Sized)) -> &str {
         .unwrap_or("(binary key)")
 }
 
-/// An errno with its text behind a command that went wrong, and the exit code.
+/// Prints the errno and its text for a failed command, and returns the exit code.
 fn last_words(errno: i32) -> i32 {
     complain(1, format!("error {}: {}", errno.abs(), describe(errno)))
 }
 
-/// Settings with sizes in them.
+/// The options that are sizes.
 struct Sizes {
     op: u64,
     object: u64,
@@ -131,7 +132,7 @@ struct Tool {
     io: Option<IoCtx>,
     /// The PG that is listed.
     pgid: Option<PgId>,
-    /// The words of the command. Where the object's name comes from a file it stands among them, too.
+    /// The words of the command, with the object's name if that comes from a file.
     words: Vec<String>,
     /// The object's name from a file.
     obj_name: Option<ObjectName>,
@@ -291,7 +292,7 @@ impl Tool {
         Ok(())
     }
 
-    /// Prints the usage because the command lacks something.
+    /// Prints the usage of a command that lacks something.
     fn usage(&self) -> i32 {
         eprintln!("{}", <Args as clap::CommandFactory>::command().render_help());
         1
@@ -305,7 +306,7 @@ impl Tool {
         }
     }
 
-    /// A command on an object with so many words behind its name.
+    /// A command on an object, with an allowed number of words behind its name.
     fn object_command(&self, words: impl std::ops::RangeBounds<usize>) -> Result<OnObject<'_>, i32> {
         let (io, all) = self.pool_command(1)?;
         match all.split_first() {

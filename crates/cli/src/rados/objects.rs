@@ -14,10 +14,10 @@ use super::store::Store;
 use super::{Done, OnObject, Tool, complain, last_words, shown};
 use crate::ceph::common::errno::{describe, of};
 
-/// The exit code after output that nobody reads any more: as if the signal had ended the process.
+/// The exit code after a closed pipe, as if SIGPIPE had ended the process.
 const PIPE: i32 = 128 + 13;
 
-/// The exit code after output that could not be written, once the reason is printed.
+/// Prints why output could not be written, and returns the exit code.
 pub(super) fn unwritten(e: &io::Error) -> i32 {
     match e.kind() {
         io::ErrorKind::BrokenPipe => PIPE,
@@ -58,7 +58,7 @@ impl Input {
         complain(1, format!("error reading input file {path}: {}", describe(of(e))))
     }
 
-    /// The next piece, of full size but for the last; empty at the end.
+    /// The next piece, of full size except the last; empty at the end.
     fn next(&mut self) -> Result<Bytes, i32> {
         let mut data = BytesMut::zeroed(self.piece);
         let mut filled = 0;
@@ -84,7 +84,8 @@ pub(super) fn standard_input() -> Result<Vec<u8>, i32> {
     Ok(value)
 }
 
-/// Writes what is left of the input from `start` on; a first piece at 0 replaces the object where `whole`.
+/// Writes the rest of the input from `start` on; with `whole`, a first piece at 0 replaces the
+/// object.
 async fn write_all(
     store: &Store,
     oid: &ObjectName,

@@ -13,7 +13,7 @@ use crate::ceph::common::errno::{describe, of};
 /// Keys asked for at a time.
 const BATCH: u64 = 1024;
 
-/// A key as listings with values show it: with all its bytes where one of them can't be printed.
+/// A key in listings with values: in hexadecimal too, if a byte of it can't be printed.
 fn key_line(key: &[u8]) -> Vec<u8> {
     if key.iter().all(|b| (b' '..=b'~').contains(b)) {
         return [key, b"\n"].concat();
@@ -21,7 +21,7 @@ fn key_line(key: &[u8]) -> Vec<u8> {
     format!("key ({} bytes):\n{}\n", key.len(), hexdump(key)).into_bytes()
 }
 
-/// Writes a value to the file that the command names, or shows it.
+/// Writes a value to the command's file, or prints it.
 fn give(what: &str, value: &[u8], path: Option<&String>) -> Done {
     let Some(path) = path else {
         return print(format!("{what} ({} bytes) :\n{}\n", value.len(), hexdump(value)).as_bytes());
@@ -38,7 +38,7 @@ fn give(what: &str, value: &[u8], path: Option<&String>) -> Done {
 }
 
 impl Tool {
-    /// The key: that of a file, or else the first of the words; and the words behind it.
+    /// The key, from a file or else from the first word; and the words behind it.
     fn omap_key<'a>(&self, words: &'a [String]) -> Result<(Bytes, &'a [String]), i32> {
         if let Some(path) = &self.args.omap_key_file {
             return Ok((super::file(path)?.into(), words));

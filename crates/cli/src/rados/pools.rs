@@ -28,7 +28,7 @@ fn unsigned(v: i64) -> u64 {
     v.max(0).cast_unsigned()
 }
 
-/// Bytes that a pool takes on its OSDs: counted there, or, where they don't count by pool, its data.
+/// Bytes that a pool takes on its OSDs; where they don't count by pool, the bytes of its data.
 fn used(stat: &PoolStat, per_pool: bool) -> u64 {
     if per_pool {
         unsigned(stat.store_stats.allocated) + unsigned(stat.store_stats.omap_allocated)

@@ -1,4 +1,5 @@
-//! Where the commands on objects' data and attributes go: objects themselves, or striped ones with `--striper`.
+//! The target of commands on objects' data and attributes: plain objects, or striped ones with
+//! `--striper`.
 
 use bytes::Bytes;
 use spirula_client::{IoCtx, Result, Striper};

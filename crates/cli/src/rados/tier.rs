@@ -1,4 +1,5 @@
-//! Commands on cache tiers and manifests. Spirula has neither, its OSDs say so; they work on a cluster that has.
+//! Commands on cache tiers and manifests. Spirula has neither, and its OSDs refuse them; they work
+//! on a cluster that has.
 
 use spirula_client::{Chunk, Error, IoCtx};
 use spirula_maps::{ObjectName, snap};

@@ -174,7 +174,8 @@ pub(crate) struct Args {
     pub(crate) words: Vec<String>,
 }
 
-/// A command line: arguments, and which options were given. An option means nothing to most commands.
+/// A parsed command line: the arguments, and which options were given. Most commands take few of
+/// the options.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) args: Args,
@@ -213,14 +214,14 @@ impl CommandFactory for Line {
 
 impl Parser for Line {}
 
-/// What the official tool says of a command line that can't be read.
+/// The official tool's message about a command line that can't be parsed.
 pub(crate) fn refusal(e: &clap::Error) -> Option<String> {
     let text = |kind| match e.get(kind)? {
         ContextValue::String(text) => Some(text.clone()),
         _ => None,
     };
     let argument = text(ContextKind::InvalidArg)?;
-    // As clap shows it, with what its value is.
+    // The option as clap shows it, with a name for its value.
     let option = argument.split(' ').next().unwrap_or(&argument);
     match (e.kind(), text(ContextKind::InvalidValue)) {
         (ErrorKind::UnknownArgument, _) => Some(format!("unrecognised option '{option}'")),

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{Done, Tool, bad, close, complain, describe, failed, invalid, size};
 
-/// Seconds that the shown rates are of.
+/// The rates shown are of this many seconds.
 const WINDOW: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ enum Pattern {
     FullSequential,
 }
 
-/// What is measured.
+/// The options of a benchmark.
 struct Plan {
     /// Percent of reads.
     reads: u64,

@@ -1,4 +1,4 @@
-//! Clones and what they are clones of.
+//! Clones and their parents.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ impl Tool {
         close(image, Ok(())).await
     }
 
-    /// The clones of a snapshot, and theirs where they are asked for.
+    /// The clones of a snapshot; with `--descendants`, their clones too.
     async fn listed_children(&self, image: &Image, snap: u64) -> spirula_rbd::Result<BTreeSet<Child>> {
         let mut found = children(image, snap).await?;
         if !self.args.descendants {
@@ -90,7 +90,7 @@ impl Tool {
         Ok(found)
     }
 
-    /// The names of pool and image and whether that is in the trash, with the rest.
+    /// The pool and image of a clone by name, and whether the image is in the trash.
     async fn named_child(&self, child: Child) -> spirula_rbd::Result<(String, String, bool, Child)> {
         let io = self.rados.pool_by_id(child.pool).await?;
         let map = self.rados.latest_map().await?;

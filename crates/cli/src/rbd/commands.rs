@@ -1,18 +1,18 @@
-//! The commands of `rbd`: what they are called, what stands behind them, and which options each takes.
+//! The commands of `rbd`: their names, operands, and the options that each takes.
 
 use super::Command;
 
 /// A command.
 pub(super) struct Definition {
     pub(super) command: Command,
-    /// Its words, and others that mean the same.
+    /// Its name, and aliases.
     pub(super) names: &'static [&'static str],
-    /// What stands behind them, in the order in which it is given; an optional thing in brackets, one with an ellipsis any number of
-    /// times.
+    /// Its operands in order: optional ones in brackets, and with an ellipsis those that may be
+    /// repeated.
     pub(super) operands: &'static str,
-    /// What it does.
+    /// Its help text.
     pub(super) about: &'static str,
-    /// Groups of the options that it takes, by their ids in [`super::Args`].
+    /// Groups of its options, by their ids in [`super::Args`].
     options: &'static [&'static [&'static str]],
 }
 
@@ -565,7 +565,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     ),
 ];
 
-/// What the commands begin with that only Ceph's tool has.
+/// The first words of commands that only Ceph's tool has.
 const ELSEWHERE: &[&str] = &[
     "device attach",
     "device detach",
@@ -579,24 +579,24 @@ const ELSEWHERE: &[&str] = &[
     "trash purge schedule",
 ];
 
-/// What words ask for.
+/// The command that words name.
 pub(super) enum Found {
-    /// A command, which is so many words.
+    /// A command, and the number of words in its name.
     Here(&'static Definition, usize),
-    /// A command that only Ceph's tool has, or all that begin so.
+    /// A command that only Ceph's tool has, or a group of such commands.
     Elsewhere(&'static str),
-    /// Nothing.
+    /// No command.
     Unknown,
 }
 
-/// How many words a name is, where these begin with it.
+/// The number of words in a name, if `words` begin with it.
 fn length(name: &str, words: &[String]) -> Option<usize> {
     let length = name.split(' ').count();
     let begins = words.len() >= length && name.split(' ').zip(words).all(|(a, b)| a == b);
     begins.then_some(length)
 }
 
-/// The command that words begin with.
+/// Finds the command with which `words` begin.
 pub(super) fn find(words: &[String]) -> Found {
     let here = DEFINITIONS
         .iter()
@@ -618,7 +618,7 @@ impl Definition {
         self.options.iter().any(|group| group.contains(&option))
     }
 
-    /// The most words that may stand behind it.
+    /// The largest number of operands.
     pub(super) fn max_operands(&self) -> usize {
         match self.operands.contains("...") {
             true => usize::MAX,

@@ -12,12 +12,12 @@ use spirula_text::{Align, Table};
 
 use super::{Done, Target, Tool, bad, close, complain, describe, failed, features};
 
-/// What this tool sets for itself, as the official one.
+/// The option that this tool sets for itself, as the official one does.
 const OWN: (&str, &str) = ("rbd_cache_writethrough_until_flush", "false");
 /// The option whose value is shown as a number.
 const FEATURES: &str = "rbd_default_features";
 
-/// The name of an option behind the words that say whose it is.
+/// The option's name, which follows the pool, image or entity.
 fn key(word: Option<&String>) -> Result<&str, i32> {
     let key = word.map(String::as_str).filter(|k| !k.is_empty());
     let key = key.ok_or_else(|| bad("config key was not specified"))?;
@@ -38,7 +38,7 @@ fn source(source: SettingSource) -> &'static str {
     }
 }
 
-/// What a setting could not be asked for, or changed to.
+/// Reports an option that can't be read or set.
 fn refused(what: &str, key: &str, e: &spirula_rbd::Error) -> i32 {
     match (what, e.is(errno::ENOENT)) {
         ("get", true) => complain(errno::ENOENT, format!("{key} is not set")),
@@ -47,7 +47,7 @@ fn refused(what: &str, key: &str, e: &spirula_rbd::Error) -> i32 {
 }
 
 impl Tool {
-    /// The entity that a command is about.
+    /// The entity of a command.
     fn entity(&self) -> Result<&str, i32> {
         let entity = self.words.first().map(String::as_str).unwrap_or_default();
         match matches!(entity, "global" | "client") || entity.starts_with("client.") {
@@ -58,7 +58,7 @@ impl Tool {
         }
     }
 
-    /// Runs a command of the monitors. Fails with what they say.
+    /// Runs a command of the monitors. Fails with their message.
     async fn ask_monitors(&self, command: &Value, what: &str) -> Result<Vec<u8>, i32> {
         let reply = self
             .rados
@@ -72,13 +72,13 @@ impl Tool {
         }
     }
 
-    /// The options that the monitors keep for an entity, each with its value and the section that this is from.
+    /// The monitors' options for an entity, each with its value and section.
     async fn kept(&self, entity: &str) -> Result<BTreeMap<String, (String, String)>, i32> {
         let command = json!({"prefix": "config dump", "format": "json"});
         let data = self.ask_monitors(&command, "error reading config").await?;
         let all: Vec<Value> = serde_json::from_slice(&data).map_err(|_| bad("error parsing config dump"))?;
         let mut kept = BTreeMap::new();
-        // From what is for all to what is for one.
+        // From the most general section to the most specific.
         for section in ["global", "client", entity] {
             let counts = match entity {
                 "global" => section == "global",
@@ -139,7 +139,8 @@ impl Tool {
         self.ask_monitors(&command, &what).await.map(drop)
     }
 
-    /// The client's own values of options: from the command line, the file, the monitors, or by default.
+    /// The client's own values of options: from the command line, the file, the monitors, or
+    /// defaults.
     async fn own_values(&self) -> Result<impl Fn(&str) -> String, i32> {
         let entity = self.connection.entity().map_err(bad)?.to_string();
         let command = json!({"prefix": "config get", "who": entity, "format": "json"});
@@ -178,7 +179,7 @@ impl Tool {
         print_table("Source", settings.into_iter().map(row));
     }
 
-    /// The pool that a command is about.
+    /// The pool of a command.
     async fn pool_with_settings(&self) -> Result<IoCtx, i32> {
         let name = self.words.first().filter(|w| !w.is_empty());
         let name = name.ok_or_else(|| bad("pool name was not specified"))?;
@@ -192,7 +193,7 @@ impl Tool {
         Ok(())
     }
 
-    /// The pool and the option that a command is about.
+    /// The pool and the option of a command.
     async fn pool_and_key(&self) -> Result<(IoCtx, &str), i32> {
         if self.words.is_empty() {
             return Err(bad("pool name was not specified"));
@@ -233,7 +234,7 @@ impl Tool {
         close(image, Ok(())).await
     }
 
-    /// The image and the option that a command is about, and the words behind them.
+    /// The image and the option of a command, and the words behind them.
     async fn image_and_setting(&self) -> Result<(Target, &str, &[String]), i32> {
         let (target, rest) = self.image().await?;
         let key = key(rest.first())?;

@@ -1,4 +1,4 @@
-//! What differs between snapshots: shown, as files, and brought to other images.
+//! Differences between snapshots: shown, exported to files, and imported into images.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::ceph::common::errno::of;
 /// Bytes of a file that are read or written at a time.
 pub(super) const BUFFER: usize = 256 << 10;
 
-/// A file that is read, or standard input.
+/// Opens a file, or standard input, with its length if that is known.
 pub(super) fn open_input(path: &str) -> std::io::Result<(Box<dyn Read>, Option<u64>)> {
     if path == "-" {
         return Ok((Box::new(stdin()), None));
@@ -30,7 +30,7 @@ pub(super) fn open_input(path: &str) -> std::io::Result<(Box<dyn Read>, Option<u
     Ok((Box::new(file), Some(len)))
 }
 
-/// A new file, or standard output.
+/// Opens a new file, or standard output.
 pub(super) fn open_output(path: &str) -> std::io::Result<Box<dyn Write>> {
     Ok(match path {
         "-" => Box::new(stdout()),
@@ -38,15 +38,15 @@ pub(super) fn open_output(path: &str) -> std::io::Result<Box<dyn Write>> {
     })
 }
 
-/// Removes a file that is not whole.
+/// Removes an incomplete file.
 pub(super) fn remove_part(path: &str) {
     if path != "-" {
-        // What it failed with was said.
+        // The failure before was reported; this one's is not.
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// Counts what is read of a file.
+/// Counts the bytes read from a file.
 pub(super) struct Counted<'a, R> {
     input: BufReader<R>,
     count: &'a Cell<u64>,
@@ -69,7 +69,7 @@ impl<R: Read> Read for Counted<'_, R> {
     }
 }
 
-/// Says why differences are not brought to an image.
+/// Prints why a diff is not imported.
 pub(super) fn say(e: &ImportError) {
     match e {
         ImportError::NoStart(_) | ImportError::EndExists(_) => eprintln!("{e}"),
@@ -146,7 +146,7 @@ impl Tool {
         close(image, done).await
     }
 
-    /// The bytes whose zeros are not written.
+    /// The length of runs of zeros that are not written.
     pub(super) fn sparse_size(&self) -> Result<u64, i32> {
         match &self.args.sparse_size {
             Some(text) => size("sparse-size", text, 1),

@@ -17,14 +17,14 @@ use crate::ceph::common::errno::of;
 /// Reads under way at the same time.
 const AHEAD: usize = 10;
 
-/// Where an image goes.
+/// The destination of an export.
 enum Sink {
     Stdout,
     File(File),
 }
 
 impl Sink {
-    /// Takes the next bytes. A file gets holes for zeros.
+    /// Writes the next bytes. A file gets holes for zeros.
     fn take(&mut self, data: &Bytes) -> std::io::Result<()> {
         match self {
             Self::Stdout => std::io::stdout().lock().write_all(data),
@@ -45,7 +45,7 @@ impl Sink {
 }
 
 impl Tool {
-    /// The file that the command is about: by an option, or by the first of these words, or nothing.
+    /// The command's file: of an option, or else the first word; `None` if neither is given.
     pub(super) fn path<'a>(&'a self, words: &'a [String]) -> Option<&'a str> {
         self.args
             .path
@@ -54,7 +54,7 @@ impl Tool {
             .map(String::as_str)
     }
 
-    /// Whether a file has an image with its snapshots.
+    /// Whether the file has the image with its snapshots (format 2).
     pub(super) fn with_snapshots(&self) -> Result<bool, i32> {
         match self.args.export_format.as_deref() {
             None | Some("1") => Ok(false),

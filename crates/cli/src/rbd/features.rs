@@ -1,4 +1,4 @@
-//! What images can do: its names, and `rbd feature`.
+//! The names of image features, and `rbd feature`.
 
 use spirula_rbd::{JournalOptions, Options, features};
 
@@ -51,7 +51,7 @@ pub(super) fn flag_names(bits: u64) -> Vec<&'static str> {
     among(&FLAGS, bits)
 }
 
-/// Features that are named, with commas between them, or given as a number.
+/// Parses features: names separated by commas, or a number.
 pub(super) fn parse(texts: &[String]) -> Option<u64> {
     let mut bits = 0;
     for name in texts.iter().flat_map(|t| t.split(',')) {
@@ -61,11 +61,11 @@ pub(super) fn parse(texts: &[String]) -> Option<u64> {
     Some(bits)
 }
 
-/// The sizes of objects with a journal's entries, as powers of two.
+/// Allowed sizes of a journal's objects, as powers of two.
 const JOURNAL_ORDERS: std::ops::RangeInclusive<u8> = 12..=26;
 
 impl Tool {
-    /// What the options say of a new journal.
+    /// The options of a new journal.
     pub(super) fn journal_options(&self) -> Result<JournalOptions, i32> {
         let (args, usual) = (&self.args, JournalOptions::default());
         if args.journal_splay_width == Some(0) {

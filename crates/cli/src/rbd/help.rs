@@ -1,4 +1,4 @@
-//! What `rbd` says of its commands. The same definitions become completions and man pages.
+//! The help of `rbd`'s commands. The same definitions become completions and man pages.
 
 use clap::{Arg, Command, CommandFactory};
 
@@ -9,7 +9,7 @@ use super::complain;
 /// The widest name that has its text beside it.
 const COLUMN: usize = 34;
 
-/// Prints the help: of a command, of all that begin with these words, or of all.
+/// Prints the help: of a command, of all commands that begin with these words, or of all.
 pub(super) fn print(words: &[String]) -> Result<(), i32> {
     match find(words) {
         Found::Here(definition, _) => {

@@ -14,10 +14,10 @@ use spirula_text::size::bytes;
 use super::{Done, Spec, Tool, bad, close, complain, failed, features, invalid, size};
 
 const MIB: u64 = 1 << 20;
-/// The sizes of objects that images may have, as powers of two.
+/// Allowed sizes of an image's objects, as powers of two.
 const ORDERS: std::ops::RangeInclusive<u8> = 12..=25;
 
-/// What commands show of an image.
+/// The properties of an image that commands show.
 struct Shown {
     parent: Option<ParentNames>,
     limit: u64,
@@ -30,7 +30,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// How the image is mirrored: keys with values. Nothing where it could not be, as far as its features go.
+    /// The image's mirroring as keys with values. Empty if its features rule mirroring out.
     fn mirroring(&self, has_journal: bool) -> Vec<(&'static str, Value)> {
         let state = |state| match state {
             MirrorImageState::DISABLING => "disabling",
@@ -60,7 +60,7 @@ impl Shown {
 }
 
 impl Tool {
-    /// What the options say of a new image.
+    /// The options of a new image.
     pub(super) fn create_options(&self) -> Result<CreateOptions, i32> {
         let args = &self.args;
         if args.image_format.as_deref().is_some_and(|f| f != "2") {
@@ -115,7 +115,7 @@ impl Tool {
         })
     }
 
-    /// The size that the command needs.
+    /// The size, which the command requires.
     fn wanted_size(&self) -> Result<u64, i32> {
         match &self.args.size {
             Some(text) => size("size", text, MIB),
@@ -242,7 +242,7 @@ fn is_protected(image: &Image, snap: &str) -> bool {
     image.header().user_snapshot(snap).is_some_and(|s| s.protected)
 }
 
-/// Times with what they are called, without those that were never set.
+/// The image's times by label, without those that were never set.
 fn times(image: &Image, shown: &Shown) -> impl Iterator<Item = (&'static str, String)> {
     let all = [
         ("create_timestamp", image.fixed().created),
@@ -378,7 +378,7 @@ fn text(image: &Image, shown: &Shown, snap: Option<&str>) -> String {
         ("global_id", "global id"),
         ("primary", "primary"),
     ] {
-        // The mode of what is not mirrored means nothing.
+        // Without mirroring its mode has no meaning.
         if let Some(value) = mirroring
             .get(key)
             .filter(|_| key == "state" || mirroring.len() > 2)

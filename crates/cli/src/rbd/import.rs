@@ -36,7 +36,7 @@ fn parts(chunk: &Bytes, block: usize) -> Vec<(usize, Bytes)> {
     parts.into_iter().map(|(a, b)| (a, chunk.slice(a..b))).collect()
 }
 
-/// A file under way into an image.
+/// A file that is being imported.
 struct Input {
     reader: Box<dyn Read>,
     /// Its size, where it is known.
@@ -130,14 +130,15 @@ impl Tool {
             None => done,
         };
         if done.is_err() {
-            // What it failed with counts.
+            // The failure of the import counts, not this one's.
             let _ = spirula_rbd::remove(&dest.io, &dest.spec.image, &spirula_rbd::Progress::untold()).await;
         }
         done
     }
 }
 
-/// Makes an image of a file that has its snapshots, too. Fails with a negative errno after the reason was printed.
+/// Imports a file of an image with its snapshots. Fails with a negative errno after the reason was
+/// printed.
 async fn import_all(
     input: &mut Input,
     dest: &Target,
@@ -169,7 +170,7 @@ async fn import_all(
     };
     if imported.is_err() {
         eprintln!("rbd: failed to import image");
-        // What it failed with counts.
+        // The failure of the import counts, not this one's.
         let _ = spirula_rbd::remove(io, name, &spirula_rbd::Progress::untold()).await;
     }
     imported

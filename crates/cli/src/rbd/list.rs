@@ -11,7 +11,7 @@ use super::{Done, Spec, Tool, bad, describe, failed};
 struct Line {
     image: String,
     id: String,
-    /// Name, id and whether it is protected.
+    /// The snapshot's name, id and whether it is protected.
     snap: Option<(String, u64, bool)>,
     size: u64,
     parent: Option<ParentNames>,
@@ -77,7 +77,7 @@ impl Line {
 }
 
 impl Tool {
-    /// The pool that the command is about: by options, or by its first word.
+    /// The pool of the command: of options, or else its first word.
     pub(super) async fn named_pool(&self) -> Result<IoCtx, i32> {
         let (mut pool, mut namespace) = (self.args.pool.clone(), self.args.namespace.clone());
         if let Some(word) = self.words.first() {

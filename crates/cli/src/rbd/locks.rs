@@ -1,4 +1,4 @@
-//! The commands of `rbd lock`: locks that people take by hand, under the name that clients' exclusive lock has too.
+//! The commands of `rbd lock`: locks taken by hand, under the same name as clients' exclusive lock.
 
 use serde_json::json;
 use spirula_client::errno;

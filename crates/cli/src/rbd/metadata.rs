@@ -8,7 +8,7 @@ use spirula_text::{Align, Table};
 use super::{Done, Tool, bad, close, complain, describe, failed};
 
 impl Tool {
-    /// The image that the command is about, open, with the key behind it and the words after that.
+    /// Opens the image of the command; returns it with the key and the words after that.
     async fn image_and_key(&self, options: Options) -> Result<(Image, &str, &[String]), i32> {
         let (target, rest) = self.image().await?;
         let target = target.without_snap()?;

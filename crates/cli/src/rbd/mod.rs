@@ -48,19 +48,19 @@ use spec::Spec;
 pub(crate) use device::{NBD_PROCESS, run_nbd};
 pub(crate) use help::command;
 
-/// The pool unless told otherwise.
+/// The default pool.
 const DEFAULT_POOL: &str = "rbd";
 
-/// What a command ends with: nothing, or an exit code after the reason was printed.
+/// The result of a command: nothing, or an exit code after the reason was printed.
 type Done = Result<(), i32>;
 
-/// Prints why and gives the exit code.
+/// Prints the reason and returns the exit code.
 fn complain(code: i32, why: impl Display) -> i32 {
     eprintln!("rbd: {why}");
     code
 }
 
-/// The same for a command that only Ceph's tool has.
+/// Reports a command that only Ceph's tool has, and returns the exit code.
 fn elsewhere(name: &str) -> i32 {
     complain(
         errno::EOPNOTSUPP,
@@ -68,12 +68,12 @@ fn elsewhere(name: &str) -> i32 {
     )
 }
 
-/// The same for a bad argument.
+/// Reports a bad argument, and returns the exit code.
 fn bad(why: impl Display) -> i32 {
     complain(errno::EINVAL, why)
 }
 
-/// The same for a failed operation.
+/// Reports a failed operation, and returns the exit code.
 fn failed(what: impl Display, e: &Error) -> i32 {
     tracing::debug!("{e}");
     complain(e.errno().abs(), format!("{what}: {}", describe(e.errno())))
@@ -111,7 +111,7 @@ pub(crate) async fn run(args: Vec<OsString>) -> i32 {
     done.map_or_else(|code| code, |()| 0)
 }
 
-/// What a command line asks for.
+/// A parsed command line.
 struct Asked {
     args: Args,
     format: Format,
@@ -131,7 +131,7 @@ struct Tool {
     command: Command,
 }
 
-/// What is to be done.
+/// The command to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Command {
     Create,
@@ -209,14 +209,14 @@ enum Command {
 struct Target {
     io: IoCtx,
     spec: Spec,
-    /// The image's id, where it is named by that.
+    /// The image's id, if the command names the image by id.
     id: Option<String>,
-    /// What a command with two images calls the other one.
+    /// Prefixes this image in messages of a command with two images.
     role: &'static str,
 }
 
 impl Target {
-    /// The snapshot's name, which the command needs.
+    /// The snapshot's name, which the command requires.
     fn snap(&self) -> Result<&str, i32> {
         let snap = self.spec.snap.as_deref();
         snap.ok_or_else(|| bad(format!("{}snapshot name was not specified", self.role)))
@@ -247,7 +247,7 @@ impl Target {
         }
     }
 
-    /// Whether there is the image, whatever its snapshots.
+    /// Whether the image exists, whatever its snapshots.
     async fn exists(&self) -> bool {
         match &self.id {
             Some(_) => true,
@@ -267,7 +267,7 @@ impl Target {
         Image::open_by_id(&self.io, &name, id, options).await
     }
 
-    /// For reading, at the snapshot where one is named.
+    /// Opens the image for reading, at the snapshot if one is named.
     async fn open_to_read(&self) -> Result<Image, i32> {
         let options = Options {
             read_only: true,
@@ -402,7 +402,7 @@ impl Tool {
             Command::Diff => self.diff().await,
             Command::ExportDiff => self.export_diff().await,
             Command::ImportDiff => self.import_diff().await,
-            // What needs no cluster is done before there is a connection.
+            // Commands that need no cluster ran before there was a connection.
             Command::MergeDiff | Command::DeviceUnmap | Command::DeviceList => Ok(()),
             Command::DeviceMap => self.device_map().await,
             Command::Copy => self.copy().await,
@@ -429,7 +429,7 @@ impl Tool {
         }
     }
 
-    /// Opens a pool, the default one where none is named.
+    /// Opens a pool; without a name the default one.
     async fn pool(&self, name: Option<&str>, namespace: Option<&str>) -> Result<IoCtx, i32> {
         let name = name.unwrap_or(DEFAULT_POOL);
         let pool = self.rados.pool(name).await.map_err(|e| {
@@ -462,12 +462,13 @@ impl Tool {
         })
     }
 
-    /// The image that the command is about: by an option, or by its first word. Also the words behind it.
+    /// The image of the command, of an option or else its first word, and the words behind it.
     async fn image(&self) -> Result<(Target, &[String]), i32> {
         self.image_of(&self.words).await
     }
 
-    /// The same, by the first of these words.
+    /// The image of the command, of an option or else the first of `words`, and the words behind
+    /// it.
     async fn image_of<'a>(&self, words: &'a [String]) -> Result<(Target, &'a [String]), i32> {
         let args = &self.args;
         let defaults = [&args.pool, &args.namespace, &args.snap];
@@ -490,8 +491,8 @@ impl Tool {
         Ok((self.open_spec(spec, defaults).await?, rest))
     }
 
-    /// The other image of a command: by an option, or by the first of these words; in this pool and namespace unless it says
-    /// otherwise.
+    /// The other image of a command: of an option, or else the first of these words. Pool and
+    /// namespace default to those given.
     async fn dest(
         &self,
         words: &[String],
@@ -520,14 +521,14 @@ impl Tool {
         })
     }
 
-    /// The other image of a command, in the pool and namespace of this one unless it says otherwise.
+    /// The other image of a command. Pool and namespace default to those of `target`.
     async fn dest_near(&self, words: &[String], target: &Target) -> Result<Target, i32> {
         let spec = &target.spec;
         self.dest(words, spec.pool.as_deref(), spec.namespace.as_deref())
             .await
     }
 
-    /// Prints a tree in the format that was asked for; `item` is what elements of its lists are called.
+    /// Prints a tree in the requested format; `item` is the name of elements of its lists.
     fn print(&self, tree: &Value, root: &str, item: &str) {
         print(self.format, tree, root, item);
     }
@@ -537,19 +538,19 @@ impl Tool {
     }
 }
 
-/// Prints a tree; `item` is what elements of its lists are called.
+/// Prints a tree; `item` is the name of elements of its lists.
 fn print(format: Format, tree: &Value, root: &str, item: &str) {
     let bytes = format.render_named(tree, Names { root, item });
     let text = String::from_utf8_lossy(&bytes);
     println!("{}", text.trim_end_matches('\n'));
 }
 
-/// Complains of an option's value.
+/// Reports a bad value of an option.
 fn invalid(option: &str) -> i32 {
     complain(1, format!("the argument for option '--{option}' is invalid"))
 }
 
-/// A size that an option gives: a number with a unit, or without one in units of `unit` bytes.
+/// Parses the size in an option: a number with a unit, or without one in units of `unit` bytes.
 fn size(option: &str, text: &str, unit: u64) -> Result<u64, i32> {
     let number = spirula_conf::parse_size(text).ok_or_else(|| invalid(option))?;
     let has_unit = !text.ends_with(|c: char| c.is_ascii_digit());
@@ -561,7 +562,7 @@ fn size(option: &str, text: &str, unit: u64) -> Result<u64, i32> {
     bytes.ok_or_else(|| invalid(option))
 }
 
-/// What went wrong, behind a command that has closed its image. Where both failed, the command's failure counts.
+/// Closes an image after a command. If both failed, the command's failure is returned.
 async fn close(image: Image, done: Done) -> Done {
     let closed = image.close().await;
     done?;

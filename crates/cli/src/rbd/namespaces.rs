@@ -8,7 +8,7 @@ use spirula_text::{Align, Table};
 use super::{Done, Tool, bad, complain, failed};
 
 impl Tool {
-    /// The pool, and the namespace in it that the command is about.
+    /// The pool and the namespace of the command.
     async fn named_namespace(&self) -> Result<(IoCtx, String), i32> {
         let io = self.named_pool().await?;
         let name = String::from_utf8_lossy(io.namespace().as_bytes()).into_owned();

@@ -1,15 +1,15 @@
-//! `rbd object-map` and `rbd sparsify`: what an image's objects hold, and what is noted of it.
+//! `rbd object-map` and `rbd sparsify`.
 
 use spirula_client::errno;
 use spirula_rbd::{Image, Options};
 
 use super::{Done, Tool, close, describe, failed, size};
 
-/// The bytes whose zeros give their space back, unless told otherwise.
+/// The default size of the pieces of zeros that sparsify frees, in bytes.
 const PIECE: u64 = 4096;
 
 impl Tool {
-    /// The image that is written, and the snapshot that is meant.
+    /// Opens the image of the command for writing; returns it with the snapshot if one is named.
     async fn with_map(&self) -> Result<(Image, Option<u64>), i32> {
         let (target, _) = self.image().await?;
         let image = target.open(Options::default()).await?;

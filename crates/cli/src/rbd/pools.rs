@@ -7,11 +7,11 @@ use spirula_text::size::bytes;
 
 use super::{Done, Tool, complain, describe, failed};
 
-/// How many images there are somewhere, and how large.
+/// The number of images in a place, and their size.
 #[derive(Default)]
 struct Stats {
     count: u64,
-    /// What they could take: of each the largest size of image and snapshots, in bytes.
+    /// Bytes that they could take: for each the largest size of image and snapshots.
     provisioned: u64,
     snapshots: u64,
 }

@@ -1,10 +1,10 @@
-//! How far an operation is.
+//! The progress of an operation.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// Says on standard error how far an operation is.
+/// Shows the progress of an operation on standard error.
 pub(super) struct Progress {
     what: &'static str,
     shown: bool,
@@ -28,14 +28,14 @@ impl Progress {
         }
     }
 
-    /// So much of all is done.
+    /// Shows that `done` of `all` is done.
     pub(super) fn update(&self, done: u64, all: u64) {
         if self.shown {
             show(self.what, &self.percent, (done, all));
         }
     }
 
-    /// What the library tells of it.
+    /// The listener for the library.
     pub(super) fn listener(&self) -> spirula_rbd::Progress {
         let (what, shown, percent) = (self.what, self.shown, Rc::clone(&self.percent));
         spirula_rbd::Progress::new(move |done, all| {
@@ -46,7 +46,7 @@ impl Progress {
         })
     }
 
-    /// The end, good or bad.
+    /// Shows the end of the operation, good or bad.
     pub(super) fn end<T, E>(&self, result: Result<T, E>) -> Result<T, E> {
         if self.shown {
             match result.is_ok() {

@@ -7,7 +7,7 @@ use spirula_text::{Align, Table, size::bytes};
 
 use super::{Done, Target, Tool, bad, close, complain, failed};
 
-/// What kinds of snapshots are called.
+/// The name of a kind of snapshots.
 fn kind(namespace: &SnapshotNamespace) -> &'static str {
     match namespace {
         SnapshotNamespace::User => "user",
@@ -18,7 +18,7 @@ fn kind(namespace: &SnapshotNamespace) -> &'static str {
     }
 }
 
-/// What a removed snapshot was called.
+/// The name of a snapshot before its removal.
 fn original_name(namespace: &SnapshotNamespace) -> Option<String> {
     match namespace {
         SnapshotNamespace::Trash { original_name, .. } => {
@@ -48,7 +48,7 @@ fn tree(snap: &Snapshot, all: bool) -> Value {
 }
 
 impl Tool {
-    /// The snapshot that the command is about, with its image open for changes.
+    /// The snapshot of the command, with its image open for changes.
     async fn snapshot(&self) -> Result<(Target, Image), i32> {
         let (target, _) = self.image().await?;
         target.snap()?;
@@ -202,7 +202,7 @@ impl Tool {
             }
             progress.update(i, all);
         }
-        // What is protected stays, which counts as a failure to be seen but not as an error.
+        // Protected snapshots stay. The progress then ends as failed, but the command succeeds.
         if kept.is_empty() || done.is_err() {
             done = progress.end(done);
         } else {

@@ -1,4 +1,4 @@
-//! What a command is about: `[<pool>/[<namespace>/]]<image>[@<snap>]`.
+//! Specifications of images: `[<pool>/[<namespace>/]]<image>[@<snap>]`.
 
 /// Names in a specification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -10,7 +10,7 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// Parses one; nothing where it is none.
+    /// Parses a specification; `None` for other text.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (path, snap) = match text.split_once('@') {
             Some((path, snap)) => (path, Some(snap.to_owned())),
@@ -36,7 +36,7 @@ impl Spec {
         is_good.then_some(spec)
     }
 
-    /// With what options say where it says nothing itself. A pool that it names has no namespace but the one beside it.
+    /// Takes the pool, namespace and snapshot that the specification lacks from the options.
     pub(super) fn or(self, pool: &Option<String>, namespace: &Option<String>, snap: &Option<String>) -> Self {
         let or = |own: Option<String>, other: &Option<String>| own.or_else(|| other.clone());
         Self {
@@ -50,7 +50,7 @@ impl Spec {
         }
     }
 
-    /// As people write it.
+    /// The name of an image with its pool and namespace.
     pub(super) fn name(pool: &str, namespace: &str, image: &str) -> String {
         match namespace.is_empty() {
             true => format!("{pool}/{image}"),

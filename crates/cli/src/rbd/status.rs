@@ -1,4 +1,4 @@
-//! `rbd status`: which clients use an image.
+//! `rbd status`: the clients that watch an image.
 
 use serde_json::json;
 use spirula_text::addr_legacy;

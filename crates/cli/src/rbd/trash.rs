@@ -14,14 +14,14 @@ use spirula_text::{Align, Table};
 use super::{Done, Spec, Tool, bad, complain, describe, failed};
 use crate::ceph::common::errno::of;
 
-/// Who put images into the trash: by number.
+/// Origins of trash entries, by number.
 const SOURCES: [&str; 5] = ["USER", "MIRRORING", "MIGRATION", "REMOVING", "USER_PARENT"];
-/// The first of these.
+/// The origin `USER`.
 const USER: u8 = 0;
-/// What images have that are on their way out, which nobody lists.
+/// The origin of images that are being removed, which are not listed.
 const REMOVING: u8 = 3;
 
-/// A time as date(1) understands it.
+/// Parses a time as date(1) understands it.
 fn date(text: &str) -> Result<UTime, i32> {
     let failed = |errno| complain(errno, format!("error calling /bin/date: {}", describe(-errno)));
     let mut command = Command::new("/bin/date");
@@ -35,7 +35,7 @@ fn date(text: &str) -> Result<UTime, i32> {
     seconds.map(UTime::from_secs).ok_or_else(|| failed(errno::EINVAL))
 }
 
-/// Whether an image must stay, in words.
+/// Whether an image's deferment has ended, in words.
 fn status(image: &TrashImage, now: UTime) -> String {
     let end = image.deferment_end_time;
     match now < end {
@@ -109,7 +109,7 @@ impl Tool {
         moved.map_err(|e| failed("deferred delete error", &e))
     }
 
-    /// The pool that the command is about, and the id of the image in its trash.
+    /// The pool of the command, and the id of the image in its trash.
     async fn named_in_trash(&self) -> Result<(IoCtx, String), i32> {
         let args = &self.args;
         let (mut pool, mut namespace, mut id) =

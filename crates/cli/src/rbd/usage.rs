@@ -1,4 +1,4 @@
-//! How much space images take.
+//! The space that images take.
 
 use serde_json::{Map, Value, json};
 use spirula_client::{IoCtx, errno};
@@ -7,7 +7,7 @@ use spirula_text::{Align, Table, size::bytes};
 
 use super::{Done, Tool, bad, close, complain, describe, failed};
 
-/// What is shown of an image or snapshot.
+/// The usage of an image or snapshot.
 struct Line {
     image: String,
     id: String,
@@ -15,11 +15,11 @@ struct Line {
     usage: Usage,
 }
 
-/// What was found.
+/// All lines of the listing.
 #[derive(Default)]
 struct Found {
     lines: Vec<Line>,
-    /// How many images and snapshots were looked at.
+    /// The number of images and snapshots that were measured.
     count: usize,
     provisioned: u64,
     used: u64,
@@ -95,7 +95,8 @@ impl Tool {
         Ok(())
     }
 
-    /// Adds what an image takes: of each snapshot, up to the one that is given, what it takes besides the one before, and of the image as it is.
+    /// Adds the usage of an image: of each snapshot up to the given one, beyond the snapshot before
+    /// it, and of the image as it is.
     async fn add_usage(
         &self,
         found: &mut Found,
@@ -183,13 +184,13 @@ impl Tool {
     }
 }
 
-/// Complains of an image or a snapshot that is not there.
+/// Reports that an image or a snapshot does not exist.
 fn missing() -> i32 {
     let why = describe(-errno::ENOENT);
     complain(errno::ENOENT, format!("du failed: {why}"))
 }
 
-/// Opens an image, or a snapshot of it, to be read.
+/// Opens an image, or a snapshot of it, for reading.
 async fn opened(io: &IoCtx, (name, id): (&str, &str), snap: Option<&str>) -> spirula_rbd::Result<Image> {
     let options = Options {
         read_only: true,
@@ -199,7 +200,7 @@ async fn opened(io: &IoCtx, (name, id): (&str, &str), snap: Option<&str>) -> spi
     Image::open_by_id(io, name, id, options).await
 }
 
-/// What a snapshot, or the image as it is, takes to the byte besides an earlier snapshot.
+/// The exact usage of a snapshot, or of the image as it is, beyond an earlier snapshot.
 async fn exact(
     io: &IoCtx,
     image: (&str, &str),

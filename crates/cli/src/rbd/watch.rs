@@ -1,4 +1,4 @@
-//! `rbd watch`: what clients of an image say to each other.
+//! `rbd watch`: shows the notifications between clients of an image.
 
 use std::io::{Read, stdin};
 

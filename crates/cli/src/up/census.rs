@@ -1,7 +1,9 @@
-//! Which OSDs the cluster has, and which of them are here: what the monitors' OSD map says beside what lies in the directory.
+//! Compares the OSDs of the cluster with those of the directory: the monitors' OSD map against the
+//! stores on disk.
 //!
-//! The map decides. What was removed from it is not made again, and what it has and nobody finds is not made anew either: the old
-//! store may be in a drawer. What holds a store is never touched.
+//! The map decides. An OSD that was removed from it is not made again. An OSD that the map has and
+//! whose store is missing is not made anew either: the old store may be in a drawer. A directory
+//! with a store is never touched.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,26 +19,26 @@ use crate::layout::Layout;
 /// One OSD of the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InMap {
-    /// Its store; zero where it has none (`destroyed`).
+    /// The UUID of its store; zero without one (`destroyed`).
     pub(crate) uuid: Fsid,
-    /// `ceph osd destroy`: its number is kept for another store.
+    /// `ceph osd destroy`: the number is kept for a new store.
     pub(crate) is_destroyed: bool,
-    /// It has never run, so its store can hold nothing.
+    /// The OSD has never run, so its store is empty.
     pub(crate) is_new: bool,
-    /// It runs.
+    /// The OSD is up.
     pub(crate) is_up: bool,
 }
 
-/// The OSD map, as far as it matters here.
+/// The part of the OSD map that decides about directories.
 #[derive(Debug, Default)]
 pub(crate) struct Map {
-    /// All numbers that were ever in use are below it.
+    /// One more than the largest number ever in use.
     max: u32,
     pub(crate) osds: BTreeMap<u32, InMap>,
 }
 
 impl Map {
-    /// Reads what `ceph osd dump --format json` prints.
+    /// Parses the output of `ceph osd dump --format json`.
     pub(crate) fn from_dump(dump: &Value) -> Option<Self> {
         let one = |osd: &Value| {
             let states = osd["state"].as_array()?;
@@ -56,19 +58,19 @@ impl Map {
     }
 }
 
-/// What lies in the directory of an OSD.
+/// The content of an OSD's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Here {
-    /// Nothing, or only links to devices on which it is to be made.
+    /// Nothing, or only links to devices for a new OSD.
     Nothing,
-    /// It was begun, under this UUID where one is told.
+    /// An OSD whose making was begun.
     Begun {
-        /// In the file `fsid`, or in the store.
+        /// Its UUID, from the file `fsid` or from the store.
         uuid: Option<Fsid>,
-        /// Whether there is a whole store.
+        /// Whether its store is complete.
         has_store: bool,
     },
-    /// A whole OSD, with this UUID where the file that tells it is there.
+    /// A complete OSD, with its UUID if the file `fsid` exists.
     Made(Option<Fsid>),
 }
 
@@ -90,7 +92,8 @@ impl Here {
     }
 }
 
-/// Whether there is nothing in `dir` but what an administrator prepares for a new OSD: links, or a file system of its own.
+/// Whether `dir` has nothing but an administrator's preparations for a new OSD: links, or a file
+/// system of its own.
 pub(crate) fn is_vacant(dir: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return !dir.exists();
@@ -108,40 +111,40 @@ pub(super) fn stored(dir: &Path) -> Option<Fsid> {
     Some(Fsid(store.osd_uuid))
 }
 
-/// The UUID that an OSD's directory was begun with.
+/// The UUID under which the making of an OSD was begun in the directory.
 pub(super) fn uuid(dir: &Path) -> Option<Fsid> {
     let text = std::fs::read_to_string(dir.join("fsid")).ok()?;
     Fsid::parse(text.trim())
 }
 
-/// What is to be done with an OSD of this directory.
+/// The decision about an OSD of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is run.
+    /// The OSD is run.
     Run,
-    /// It is made, then run.
+    /// The OSD is made, then run.
     Make,
-    /// It was removed and nothing is left of it: it is forgotten.
+    /// The OSD was removed and its directory is gone: it leaves the specification.
     Forget,
-    /// It is left alone.
+    /// The OSD is left alone, neither made nor run.
     Leave(Trouble),
 }
 
 /// Why an OSD is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The cluster has it, and it is not here.
+    /// The cluster has the OSD, and its store is not here.
     Lost,
-    /// It was removed from the cluster, and its store is here.
+    /// The OSD was removed from the cluster, and its store is here.
     Purged,
-    /// `ceph osd destroy`, and its store is here.
+    /// The OSD was destroyed (`ceph osd destroy`), and its store is here.
     Destroyed,
-    /// The cluster's OSD of that number is another one than that which is here.
+    /// The cluster's OSD of that number has another UUID than the one here.
     Another,
 }
 
 impl Trouble {
-    /// In words, with what to do.
+    /// The trouble in words, with the remedy.
     pub(crate) fn text(self, layout: &Layout, n: u32) -> String {
         let root = quoted(layout.root());
         let dir = layout.data(&DaemonName::osd(n));
@@ -168,12 +171,12 @@ impl Trouble {
     }
 }
 
-/// Judges OSD `n`.
+/// Decides about OSD `n`.
 pub(crate) fn judge(map: &Map, n: u32, here: Here) -> Verdict {
     let known = map.osds.get(&n);
     let is_same = |uuid: Option<Fsid>| {
         let of_map = known.map(|o| o.uuid);
-        // What earlier versions made always has a UUID; without one the daemon itself tells.
+        // OSDs of earlier versions always have a UUID; for one without, the daemon itself compares.
         uuid.is_none() || of_map == uuid
     };
     match (here, known) {

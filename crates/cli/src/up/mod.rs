@@ -1,4 +1,4 @@
-//! `spirula up`: one command from nothing, or from what is there, to a healthy cluster.
+//! `spirula up`: one command from nothing, or from an existing directory, to a healthy cluster.
 
 mod census;
 mod progress;
@@ -81,10 +81,10 @@ fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| format!("{text:?} is not a size such as 10G"))
 }
 
-/// Below this a store has no room for its log and index.
+/// The smallest size of a store with room for its log and index.
 const MIN_OSD_SIZE: u64 = 256 << 20;
 
-/// More OSDs than any machine has disks are a slip of the finger.
+/// More OSDs than any machine has disks are a typing error.
 const MAX_OSDS: u32 = 1000;
 
 /// Runs the command.
@@ -96,7 +96,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     }
     let progress = Progress::new();
     let begun = Instant::now();
-    // Before anything is written: what is refused leaves nothing behind.
+    // A refused command line is found before anything is written.
     Settled::new(&layout, &args)?;
     loop {
         let lock = lock(&layout, &progress).await?;
@@ -115,7 +115,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     }
 }
 
-/// Takes the lock on the directory, which is made where it is missing; waits while another `up` has it.
+/// Takes the lock on the directory, which is made if it is missing; waits while another `up` has
+/// the lock.
 async fn lock(layout: &Layout, progress: &Progress) -> Result<PidFile, Error> {
     const PAUSE: Duration = Duration::from_millis(20);
     spirula_files::directory(layout.root())?;
@@ -137,7 +138,7 @@ async fn lock(layout: &Layout, progress: &Progress) -> Result<PidFile, Error> {
     }
 }
 
-/// Writes what the cluster shall be, and its configuration.
+/// Writes the cluster's specification and configuration.
 fn prepare(layout: &Layout, args: &Args) -> Result<Settled, Error> {
     let mut settled = Settled::new(layout, args)?;
     let spec = &mut settled.spec;
@@ -155,7 +156,8 @@ fn prepare(layout: &Layout, args: &Args) -> Result<Settled, Error> {
     Ok(settled)
 }
 
-/// Lets the supervisor that runs start what is missing, and waits for it; `None` where it ended, so that another one may begin.
+/// Makes the running supervisor start missing daemons, and waits for them; `None` if it has ended,
+/// so that another one may begin.
 async fn join(
     layout: &Layout,
     spec: &Spec,
@@ -184,12 +186,12 @@ async fn join(
     }
 }
 
-/// Tells the supervisor to start what is missing.
+/// Signals the supervisor to start missing daemons.
 fn hang_up(layout: &Layout, pid: Pid) -> Result<(), Error> {
     pidfile::signal(pid, Signal::HUP).map_err(|e| Error::path("signal the supervisor of", layout.root(), e))
 }
 
-/// Waits until the cluster serves, and replaces the OSDs that are to be replaced.
+/// Waits until the cluster serves, and replaces the OSDs of `--replace-osd`.
 async fn serve(
     layout: &Layout,
     spec: &Spec,
@@ -216,7 +218,8 @@ async fn serve(
     wait.until_up(alive).await
 }
 
-/// Becomes the supervisor, or starts one. The lock is held until it can be found by others.
+/// Becomes the supervisor, or starts one. The lock is held until other commands can find the
+/// supervisor.
 async fn start(
     args: &Args,
     layout: &Layout,
@@ -275,7 +278,7 @@ async fn start(
     }
 }
 
-/// Waits while a supervisor stops its daemons; longer than that takes it is not waited for.
+/// Waits while a supervisor stops its daemons, for at most the time that this takes.
 async fn await_end(is_there: impl Fn() -> bool) {
     let deadline = Instant::now() + supervisor::STOP_PATIENCE + Duration::from_secs(5);
     while is_there() && Instant::now() < deadline {
@@ -283,12 +286,12 @@ async fn await_end(is_there: impl Fn() -> bool) {
     }
 }
 
-/// What the cluster shall be: what it is, with what the command line adds.
+/// The new specification: the present one with the command line's additions.
 struct Settled {
     spec: Spec,
-    /// There was none.
+    /// There was no cluster before.
     is_new: bool,
-    /// The OSDs that it had not.
+    /// The OSDs that are new.
     added: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What `spirula up` shows: a spinner at a terminal, plain lines elsewhere.
+//! The output of `spirula up`: a spinner at a terminal, plain lines elsewhere.
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
@@ -17,7 +17,7 @@ pub(crate) fn quoted(path: &Path) -> String {
     shlex::try_quote(&text).map_or(text.clone(), Cow::into_owned)
 }
 
-/// Writes a line to standard error. That nobody reads any more is no reason to end.
+/// Writes a line to standard error. A closed pipe does not end `up`.
 fn say(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{line}");
@@ -50,7 +50,7 @@ impl Progress {
         self.step(format!("Warning: {line}"));
     }
 
-    /// What is being waited for; only shown at a terminal.
+    /// Shows what `up` waits for; only at a terminal.
     pub(crate) fn wait(&self, what: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(format!("waiting: {what}"));

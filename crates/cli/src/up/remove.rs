@@ -1,4 +1,5 @@
-//! `spirula osd rm N`: takes an OSD of a directory out of its cluster, when nothing depends on it any more.
+//! `spirula osd rm N`: takes an OSD of a directory out of its cluster, once no data depends on it
+//! any more.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,11 +17,12 @@ use crate::error::Error;
 use crate::layout::{Layout, Spec};
 use crate::pidfile;
 
-/// How often it is looked whether its PGs are elsewhere.
+/// How often the state of its PGs is read.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long nothing may change before waiting is given up.
+/// How long the state may stay the same before the command gives up.
 const STUCK: Duration = Duration::from_secs(60);
-/// How long the daemon may take to end, and the monitors to notice: longer than the supervisor waits.
+/// How long the daemon may take to end, and the monitors to notice: longer than the supervisor
+/// waits.
 const END: Duration = Duration::from_secs(supervisor::STOP_PATIENCE.as_secs() + 15);
 
 #[derive(Debug, clap::Args)]
@@ -47,8 +49,9 @@ struct Removal {
     force: bool,
 }
 
-/// Runs the command. What it does is safe to be interrupted and to be repeated: marks the OSD out, waits until others have all
-/// that it has, stops it, purges it from the cluster, and then only removes its directory.
+/// Runs the command, which may be interrupted and repeated: marks the OSD out, waits until other
+/// OSDs have all its data, stops it, purges it from the cluster, and only then removes its
+/// directory.
 ///
 /// # Errors
 /// Where data would depend on it, or might, or where a step fails.
@@ -149,8 +152,8 @@ impl Removal {
         }
     }
 
-    /// Why the OSD is still needed, or may be, as Ceph's `osd safe-to-destroy` judges: a PG is on it, or one is not complete, so that
-    /// nobody knows whether it has what is missing.
+    /// Why the OSD is still needed, or may be, as Ceph's `osd safe-to-destroy` judges: a PG is on
+    /// it, or a PG is incomplete, and the OSD might have the missing data.
     async fn needed(&self) -> Result<Option<String>, Error> {
         let map = self.admin.osd_map().await?;
         let pgs = self.admin.pgs().await?;
@@ -164,7 +167,7 @@ impl Removal {
         if on_it > 0 {
             return Ok(Some(format!("{on_it} PGs are on {}", self.name)));
         }
-        // What is said of a PG is old where one of its members is gone.
+        // The reported state of a PG is old where one of its members is gone.
         let is_up = |osd: u64| {
             let known = u32::try_from(osd).ok().and_then(|n| map.osds.get(&n));
             known.is_some_and(|o| o.is_up)
@@ -185,7 +188,8 @@ impl Removal {
         }))
     }
 
-    /// Refuses where fewer OSDs would be left than a pool has replicas: its PGs would never be complete.
+    /// Fails where fewer OSDs would remain than a pool has replicas: its PGs would stay degraded
+    /// for ever.
     async fn check_left(&self) -> Result<(), Error> {
         let dump = json!({"prefix": "osd dump", "format": "json"});
         let dump = self.admin.command(dump, bytes::Bytes::new()).await?;
@@ -205,7 +209,8 @@ impl Removal {
         )))
     }
 
-    /// Takes the OSD out of what the directory is to be, so that its supervisor stops it and nobody starts it again.
+    /// Takes the OSD out of the specification, so that its supervisor stops it and it is not
+    /// started again.
     async fn stop(&self) -> Result<(), Error> {
         self.set_wanted(false).await?;
         let file = self.layout.pid_file(&self.name);
@@ -226,7 +231,7 @@ impl Removal {
         Ok(())
     }
 
-    /// Writes whether the OSD belongs to the cluster here, and tells the supervisor.
+    /// Writes whether the OSD belongs to the specification, and signals the supervisor.
     async fn set_wanted(&self, wanted: bool) -> Result<(), Error> {
         let _lock = super::lock(&self.layout, &self.progress).await?;
         let mut spec = spec(&self.layout)?;
@@ -283,7 +288,7 @@ impl Removal {
         self.admin.tell(purge).await
     }
 
-    /// The cluster knows the OSD no longer: its store is of no use to anybody.
+    /// Removes the OSD's directory: the cluster no longer has the OSD, so its store is useless.
     fn remove_directory(&self) -> Result<(), Error> {
         let dir = self.layout.data(&self.name);
         let devices: Vec<String> = ["block", "log"]
@@ -315,7 +320,7 @@ impl Removal {
     }
 }
 
-/// What changes of a PG while copies are made.
+/// The fields of a PG that change while copies are made.
 fn what_moves(pg: &Value) -> Value {
     let sum = &pg["stat_sum"];
     json!([

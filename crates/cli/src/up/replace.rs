@@ -1,4 +1,5 @@
-//! `spirula up --replace-osd N`: a new store for an OSD whose own one is lost. The others fill it.
+//! `spirula up --replace-osd N`: a new store for an OSD that has lost its own. The other OSDs fill
+//! it.
 
 use serde_json::{Value, json};
 
@@ -10,13 +11,13 @@ use crate::daemon::DaemonName;
 use crate::error::Error;
 use crate::layout::{Layout, Spec};
 
-/// The flag that says that what may be lost may be lost, as Ceph's.
+/// The flag that accepts a possible loss of data, as in Ceph.
 pub(crate) const SURE: &str = "--yes-i-really-mean-it";
 
-/// Refuses what can be told to be wrong before anything is started.
+/// Refuses requests that are wrong, before anything is started.
 ///
 /// # Errors
-/// Where OSD `n` is not one of this directory, or something of it is there.
+/// If OSD `n` is not one of this directory, or its directory has content.
 pub(super) fn check(layout: &Layout, spec: &Spec, n: u32) -> Result<(), Error> {
     let dir = layout.data(&DaemonName::osd(n));
     if !spec.osds.contains(&n) {
@@ -45,10 +46,11 @@ fn is_file(path: &std::path::Path) -> bool {
     path.symlink_metadata().is_ok_and(|m| m.is_file())
 }
 
-/// Gives up the lost store of OSD `n` in the cluster's map, and begins a new one here; the supervisor makes it.
+/// Marks the store of OSD `n` as lost in the cluster's map, and begins a new one here; the
+/// supervisor makes it.
 ///
 /// # Errors
-/// Where it runs, or where the lost store may hold what no other one has and nobody is `sure`.
+/// If the OSD runs, or if the lost store may have the only copy of data and `sure` is not set.
 pub(super) async fn replace(
     layout: &Layout,
     progress: &Progress,
@@ -79,7 +81,7 @@ pub(super) async fn replace(
     Ok(())
 }
 
-/// The PGs that can't serve, or that miss objects, with what is there; in words.
+/// The PGs that can't serve, or have unfound objects, with their states; in words.
 pub(crate) fn in_need(pgs: &[Value]) -> Option<String> {
     const WITHOUT: [&str; 6] = [
         "down",

@@ -1,4 +1,4 @@
-//! Asking the monitors which OSDs the cluster has, and making those that it is to have.
+//! Asks the monitors for the cluster's OSDs, and makes those that are missing here.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::layout::{Layout, Spec};
 /// How long to wait before monitors that do not answer are asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What came out for one OSD.
+/// The result for one OSD.
 pub(super) struct Answer {
     pub(super) osd: u32,
-    /// What is to be done with it, or why it could not be made.
+    /// The decision about it, or why it could not be made.
     pub(super) verdict: Result<Verdict, Error>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether the file systems below the stores can give what the stores may grow to.
+//! Compares the free space of the file systems below the stores with the stores' possible growth.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -17,14 +17,14 @@ pub(crate) struct Room {
     pub(crate) path: PathBuf,
     /// The OSDs whose stores are on it.
     pub(crate) osds: Vec<u32>,
-    /// Bytes that it can still give.
+    /// Its free bytes.
     pub(crate) available: u64,
-    /// Bytes that the stores may still ask for.
+    /// Bytes by which the stores may still grow.
     pub(crate) growth: u64,
 }
 
 impl Room {
-    /// The sentence to say where the file system can give less than may be asked for.
+    /// The warning if the file system has less space than the stores may need.
     pub(crate) fn warning(&self) -> Option<String> {
         let names: Vec<String> = self
             .osds
@@ -47,7 +47,7 @@ impl Room {
     }
 }
 
-/// The file systems below the stores that are files. Devices have what they have.
+/// The file systems below stores in files. Stores on devices have their space already.
 pub(crate) fn rooms(layout: &Layout, spec: &Spec) -> Vec<Room> {
     let mut rooms: BTreeMap<u64, Room> = BTreeMap::new();
     for osd in &spec.osds {
@@ -74,7 +74,7 @@ pub(crate) fn rooms(layout: &Layout, spec: &Spec) -> Vec<Room> {
     rooms.into_values().collect()
 }
 
-/// The file system on which a file is, and the bytes of the file for which it has no room yet.
+/// The file system of a file, and the bytes by which the file may still grow.
 fn growth(path: &Path) -> Option<(u64, u64)> {
     let file = path.metadata().ok().filter(|m| m.is_file())?;
     Some((file.dev(), file.len().saturating_sub(file.blocks() * 512)))

@@ -1,5 +1,5 @@
-//! What a supervisor knows of its daemons, and the socket on which it tells `up` and `status`: `run/supervisor.sock`. Whoever
-//! connects is given one JSON object.
+//! The supervisor's state of its daemons, and the socket on which `up` and `status` read it:
+//! `run/supervisor.sock`. Each connection is sent one JSON object.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,15 +16,15 @@ use crate::layout::Layout;
 
 /// How long either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest answer that is read.
+/// The longest answer that is accepted, in bytes.
 const MAX_ANSWER: u64 = 16 << 20;
 
-/// The supervisor's knowledge.
+/// The supervisor's state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// How often it was told to start what is missing, the first time at its own start included.
+    /// How often it has started missing daemons, the first time at its own start included.
     pub(crate) rounds: u64,
-    /// Why it is not known yet which OSDs the cluster has.
+    /// Why the cluster's OSDs are not known yet.
     pub(crate) unknown: Option<String>,
     /// The daemons of the cluster in this directory, by name.
     pub(crate) daemons: BTreeMap<DaemonName, DaemonState>,
@@ -33,15 +33,15 @@ pub(crate) struct State {
 /// One daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DaemonState {
-    /// Its process, where it runs.
+    /// Its process, if it runs.
     pub(crate) pid: Option<i32>,
     /// How often it has ended in a row soon after it was started.
     pub(crate) deaths: u32,
-    /// Whether it is not started again by itself.
+    /// Whether it is not restarted automatically.
     pub(crate) stays_down: bool,
-    /// What the process before said when it ended.
+    /// The last words of the process before.
     pub(crate) last_words: Option<String>,
-    /// Why it is not run at all, and what to do.
+    /// Why it is not run at all, and the remedy.
     pub(crate) trouble: Option<String>,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn listen(layout: &Layout) -> Result<UnixListener, Error> {
     spirula_asok::bind(&path).map_err(|e| Error::path("listen on", &path, e))
 }
 
-/// Gives the state to who has connected.
+/// Sends the state to a connection.
 pub(super) async fn tell(mut stream: UnixStream, state: &State) {
     let sent = async {
         let text = serde_json::to_vec(state)?;
@@ -71,13 +71,14 @@ pub(super) async fn tell(mut stream: UnixStream, state: &State) {
     };
     match tokio::time::timeout(PATIENCE, sent).await {
         Ok(Ok(())) => {}
-        // Who asked has gone away, or does not read.
+        // The reader has gone away, or does not read.
         Ok(Err(e)) => tracing::debug!("supervisor's socket: {e}"),
         Err(_) => tracing::debug!("supervisor's socket: a client does not read"),
     }
 }
 
-/// Asks the supervisor of `layout`; `None` where none answers, as there is none or an earlier version's.
+/// Asks the supervisor of `layout`; `None` if none answers, as none runs or an earlier version's
+/// does.
 pub(crate) async fn ask(layout: &Layout) -> Option<State> {
     let path = layout.supervisor_socket();
     let exchange = move || -> std::io::Result<State> {

@@ -1,6 +1,7 @@
-//! Keeps the daemons of one directory running: starts them, notices when one dies, and starts it again after
-//! a delay that doubles with every early death. One that ended in order was told to (`ceph osd stop`, SIGTERM), or stopped
-//! itself because it did only harm: it stays down until the next `spirula up`.
+//! Keeps the daemons of one directory running: starts them, notices when one dies, and restarts it
+//! after a delay that doubles with every early death. A daemon that ended in order was told to
+//! (`ceph osd stop`, SIGTERM), or stopped itself because it only did harm: it stays down until the
+//! next `spirula up`.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -29,31 +30,33 @@ const TICK: Duration = Duration::from_millis(200);
 /// The first delay before a dead daemon is started again; it doubles up to [`BACKOFF_MAX`].
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// A daemon that lived this long is not dying early: its delay starts afresh.
+/// A daemon that lived this long did not die early: its delay starts afresh.
 const STEADY: Duration = Duration::from_secs(10);
-/// A daemon that ends so soon after it was found running had been killed before.
+/// A daemon that ends this soon after it was found running had been signalled before.
 const ADOPTION: Duration = Duration::from_secs(5);
 /// How long a daemon may take to stop before it is killed.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(30);
-/// So many early deaths in a row are a reason to ask the monitors whether the cluster still has the daemon, where they decide that.
+/// After this many early deaths in a row the monitors are asked whether the cluster still has the
+/// daemon, for kinds that they decide about.
 const DEATHS_TO_ASK: u32 = 2;
 
-/// What is known of one daemon's process.
+/// The state of one daemon's process.
 enum Process {
-    /// Our child.
+    /// A child of this supervisor, and its start.
     Child(Child, Instant),
-    /// Found running when we came (an earlier supervisor was killed): watched through its pid file.
+    /// A process that was running at the supervisor's start, as an earlier supervisor was killed:
+    /// watched through its pid file.
     Adopted(Pid, Instant),
     /// Dead; to be started at this time.
     Waiting(Instant),
-    /// Dead, and respawning is off; or ended in order.
+    /// Dead, and not to be restarted: respawning is off, or the daemon ended in order.
     Dead,
 }
 
 struct Daemon {
     process: Process,
     backoff: Duration,
-    /// Bytes of its log before the process was started.
+    /// The length of its log before the process was started.
     log_begins: u64,
     /// Deaths soon after the start, in a row.
     deaths: u32,
@@ -80,7 +83,7 @@ impl Daemon {
     }
 }
 
-/// The question to the monitors which OSDs there are, on its way.
+/// A pending request to the monitors for the cluster's OSDs.
 type RollCall = Pin<Box<dyn Future<Output = Vec<Answer>>>>;
 
 /// The running supervisor.
@@ -170,8 +173,9 @@ impl Supervisor {
         self.layout.load_spec()?.ok_or_else(none)
     }
 
-    /// Makes the monitors that don't exist yet, starts every daemon that is there and isn't running, stops those that are not the
-    /// cluster's any more, and asks the monitors which OSDs there are: that is heeded when they answer.
+    /// Makes missing monitors, starts every daemon that isn't running, stops daemons that are no
+    /// longer the cluster's, and asks the monitors for the cluster's OSDs: their answer is heeded
+    /// when it comes.
     async fn ensure(&mut self) -> Result<(), Error> {
         let spec = self.spec()?;
         provision::mon::make(&self.layout, &spec).await?;
@@ -198,7 +202,7 @@ impl Supervisor {
         self.roll_call = Some(Box::pin(roll_call(self.layout.clone(), spec)));
     }
 
-    /// Does what the monitors' answers ask for.
+    /// Acts on the monitors' answers.
     fn heed(&mut self, answers: Vec<Answer>) {
         let mut gone = Vec::new();
         for Answer { osd, verdict } in answers {
@@ -234,16 +238,16 @@ impl Supervisor {
         self.failures.insert(name, why.to_string());
     }
 
-    /// Leaves a daemon alone; it is stopped where it runs.
+    /// Leaves a daemon alone; stops it if it runs.
     fn leave(&mut self, name: &DaemonName, why: String) {
         tracing::warn!("{name} is not run: {why}");
         self.stop_those(|n| n == name);
         self.troubles.insert(name.clone(), why);
     }
 
-    /// Takes OSDs that were removed and of which nothing is left out of what the cluster here is to be.
+    /// Takes OSDs that were removed, and whose directories are gone, out of the specification.
     fn forget(&mut self, gone: &[u32]) -> Result<(), Error> {
-        // Whoever has the lock changes the same file: the next roll call finds them again.
+        // The holder of the lock changes the same file: the next roll call tries again.
         let Some(_lock) = self.layout.try_lock()? else {
             return Ok(());
         };
@@ -257,7 +261,7 @@ impl Supervisor {
         self.layout.save_spec(&spec)
     }
 
-    /// What `up` and `status` are told.
+    /// The state for `up` and `status`.
     fn state(&self) -> State {
         let running = self.daemons.iter().map(|(name, d)| {
             let state = DaemonState {
@@ -326,7 +330,7 @@ impl Supervisor {
             .map_err(failed)
     }
 
-    /// One look at every daemon.
+    /// Checks every daemon once.
     fn look_after(&mut self) {
         let now = Instant::now();
         let names: Vec<DaemonName> = self.daemons.keys().cloned().collect();
@@ -367,7 +371,7 @@ impl Supervisor {
         }
     }
 
-    /// A daemon died after `lived`: decides whether and when it comes back.
+    /// Handles the death of a daemon after `lived`: decides whether and when it is restarted.
     fn mourn(&mut self, name: &DaemonName, status: Option<ExitStatus>, lived: Duration) {
         let log = self.layout.log_file(name);
         let Some(daemon) = self.daemons.get_mut(name) else {
@@ -422,7 +426,7 @@ impl Supervisor {
         };
     }
 
-    /// Takes the daemons that `which` names out of what is known.
+    /// Removes the daemons that `which` selects from the state.
     fn take_those(&mut self, which: impl Fn(&DaemonName) -> bool) -> Vec<(DaemonName, Daemon)> {
         let all = std::mem::take(&mut self.daemons).into_iter();
         let (taken, kept): (BTreeMap<_, _>, _) = all.partition(|(name, _)| which(name));
@@ -430,7 +434,7 @@ impl Supervisor {
         taken.into_iter().collect()
     }
 
-    /// Stops the daemons that `which` names, in the background, and knows them no longer.
+    /// Removes the daemons that `which` selects from the state, and stops them in the background.
     fn stop_those(&mut self, which: impl Fn(&DaemonName) -> bool) {
         let leaving = self.take_those(&which);
         self.troubles.retain(|name, _| !which(name));
@@ -440,7 +444,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops the daemons, kind by kind: first those that start last.
+    /// Stops all daemons, kind by kind, in the reverse order of their start.
     async fn stop_all(&mut self) {
         if let Err(e) = self.pid_file.leave() {
             tracing::warn!("can't say that the cluster is stopping: {e}");
@@ -452,7 +456,7 @@ impl Supervisor {
     }
 }
 
-/// Completes with the answers, and never where nothing was asked.
+/// Completes with the answers; never completes without a request.
 async fn answered(roll_call: &mut Option<RollCall>) -> Vec<Answer> {
     let Some(asked) = roll_call else {
         return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! Waiting until a cluster serves, and saying at once what keeps it from that.
+//! Waits until a cluster serves, and reports at once what prevents that.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use crate::layout::{Layout, Spec};
 /// How long a cluster may take to become healthy before `up` says that it did not.
 const HEALTH_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often it is checked meanwhile that there is still a supervisor, and what it knows.
+/// How often the supervisor's state is read meanwhile.
 const ALIVE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A cluster that serves.
+/// A serving cluster.
 pub(super) struct Outcome {
     pub(super) health: Health,
-    /// That copies are still being made.
+    /// Which copies are still being made.
     pub(super) copies: Option<String>,
     /// The daemons that do not start, with the reason.
     pub(super) failures: Vec<String>,
@@ -31,15 +31,15 @@ pub(super) struct Wait<'a> {
     layout: &'a Layout,
     spec: &'a Spec,
     progress: &'a Progress,
-    /// What was said of daemons already.
+    /// Messages about daemons that were printed already.
     told: BTreeSet<String>,
-    /// The OSDs that are known to be lost, as they are about to be replaced.
+    /// The OSDs that are about to be replaced, and known to be lost.
     lost: &'a [u32],
     admin: Option<Admin>,
     why: String,
-    /// That only copies are still to be made.
+    /// The cluster serves, and copies are still being made.
     settled: Option<(String, Health)>,
-    /// The round of the supervisor from which on its knowledge counts.
+    /// The round of the supervisor from which its state counts.
     round: u64,
 }
 
@@ -58,18 +58,18 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Does not say of these OSDs that they are not run.
+    /// Suppresses messages that these OSDs are not run.
     pub(super) fn without(mut self, lost: &'a [u32]) -> Self {
         self.lost = lost;
         self
     }
 
-    /// Where it is said what is waited for.
+    /// The display of the wait.
     pub(super) fn progress(&self) -> &'a Progress {
         self.progress
     }
 
-    /// Heeds of the supervisor's knowledge only what it has learnt after the rounds that `before` tells of.
+    /// Ignores the supervisor's state until it has finished a round after `before`.
     pub(super) fn after(mut self, before: Option<State>) -> Self {
         self.round = before.map_or(self.round, |s| s.rounds + 1);
         self
@@ -106,7 +106,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Says what is new of the supervisor's knowledge.
+    /// Prints news of the supervisor's state.
     fn heed(&mut self, state: Option<&State>) -> Result<Known, Error> {
         let mut known = Known {
             osds: self.spec.osds.clone(),
@@ -123,13 +123,13 @@ impl<'a> Wait<'a> {
             return Ok(known);
         }
         if known.unknown.is_none() {
-            // What was removed from the cluster is not waited for.
+            // Daemons that were removed from the cluster are not waited for.
             known
                 .osds
                 .retain(|n| state.daemons.contains_key(&DaemonName::osd(*n)));
         }
         for (name, daemon) in &state.daemons {
-            // What kept it from being run is just being looked at again.
+            // The reason for not running the daemon is just being checked again.
             let trouble = daemon.trouble.as_ref().filter(|_| known.unknown.is_none());
             let said = match (trouble, daemon.failure()) {
                 (Some(trouble), _) => format!("{name} is not run: {trouble}"),
@@ -153,7 +153,7 @@ impl<'a> Wait<'a> {
         Ok(known)
     }
 
-    /// Where the monitors that can run are too few, nothing is to be waited for.
+    /// Fails where too few monitors can run for a quorum.
     fn check_quorum(&self, state: &State) -> Result<(), Error> {
         let mons = self.spec.daemons(Kind::Mon);
         let failing = |mon: &&DaemonName| {
@@ -170,7 +170,8 @@ impl<'a> Wait<'a> {
         )))
     }
 
-    /// One look at the cluster. It may last long where nobody answers: an early end of a daemon is told at once.
+    /// Reads the cluster's state once. That may take long without an answer; an early end of a
+    /// daemon is reported at once.
     async fn look(
         &mut self,
         mut known: Known,
@@ -188,7 +189,7 @@ impl<'a> Wait<'a> {
                     Err(_) => {
                         known = self.heed(state::ask(self.layout).await.as_ref())?;
                         if known.osds != wanted {
-                            // What is looked for is out of date.
+                            // The wanted OSDs have changed meanwhile.
                             return Ok(None);
                         }
                         self.progress.wait(&self.why);
@@ -219,7 +220,7 @@ impl<'a> Wait<'a> {
         Ok(None)
     }
 
-    /// What to do without a key of the administrator. The monitors have it, and give it to each other.
+    /// The remedy without a key of the administrator: the monitors have it, and share it.
     fn no_key(&self, e: &Error) -> Error {
         let mons = self.spec.daemons(Kind::Mon);
         let keyring = mons.first().map(|mon| self.layout.keyring(mon));
@@ -248,20 +249,20 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// What the supervisor's knowledge means for the wait.
+/// The part of the supervisor's state that decides the wait.
 struct Known {
-    /// The OSDs that are waited for.
+    /// The OSDs that must come up.
     osds: BTreeSet<u32>,
-    /// Whether these are all of the cluster here.
+    /// Whether these are all OSDs of the directory.
     is_all: bool,
-    /// Why that is not known yet.
+    /// Why the OSDs are not known yet.
     unknown: Option<String>,
-    /// Whether the supervisor has looked what is missing, and made the keys.
+    /// Whether the supervisor has checked for missing daemons, and made the keys.
     is_heard: bool,
     failures: Vec<String>,
 }
 
-/// Whether trying again is of no use.
+/// Whether the error will not go away by trying again.
 fn is_final(e: &Error) -> bool {
     use spirula_client::Error as Client;
     matches!(
@@ -270,7 +271,7 @@ fn is_final(e: &Error) -> bool {
     )
 }
 
-/// One look at the cluster over a connection that is kept while it works.
+/// Reads the cluster's state once, over a connection that is kept while it works.
 async fn look(
     layout: &Layout,
     wanted: &BTreeSet<u32>,

@@ -1,16 +1,16 @@
-//! The last words of a daemon: why it ended, as its log tells.
+//! The last words of a daemon: the cause of its end, from its log.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::ExitStatus;
 
-/// How much of a log's end is looked at.
+/// Bytes at a log's end that are searched.
 const LOOKED_AT: u64 = 16 << 10;
-/// Longest text that is shown, in characters.
+/// The longest text that is shown, in characters.
 const SHOWN: usize = 400;
 
-/// What the process that wrote to the log at `path` from the byte `since` on said of its end; the status of its end where it said
-/// nothing.
+/// The last words of the process that wrote to the log at `path` from the byte `since` on; the
+/// status of its end if it wrote none.
 pub(super) fn last(path: &Path, since: u64, status: Option<ExitStatus>) -> String {
     let silent = || match status {
         Some(status) => format!("{status}, without a word"),
@@ -22,7 +22,7 @@ pub(super) fn last(path: &Path, since: u64, status: Option<ExitStatus>) -> Strin
     }
 }
 
-/// What the log at `path` ends with.
+/// The last words in the log at `path`.
 pub(super) fn latest(path: &Path) -> Option<String> {
     of_text(&read(path, 0).ok()?)
 }
@@ -37,7 +37,7 @@ fn read(path: &Path, since: u64) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The error that ended it, a panic, or else the last line.
+/// The error or panic that ended the daemon, or else the last line.
 fn of_text(text: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     let begins = |start: &str| lines.iter().rposition(|l| l.starts_with(start));

@@ -1,4 +1,4 @@
-//! Who may do what: connection modes, capabilities, wrong keys.
+//! Authentication: connection modes, capabilities, wrong keys.
 
 use crate::common::Cluster;
 

@@ -1,4 +1,4 @@
-//! Keys open what they are for, and nothing else.
+//! Keys give access to what their capabilities name, and to nothing else.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::common::Cluster;
 use crate::common::raw_client::{RawClient, bystander, run};
 
 const CAPABILITIES: &str = include_str!("../data/capabilities.py");
-/// What a daemon may take of memory, in bytes.
+/// The memory limit of a daemon, in bytes.
 const BUDGET: u64 = 128 << 20;
 
 #[test]
@@ -24,7 +24,7 @@ fn keys_open_what_they_are_for() {
     assert!(c.peak_rss("mon.a") < BUDGET);
 }
 
-/// osd.0's key in other hands: the monitor goes on, and believes of it what its OSD may know.
+/// A client with osd.0's key: the monitor goes on, and believes only reports that osd.0 could make.
 #[test]
 fn an_osd_that_lies_ends_no_monitor() {
     let c = Cluster::up("lying-osd", 3, &[]);

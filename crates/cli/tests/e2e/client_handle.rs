@@ -17,7 +17,7 @@ type Pool = IoCtx<RadosHandle>;
 const THREADS: usize = 4;
 const OBJECTS: usize = 24;
 
-/// Less than the threads have under way together: they wait for each other.
+/// Less than the requests of all threads need together: they wait for each other.
 const MEMORY: usize = 1 << 20;
 
 fn options(conf: &Path) -> Options {
@@ -61,7 +61,7 @@ fn data(thread: usize, n: usize) -> Bytes {
     Bytes::from(vec![(thread * 31 + n) as u8; len])
 }
 
-/// The same in several buffers, as they come from somewhere else.
+/// The data in several buffers, as it arrives from a socket.
 fn pieces(data: &Bytes) -> Vec<Bytes> {
     let cut = data.len() / 3;
     vec![
@@ -72,7 +72,7 @@ fn pieces(data: &Bytes) -> Vec<Bytes> {
     ]
 }
 
-/// What one thread does; it counts its writes.
+/// The work of one thread, which counts its writes.
 async fn work(pool: Pool, thread: usize, written: Arc<AtomicUsize>) {
     for n in 0..OBJECTS {
         let name = format!("{thread}.{n}");
@@ -153,7 +153,8 @@ fn watch_and_notify(handle: &RadosHandle) {
     assert_eq!(missing.errno(), -errno::ENOENT);
 }
 
-/// A write that nobody waits for any more when the cluster takes writes again is not made, and holds nothing.
+/// A write whose future is dropped while the cluster takes no writes is not made later, and holds
+/// nothing.
 fn a_dropped_write_is_not_made(c: &Cluster, handle: &RadosHandle) {
     let pool = wait(handle.pool("p")).unwrap();
     c.sh("ceph osd pause");
@@ -201,7 +202,7 @@ fn snapshots_and_commands(handle: &RadosHandle) {
     });
 }
 
-/// The end of the client answers everybody: whose request is on its way, and who comes later.
+/// The end of the client answers all requests: those under way, and later ones.
 fn the_end_answers(c: &Cluster, handle: RadosHandle) {
     let pool = wait(handle.pool("p")).unwrap();
     c.sh("ceph osd pause");

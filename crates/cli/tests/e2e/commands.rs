@@ -1,5 +1,5 @@
-//! What daemons and monitors answer to commands, where programs that were written for Ceph found it different: the answers are
-//! those of Ceph 16.2.15.
+//! Daemons' and monitors' answers to commands that programs written for Ceph depend on: the answers
+//! are those of Ceph 16.2.15.
 
 use crate::common::{Cluster, binary};
 
@@ -16,7 +16,7 @@ fn answers_are_those_of_ceph() {
     c.sh(&format!("{SAYS}{DAEMONS}"));
 }
 
-/// What a shell, `man` and people at a terminal get.
+/// The output for shells, `man` and people at a terminal.
 #[test]
 fn the_command_line_tells_of_itself() {
     let dir = std::env::temp_dir().join(format!("spirula-tells-{}", std::process::id()));

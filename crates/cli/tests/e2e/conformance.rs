@@ -1,4 +1,5 @@
-//! The conformance suites, whose expected results real Ceph has given, and a short run of the model checker.
+//! The conformance suites, whose expected results come from real Ceph, and a short run of the model
+//! checker.
 
 use crate::common::Cluster;
 

@@ -1,11 +1,12 @@
-//! `ms_*_mode`: who speaks with whom in which mode, seen on the wire and in what is refused.
+//! `ms_*_mode`: the mode of each kind of connection, seen on the wire and in refusals.
 
 use std::io::Read;
 use std::process::{Child, Stdio};
 
 use crate::common::{Cluster, binary, text};
 
-/// Counts what passes on the loopback interface in the clear, until its input ends: each argument, and all packets.
+/// Counts occurrences of texts in clear on the loopback interface until its input ends: of each
+/// argument, and all packets.
 const SNIFFER: &str = "
 import ctypes, select, socket, struct, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -50,7 +51,7 @@ impl Sniffer {
         Self(child)
     }
 
-    /// How often each was seen; some packets always are.
+    /// How often each text was seen; there are always some packets.
     fn found(mut self) -> Vec<u64> {
         drop(self.0.stdin.take());
         let out = self.0.wait_with_output().unwrap();
@@ -70,7 +71,7 @@ const OPTIONS: [&str; 6] = [
     "ms_mon_client_mode",
 ];
 
-/// A write of something that can be recognised, by the official client.
+/// A write of a recognisable text by the official client.
 fn write(c: &Cluster, object: &str, what: &str) {
     let data = format!("{what} ").repeat(4096);
     std::fs::write(c.dir().join("data"), data).unwrap();
@@ -105,7 +106,7 @@ fn what_is_to_be_secure_is_never_in_the_clear() {
     c.sh("ceph auth get client.admin >/dev/null; ceph -s >/dev/null");
     assert_eq!(wire.found(), [0, 0]);
 
-    // Whoever offers crc only is refused, as Ceph refuses it.
+    // A client that only offers crc is refused, as by Ceph.
     let (_, why) = c.sh_fails("timeout 20 ceph --connect-timeout 2 --ms_mon_client_mode crc -s");
     assert!(
         why.contains("error connecting to the cluster") || why.contains("timed out"),
@@ -119,7 +120,7 @@ fn what_is_to_be_secure_is_never_in_the_clear() {
     ));
     assert!(!why.contains("panicked"), "{why}");
 
-    // What is no mode is refused where it is set, and where a daemon starts from it.
+    // An unknown mode is refused when it is set, and when a daemon starts with it.
     let (_, why) = c.sh_fails("ceph config set global ms_client_mode secur");
     assert!(why.contains("secur is no connection mode"), "{why}");
     c.down();
@@ -145,7 +146,8 @@ fn what_is_to_be_secure_is_never_in_the_clear() {
         );
     }
 
-    // From the file they hold from the start; and no daemon lets a client have what daemons may.
+    // Modes in the file hold from the start; and no daemon gives a client a mode reserved for
+    // daemons.
     let secure: String = OPTIONS.map(|o| format!("{o} = secure\n")).concat();
     std::fs::write(c.conf(), format!("{conf}\n[global]\n{secure}")).unwrap();
     c.start(3, &["--mons", "3"]);

@@ -1,4 +1,4 @@
-//! Bytes of objects that change on the disks: clients read what they wrote, and the copies are good again afterwards.
+//! Corrupted bytes of objects on disk: clients read what they wrote, and the copies are repaired.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use crate::common::{Cluster, output, spirula};
 
 const MIB: usize = 1 << 20;
 
-/// Content that is nowhere else: every 4 KiB tell the object and the block.
+/// Unique content: every 4 KiB name the object and the block.
 fn content(object: &str, len: usize) -> Vec<u8> {
     let block = |i: usize| format!("{object} block {i:08} ").repeat(400).into_bytes()[..4096].to_vec();
     (0..len.div_ceil(4096)).flat_map(block).take(len).collect()
@@ -75,7 +75,7 @@ fn fsck(c: &Cluster, osd: &str) -> bool {
     out.status.success()
 }
 
-/// The store of a running OSD is not checked: what is being written would look like damage.
+/// The store of a running OSD is not checked: writes under way would look like damage.
 fn in_use(c: &Cluster) {
     let out = spirula()
         .args(["store", "fsck"])
@@ -139,7 +139,7 @@ fn what_rots_on_a_disk_is_taken_from_another() {
         "rados -p p get large {dir}/back; cmp {dir}/back {dir}/large"
     ));
     assert_eq!(repaired(&c), (objects, shards));
-    // What is bad everywhere is an error, and named.
+    // Data that is bad on all OSDs is an error that names the object.
     let (status, _) = c.sh_fails(&format!("timeout 60 rados -p p get hopeless {dir}/back"));
     assert_ne!(status, 124, "the client waits");
     repaired(&c);

@@ -1,5 +1,5 @@
-//! OSDs that go away and come back, or are replaced, while clients write: what the official tools say of it, and that every object
-//! is there afterwards.
+//! OSDs that go away and come back, or are replaced, while clients write: the official tools'
+//! output, and that every object is there afterwards.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::Cluster;
 
-/// Writers that go on until told to end. A line on standard input is answered: with the number of writes so far, or, for `end`,
-/// with what reading everything back has shown.
+/// Writers that go on until told to end. A line on standard input is answered: with the number of
+/// writes so far, or for `end` with the result of reading everything back.
 const LOAD: &str = r#"
 import random
 io = cluster.open_ioctx('data')
@@ -74,7 +74,7 @@ impl Load {
         self.say("writes").parse().unwrap()
     }
 
-    /// Waits until more is acknowledged.
+    /// Waits until more writes are acknowledged.
     fn goes_on(&mut self) {
         let before = self.writes();
         wait_until("writes go on", 30, || self.writes() > before + 20);

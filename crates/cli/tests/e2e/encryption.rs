@@ -1,4 +1,4 @@
-//! OSDs whose stores are encrypted: what is on their files, and who opens them.
+//! OSDs with encrypted stores: the content of their files, and the keys that open them.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn marks_of(c: &Cluster, osd: u32) -> usize {
     marks(&dir.join("block")) + marks(&dir.join("log"))
 }
 
-/// Runs `spirula ARGS`, which must fail, and returns what it said.
+/// Runs `spirula ARGS`, which must fail, and returns its message.
 fn refused(c: &Cluster, args: &str) -> String {
     let said = c
         .shell(&format!("{} {args}", binary().display()))
@@ -99,7 +99,7 @@ fn up_encrypts_new_osds_with_keys_that_the_monitors_keep() {
     refusals(&c);
 }
 
-/// What does not open a store says so, and changes nothing.
+/// A key that does not open a store is reported, and changes nothing.
 fn refusals(c: &Cluster) {
     let before = c.sh("md5sum osd.0/block osd.0/log");
     let said = refused(c, "store fsck --log osd.0/log osd.0/block");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Cluster, spirula};
 
-/// Waits until a script says this; returns how long it took.
+/// Waits until a script prints `wanted`; returns how long it took.
 fn wait_for(c: &Cluster, seconds: u64, script: &str, wanted: &str) -> Duration {
     let start = Instant::now();
     loop {
@@ -104,7 +104,7 @@ fn a_killed_osd_is_down_at_once_unless_a_flag_forbids_it() {
     c.kill("osd.0");
     let took = wait_for(&c, 10, &state(0), "is down in");
     assert!(took < Duration::from_secs(4), "{took:?}");
-    // Whoever notices first says so: the monitor it was connected to, or a peer.
+    // The first to notice reports it: the monitor to which the OSD was connected, or a peer.
     let log = c.sh("ceph log last 50 info cluster");
     let failed = log
         .lines()

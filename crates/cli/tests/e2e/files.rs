@@ -1,4 +1,5 @@
-//! Other users of the machine: what `up` and the daemons make is nobody else's, and what others have put in the way is refused.
+//! Other users of the machine: files of `up` and the daemons are closed to them, and files that
+//! they have put in the way are refused.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -14,7 +15,7 @@ fn is_root() -> bool {
     text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0"
 }
 
-/// `up` below this umask.
+/// `up` with this umask.
 fn up_below(umask: &str, dir: &Path) -> Output {
     let up = format!(
         "umask {umask}; exec {} up --detach --osds 1 --dir {} < /dev/null > {dir}.out 2>&1",
@@ -47,7 +48,7 @@ fn mode(path: &Path) -> u32 {
     path.symlink_metadata().unwrap().permissions().mode()
 }
 
-/// Everything below `dir` that others may do something with, links aside.
+/// All paths below `dir` to which others have access, links aside.
 fn open_to_others(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![dir.to_owned()];
@@ -63,7 +64,7 @@ fn open_to_others(dir: &Path) -> Vec<String> {
     found
 }
 
-/// A command as a user without rights, by a file in which everybody may write.
+/// A command as a user without rights, in a directory in which everybody may write.
 fn as_nobody(script: &str) -> Command {
     let mut c = Command::new("sh");
     c.args(["-c", script]).uid(NOBODY).gid(NOBODY).current_dir("/");

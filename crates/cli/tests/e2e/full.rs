@@ -22,7 +22,7 @@ fn a_full_cluster_takes_deletes_and_recovers() {
         health.contains("HEALTH_ERR") && health.contains("OSD_FULL"),
         "{health}"
     );
-    // What was acknowledged reads back from the full cluster.
+    // Acknowledged data reads back from the full cluster.
     c.sh("rados -p f get o0 out; cmp in out");
     // Without this flag the official client itself holds removals for as long as the map says that the pool is full.
     c.sh(&format!(

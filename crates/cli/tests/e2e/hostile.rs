@@ -46,7 +46,7 @@ fn attack(kind: u64, rng: &mut Rng, recorded: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What an official client says to the monitor until it is authenticated, recorded through a relay.
+/// The bytes of an official client's login at the monitor, recorded through a relay.
 fn record_handshake(c: &Cluster, mon: SocketAddr) -> Vec<u8> {
     let relay = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = relay.local_addr().unwrap().port();

@@ -1,4 +1,5 @@
-//! Clients with a key that send by bytes, read nothing, or connect without end: others are served meanwhile.
+//! Clients with a key that send single bytes, read nothing, or connect without end: others are
+//! served meanwhile.
 
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -18,7 +19,7 @@ use crate::common::raw_client::{RawClient, run};
 use crate::common::raw_wire::RawWire;
 use crate::common::{Cluster, text};
 
-/// What each daemon may take.
+/// The memory limit of each daemon, in bytes.
 const MEMORY: u64 = 128 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -39,8 +40,8 @@ fn memory_is_kept(c: &Cluster) {
     }
 }
 
-/// Another client meanwhile, whose messages need room: writes and reads of 64 KiB, and commands with as much input, each within a
-/// second.
+/// Another client during an attack, with larger messages: writes and reads of 64 KiB, and commands
+/// with as much input, each within a second.
 struct Bystander(std::process::Child);
 
 impl Bystander {
@@ -149,7 +150,8 @@ async fn wire_to(raw: &RawClient, monitor: EntityAddr, round_trip: Duration) -> 
     RawWire::connect(monitor, EntityType::MON, &raw.config, &mut login, round_trip).await
 }
 
-/// Connections to every port of every OSD and monitor over which nothing comes but the beginning of what could be a handshake.
+/// Connections to every port of every OSD and monitor over which only the beginning of a possible
+/// handshake comes.
 fn dripping_handshakes(c: &Cluster, monitors: &[EntityAddr]) -> Vec<TcpStream> {
     let dump: serde_json::Value = serde_json::from_str(&c.sh("ceph osd dump -f json")).unwrap();
     let mut ports: Vec<SocketAddr> = monitors.iter().filter_map(|m| m.socket).collect();
@@ -223,7 +225,8 @@ fn what_comes_by_bytes_keeps_nobody_out() {
             () = bystander.served() => {}
             () = drip => {}
         }
-        // The OSDs went on replicating, as what the bystander wrote was stored by all three, and the monitors agreed on its commands.
+        // The OSDs kept replicating, as all three stored the bystander's data, and the monitors
+        // agreed on its commands.
         let quorum: serde_json::Value = serde_json::from_str(&c.sh("ceph quorum_status")).unwrap();
         assert_eq!(quorum["quorum_names"].as_array().unwrap().len(), 3);
         assert_eq!(
@@ -257,7 +260,8 @@ fn sessions_and_handshakes_without_end_leave_room_for_others() {
         Bystander::start(&c, 5).served().await;
         drop((held, with_monitor));
 
-        // Whoever is far away gets in while somebody else connects without end, from another address or the same.
+        // A distant client gets in while another one connects without end, from another address or
+        // the same.
         for from in ["127.0.0.2", "127.0.0.1"] {
             let flood = Flood::start(from, raw.monitor_address().socket.unwrap());
             tokio::time::sleep(SECOND / 2).await;

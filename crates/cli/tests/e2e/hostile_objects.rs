@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::Cluster;
 
-/// Helpers of the programs: what makes the objects, and a digest of everything that they have.
+/// Helpers of the programs: they make the objects, and digest everything about them.
 const OBJECTS: &str = r#"
 import hashlib
 io = cluster.open_ioctx('data')
@@ -132,7 +132,7 @@ fn members(c: &Cluster) -> Vec<u32> {
     list.lines().map(|l| l.parse().unwrap()).collect()
 }
 
-/// What is read while only this member serves.
+/// The content that clients read while only this member serves.
 fn alone(o: &Objects<'_>, osd: u32) -> String {
     let c = o.c;
     for other in members(c).into_iter().filter(|m| *m != osd) {
@@ -161,7 +161,7 @@ fn objects_of_any_shape_reach_osds_that_lack_them() {
     let before = members(&c);
     let spare = (0..4).find(|osd| !before.contains(osd)).unwrap();
     let away = before[2];
-    // Some of them are there before, so that only what changes of them is copied.
+    // Some of them exist before, so that only their changes are copied.
     o.python(
         "for name in ['bytes in old data', 'zeros', 'large pairs']: io.write_full(name, b'old' * (1 << 20))",
     );

@@ -1,5 +1,5 @@
-//! Clients with a key that ask for much and read none of it: what they asked for takes their own share of the memory, and who asks for
-//! little is served meanwhile.
+//! Clients with a key that ask for much and read none of it: the answers take their own share of
+//! the memory, and a client that asks for little is served meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::common::raw_ops::{RawPool, extent, write_full};
 const MIB: u64 = 1 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// One OSD, so that everybody meets there; `h` is for the hostile clients.
+/// A cluster of one OSD, which all clients share; `h` is the pool of the hostile clients.
 fn cluster() -> Cluster {
     let c = Cluster::up("readers", 1, &["--no-respawn"]);
     c.sh(

@@ -1,4 +1,4 @@
-//! Requests that no honest client sends, of clients with a key: they fail for their client, and for nobody else.
+//! Requests that no honest client sends, of clients with a key: they fail for that client only.
 
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ fn what_does_not_fit_into_a_transaction_is_an_error_to_its_client() {
         // The key of the object is logged with each attribute.
         let attrs = (0..4000).map(|n| set_attr(&n.to_string(), b"v")).collect();
         assert_eq!(pool.result(&long, attrs).await, EMSGSIZE);
-        // What a failed write has read is not for the log.
+        // Data that a failed write has read is not logged.
         assert_eq!(pool.result(b"big", vec![write_full(&vec![2; 20 * MIB])]).await, 0);
         let mut create = plain(OpCode::CREATE, Vec::new());
         create.op.flags = OpFlags::EXCL;
@@ -209,7 +209,7 @@ fn nobody_acts_or_reads_for_others() {
         let request = pool.request(b"honest", vec![read()]);
         assert_eq!(pool.ask(&request).await.ops[0].data.to_bytes(), "kept");
 
-        // The source of a copy must be readable for who asks for the copy.
+        // The source of a copy must be readable for the client that asks for the copy.
         let secret = c.sh("ceph osd map s x -f json");
         let secret: serde_json::Value = serde_json::from_str(&secret).unwrap();
         let secret = secret["pool_id"].as_i64().unwrap();

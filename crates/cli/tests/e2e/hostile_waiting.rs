@@ -1,5 +1,6 @@
-//! Clients with a key that ask for what has to wait, or wait themselves: what they have waiting is bounded, whatever they open for it, others
-//! are served meanwhile, and nothing of it remains when they leave.
+//! Clients with a key whose requests have to wait, or that wait themselves: their waiting requests
+//! are bounded, however many sessions they open, others are served meanwhile, and nothing of it
+//! remains when they leave.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +17,12 @@ const MIB: u64 = 1 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 const ENOMEM: i32 = -12;
 
-/// What an OSD may take, and what one client's requests may hold of it at most besides their payload.
+/// The memory limit of an OSD, and the share that one client's requests may hold besides their
+/// payload.
 const MEMORY: u64 = 128 * MIB;
 const SHARE: u64 = MEMORY / 16;
 
-/// One OSD, so that everybody meets there; `h` is for the hostile client.
+/// A cluster of one OSD, which all clients share; `h` is the pool of the hostile client.
 fn cluster() -> Cluster {
     let c = Cluster::up("waiting", 1, &["--no-respawn"]);
     c.sh(
@@ -30,7 +32,7 @@ fn cluster() -> Cluster {
     c
 }
 
-/// The connections of an entity, as the OSD tells the official client.
+/// The connections of an entity, as the OSD shows them to the official client.
 fn connections(c: &Cluster, entity: &str) -> Vec<Value> {
     let all: Value = serde_json::from_str(&c.sh("ceph tell osd.0 dump_clients")).unwrap();
     let clients = all["clients"].as_array().unwrap();
@@ -99,7 +101,7 @@ async fn idle_sessions(c: &Cluster, at: &RawPool, raw: &RawClient) {
     assert!(sessions.iter().all(|s| s["entity_sessions"] == 1001));
 }
 
-/// 400,000 requests that name a map which does not exist.
+/// 400,000 requests that name an epoch which does not exist yet.
 async fn requests_for_a_map_to_come(c: &Cluster, at: &RawPool, raw: &RawClient) {
     let mut open = Vec::new();
     for _ in 0..200 {
@@ -130,7 +132,7 @@ async fn requests_for_a_map_to_come(c: &Cluster, at: &RawPool, raw: &RawClient) 
     );
     assert!(sessions.iter().any(|s| s["is_read"] == false));
     drop(open);
-    // What a sender that has gone left on the way shows only when it is read.
+    // Messages that a vanished sender left on the way are only noticed when they are read.
     let deadline = Instant::now() + 15 * SECOND;
     loop {
         let sessions = connections(c, "client.raw");
@@ -148,7 +150,8 @@ async fn requests_for_a_map_to_come(c: &Cluster, at: &RawPool, raw: &RawClient) 
     }
 }
 
-/// Notifications that are never acknowledged, until there is no memory for more: that of others is left.
+/// Notifications that are never acknowledged, until the client's memory is used up: that of others
+/// remains.
 async fn watches_and_notifications(c: &Cluster, pool: &mut RawPool) {
     for cookie in 1..=4 {
         assert_eq!(pool.result(b"o", vec![watch(cookie)]).await, 0);

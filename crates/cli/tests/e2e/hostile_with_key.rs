@@ -1,4 +1,4 @@
-//! Clients that have a key and mean harm: others are served, and no daemon ends or outgrows its budget.
+//! Hostile clients with a key: others are served, and no daemon ends or outgrows its budget.
 
 use std::time::Duration;
 

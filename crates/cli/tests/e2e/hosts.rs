@@ -1,5 +1,6 @@
-//! Several hosts, as network namespaces: a cluster that is made by hand with the official tools, on two networks, and what
-//! happens when a host is cut off and comes back. Needs root and network namespaces; elsewhere it is skipped.
+//! Several hosts, as network namespaces: a cluster that is made by hand with the official tools, on
+//! two networks; a host is cut off and comes back. Needs root and network namespaces, and is
+//! skipped without.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +15,8 @@ struct Lab {
 }
 
 impl Lab {
-    /// `None` where this machine can't have hosts. `kind` is a letter that tells labs apart, `possible` the function that asks.
+    /// `None` where this machine can't have namespaces. `kind` is a letter that tells labs apart,
+    /// `possible` the check.
     fn new(kind: char, possible: &str) -> Option<Self> {
         let dir = std::env::temp_dir().join(format!("spirula-hosts-{kind}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
@@ -56,7 +58,8 @@ impl Lab {
         c
     }
 
-    /// Runs a script that must succeed; returns what it printed. Daemons that it starts do not hold what it writes to.
+    /// Runs a script that must succeed; returns its output. Daemons that it starts do not hold that
+    /// output open.
     fn sh(&self, script: &str) -> String {
         let out = self.bash(script).output().unwrap();
         assert!(
@@ -68,14 +71,14 @@ impl Lab {
         text(&out.stdout)
     }
 
-    /// A script that must fail; what it said.
+    /// Runs a script that must fail; returns its message.
     fn sh_fails(&self, script: &str) -> String {
         let out = self.bash(script).output().unwrap();
         assert!(!out.status.success(), "`{script}` succeeded: {}", output(&out));
         output(&out)
     }
 
-    /// Waits until a command says this; returns how long it took.
+    /// Waits until a command prints `wanted`; returns how long it took.
     fn wait(&self, seconds: u64, script: &str, wanted: &str) -> Duration {
         let begun = Instant::now();
         let call = format!("wait_for {seconds} '{wanted}' {script}");

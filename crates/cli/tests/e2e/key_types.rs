@@ -2,7 +2,7 @@
 
 use crate::common::{Cluster, binary};
 
-/// What the scripts begin with.
+/// The first lines of the scripts.
 fn prologue() -> String {
     format!("spirula={}\n", binary().display())
 }
@@ -44,11 +44,11 @@ fn clients_with_keys_of_either_type_share_a_pool() {
     ));
     assert_eq!(c.sh("ceph health").trim(), "HEALTH_OK");
 
-    // What 16.2 makes of a key that it does not know is its own doing; it is soon over and harms nobody.
+    // 16.2's behaviour with a key of an unknown type is its own; it ends soon and harms nobody.
     let (code, said) = c.sh_fails("timeout 20 rbd -n client.aes256k -k aes256k.keyring ls k");
     assert_eq!(code, 5, "{said}");
     assert!(said.contains("Malformed input"), "{said}");
-    // Whoever holds the old key of an entity whose new one is of the other type is refused.
+    // A client with the old key of an entity whose new key is of the other type is refused.
     c.sh("cp aes.keyring old.keyring; ceph auth rotate client.aes --key-type aes256k > aes.keyring");
     let (_, said) = c.sh_fails("timeout 20 ceph -n client.aes -k old.keyring -s");
     assert!(said.contains("errno 13"), "{said}");
@@ -103,7 +103,7 @@ fn daemons_get_new_keys_of_the_other_type() {
               rados -p k get o out; cmp ceph.conf out");
     }
     c.sh("ceph health detail > health; test $(grep -c AUTH_INSECURE_SERVICE_KEY_TYPE health) = 0");
-    // Back to what 16.2 knows, and quiet.
+    // Back to the type that 16.2 knows, and quiet.
     c.sh("ceph mon set auth_preferred_cipher aes");
     c.wait_healthy();
 }

@@ -1,4 +1,5 @@
-//! Whole clusters, driven with the official tools: one binary, so that two tests at a time run whichever file they are in.
+//! Whole clusters, driven with the official tools: one binary, so that two tests at a time run in
+//! whatever file they are.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

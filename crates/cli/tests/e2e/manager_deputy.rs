@@ -1,5 +1,5 @@
-//! Tenants that have the manager do what they may not do themselves: it works by the rights of the pool where a task lies, and of whoever
-//! asked for it.
+//! Tenants that try to use the manager's rights: it works with the rights of the pool where a task
+//! lies, and of the user that asked for the task.
 
 use crate::common::Cluster;
 

@@ -1,4 +1,5 @@
-//! The manager is a process of its own: what it reads in pools may end it, and never the monitor.
+//! The manager is a process of its own: data that it reads in pools may end it, and never the
+//! monitor.
 
 use std::path::Path;
 use std::process::Command;
@@ -48,7 +49,7 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The one manager of a monitor that is none of those before.
+/// The one manager of a monitor that is not among `before`.
 fn manager(c: &Cluster, mon: &str, before: &[u32]) -> u32 {
     until("no manager runs", || match managers(c, mon)[..] {
         [one] if !before.contains(&one) => Some(one),
@@ -64,7 +65,7 @@ fn signal(pid: u32, signal: &str) {
     assert!(done.success());
 }
 
-/// What the process has given up, and that it ends with its monitor.
+/// The rights that the process has given up, and that it ends with its monitor.
 #[test]
 fn the_manager_is_confined_and_ends_with_its_monitor() {
     let c = cluster("manager-confined", &["--no-respawn"]);
@@ -88,7 +89,7 @@ fn the_manager_is_confined_and_ends_with_its_monitor() {
         let inside = target.starts_with(c.dir()) && target != c.dir().join("log/mon.a.log");
         assert!(!inside, "{}", target.display());
     }
-    // The limit counts what is used, not what the allocator reserves.
+    // The limit counts used memory, not what the allocator reserves.
     println!(
         "idle: {} KiB resident, {} KiB of data",
         kib(pid, "VmRSS:"),
@@ -116,7 +117,7 @@ fn the_manager_is_confined_and_ends_with_its_monitor() {
     });
 }
 
-/// What there is before tasks: a parent with data, clones, and what they hold.
+/// Images that exist before the tasks: a parent with data, and clones with data of their own.
 const CLONES: &str = "
     rbd create --size 256 --object-size 64K p/parent
     rbd bench --io-type write --io-size 1M --io-total 256M p/parent >/dev/null
@@ -159,7 +160,8 @@ fn tasks_go_on_when_the_manager_is_killed() {
     println!("the manager took {} KiB at most", kib(last, "VmHWM:"));
 }
 
-/// One that hangs is killed; one that ends again and again is told of, and started less and less often.
+/// A hanging manager is killed; one that ends again and again is reported, and restarted less and
+/// less often.
 #[test]
 fn a_manager_that_is_silent_or_dies_again_and_again_is_told_of() {
     let c = cluster("manager-silent", &[]);
@@ -192,7 +194,7 @@ fn a_manager_that_is_silent_or_dies_again_and_again_is_told_of() {
     assert_eq!(c.pid("mon.a"), mon);
 }
 
-/// Of an image that says that its data is another pool's, nothing is changed, whoever asks.
+/// An image whose header names another pool's data is not written, whoever asks.
 #[test]
 fn images_that_lie_about_their_data_are_not_written() {
     let c = cluster("manager-liar", &[]);
@@ -218,7 +220,7 @@ fn what_lies_in_pools_ends_neither_the_monitor_nor_the_manager() {
     assert!(peak < 64 << 10);
 }
 
-/// Objects of 32 MiB, which are copied in one piece: those of one image at a time.
+/// Objects of 32 MiB, which are copied in one piece: one image at a time.
 #[test]
 fn large_objects_are_copied_in_turn() {
     let c = cluster("manager-large", &[]);

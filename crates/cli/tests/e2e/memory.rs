@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::Cluster;
 
-/// What an OSD may use at most.
+/// The memory limit of an OSD, in bytes.
 const LIMIT: u64 = 128 << 20;
 
 fn assert_within_budget(c: &Cluster, osds: u32) {
@@ -15,7 +15,8 @@ fn assert_within_budget(c: &Cluster, osds: u32) {
     }
 }
 
-/// What OSDs that have nothing to do may keep after large values: what caches have, and what the allocator keeps for each thread.
+/// The memory that an idle OSD may keep after large values: caches, and the allocator's reserves
+/// for each thread.
 const IDLE: u64 = 96 << 20;
 
 fn assert_given_back(c: &Cluster, osds: u32) {
@@ -30,7 +31,7 @@ fn assert_given_back(c: &Cluster, osds: u32) {
     }
 }
 
-/// Writes xattrs and values of omaps, sixteen at a time, or checks that they are as they were written.
+/// Writes xattrs and values of omaps, sixteen at a time, or checks them.
 fn values(what: &str) -> String {
     let program = r#"
 import random
@@ -55,7 +56,7 @@ with ThreadPoolExecutor(16) as threads:
     program.replace("WHAT", what)
 }
 
-/// `SPIRULA_OBJECTS` sets how many; a million takes some minutes.
+/// `SPIRULA_OBJECTS` sets their number; a million takes some minutes.
 #[test]
 fn many_small_objects_stay_within_the_budget() {
     let objects: u32 = std::env::var("SPIRULA_OBJECTS")
@@ -82,13 +83,13 @@ fn sixty_four_writers_of_large_objects_stay_within_the_budget() {
           done
           for job in ${jobs[@]}; do wait $job; done");
     assert_within_budget(&c, 3);
-    // What is in no buffer of a pool.
+    // Memory outside the buffer pools.
     c.sh("for bytes in 524288 4194304; do
               rados bench -p large 6 write --write-xattr -b $bytes -t 16 > /dev/null
               rados bench -p large 6 write --write-omap -b $bytes -t 16 > /dev/null
           done");
     assert_within_budget(&c, 3);
-    // What was acknowledged is there after all OSDs have died.
+    // Acknowledged data is there after all OSDs have died.
     c.python(&values("write"));
     (0..3).for_each(|osd| c.kill(&format!("osd.{osd}")));
     c.python(&values("check"));
@@ -112,7 +113,7 @@ fn snapshots_of_large_objects_stay_within_the_budget() {
 fn the_largest_requests_stay_within_the_budget() {
     let c = Cluster::up("largest-requests", 3, &[]);
     c.sh("ceph osd pool create large 8 8 replicated");
-    // Caches and tables have what they may.
+    // Caches and tables have reached their limits.
     c.sh("rados bench -p large 3600 write -b 4096 -t 64 --max-objects 30000 --no-cleanup > /dev/null");
     c.sh(&format!(
         "cat > largest.py <<'END'\n{}END\n/usr/bin/python3 largest.py crc 1",
@@ -122,7 +123,8 @@ fn the_largest_requests_stay_within_the_budget() {
     // Others wait or go on beside it.
     c.sh("/usr/bin/python3 largest.py crc 4");
     assert_within_budget(&c, 3);
-    // What is encrypted is so in one piece: as much of it is in memory as the machine does not let go of in time.
+    // A frame is encrypted in one piece: as much of it is in memory as the machine does not send in
+    // time.
     c.sh("/usr/bin/python3 largest.py secure 2");
 }
 

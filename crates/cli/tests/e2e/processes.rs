@@ -1,4 +1,5 @@
-//! What daemons give up: their memory is out of others' reach, and root's rights go where they are told to.
+//! Rights that daemons give up: their memory is out of others' reach, and root's rights go as
+//! configured.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -11,11 +12,11 @@ use crate::common::{binary, managers_of, output, process_status, skip, text};
 /// A user without rights, and its group.
 const NOBODY: u32 = 65_534;
 
-/// A place that everybody reaches, with the program; gone when dropped.
+/// A directory that all users reach, with the program; removed when dropped.
 struct Home(PathBuf);
 
 impl Home {
-    /// `None` where nobody else can be played.
+    /// `None` if the test can't act as another user.
     fn new(name: &str) -> Option<Self> {
         let dir = std::env::temp_dir().join(format!("spirula-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
@@ -184,7 +185,7 @@ fn a_daemon_that_root_starts_becomes_the_user_it_is_told() {
         (store.uid(), store.gid(), store.mode() & 0o777),
         (NOBODY, NOBODY, 0o600)
     );
-    // Root does not use what is another's, and says what would help.
+    // Root does not use another user's files, and names the remedy.
     let refused = mon(&["run"]).output().unwrap();
     assert!(
         text(&refused.stderr).contains("belongs to uid 65534"),

@@ -2,7 +2,8 @@
 
 use crate::common::Cluster;
 
-/// Objects, two snapshots, and one of these removed until no map speaks of it. Prints their ids.
+/// Makes objects and two snapshots, and removes one of these until no map names it. Prints their
+/// ids.
 const PREPARE: &str = "
 io = cluster.open_ioctx('data')
 kept, gone = io.create_self_managed_snap(), io.create_self_managed_snap()
@@ -17,7 +18,7 @@ while queue():
 print(kept, gone)
 ";
 
-/// Writes and removes in the name of both.
+/// Writes and removes under a snapshot context with both.
 const STALE: &str = "
 import subprocess
 io = cluster.open_ioctx('data')

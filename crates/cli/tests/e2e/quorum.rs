@@ -18,7 +18,7 @@ fn wait_until(what: &str, seconds: u64, c: &Cluster, mut done: impl FnMut() -> b
     }
 }
 
-/// One cluster at a time: the times that are measured are those of a machine with nothing else to do.
+/// One cluster at a time: the measured times need an otherwise idle machine.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,7 +45,7 @@ fn wait_quorum(c: &Cluster, names: &str) {
     wait_until(&format!("quorum {names}"), 30, c, || quorum(c).1 == wanted);
 }
 
-/// A monitor that `up` knows nothing of; killed when dropped.
+/// A monitor outside of `up`'s supervision; killed when dropped.
 struct Mon(Child);
 
 impl Drop for Mon {

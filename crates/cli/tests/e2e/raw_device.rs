@@ -1,4 +1,4 @@
-//! OSDs on raw block devices. Needs loop devices, thus root: skips (and says so) where there are none.
+//! OSDs on raw block devices. Needs loop devices and thus root, and is skipped without.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ fn link(dir: &Path, block: &Loop, log: &Loop) {
     std::os::unix::fs::symlink(&log.device, dir.join("log")).unwrap();
 }
 
-/// Runs `spirula ARGS`, which must fail, and returns what it said.
+/// Runs `spirula ARGS`, which must fail, and returns its message.
 fn refused(args: &[&str]) -> String {
     let out = spirula().args(args).output().unwrap();
     assert!(!out.status.success(), "{args:?} succeeded: {}", text(&out.stdout));
@@ -103,7 +103,7 @@ fn up_uses_the_devices_that_it_finds_linked() {
     c.sh(&format!(
         "{BENCH}; head -c 5000000 /dev/urandom > in; rados -p p put o in"
     ));
-    // Killed while it writes; what was acknowledged is there afterwards.
+    // Killed during writes; acknowledged data is there afterwards.
     let mut load = c
         .shell("rados bench -p p 10 write -b 4096 -t 16 --no-cleanup --run-name second > /dev/null")
         .spawn()
@@ -124,7 +124,7 @@ fn up_uses_the_devices_that_it_finds_linked() {
     assert_clean(&block, &log);
 }
 
-/// What is removed is discarded: the file behind the device gets holes.
+/// Removed data is discarded: the file behind the device gets holes.
 fn discards(c: &Cluster, block: &Loop) {
     let occupied = || block.file.metadata().unwrap().blocks() * 512;
     c.sh("rados bench -p p 30 write -b 4194304 --max-objects 40 --no-cleanup --run-name large > /dev/null");
@@ -160,7 +160,7 @@ fn an_administrator_makes_an_osd_by_hand() {
         .spawn()
         .unwrap();
     c.sh("for i in $(seq 100); do ceph osd stat | grep '2 osds: 2 up' >/dev/null && break; sleep 0.1; done; ceph osd stat | grep '2 up'");
-    // Its device is taken now, even for one who insists.
+    // Its device is in use now, which `--force` does not override.
     let ids = [
         "--fsid",
         "11111111-1111-1111-1111-111111111111",

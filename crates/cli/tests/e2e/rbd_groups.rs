@@ -8,8 +8,8 @@ fn with_pool(test: &str) -> Cluster {
     c
 }
 
-/// Runs a script and compares the words of all it prints. In it, `fails COMMAND` says how a command fails, and `data IMAGE`
-/// what the MD5 sum of an image's data is.
+/// Runs a script and compares the words of its output. In it, `fails COMMAND` prints how a command
+/// fails, and `data IMAGE` the MD5 sum of an image's data.
 fn says(c: &Cluster, script: &str, want: &str) {
     let prologue = "export CEPH_ARGS='--no-log-to-stderr'; quiet() { \"$@\" >/dev/null 2>&1; }\n\
                     fails() { local code=0; quiet \"$@\" || code=$?; echo \"fails: $code\"; }\n\
@@ -271,7 +271,7 @@ mirror.mirror_mode_set(io, rbd.RBD_MIRROR_MODE_DISABLED)
 fn journals_are_inspected_exported_and_replayed_elsewhere() {
     let c = with_pool("rbd-journal");
     c.sh("for i in a b; do rbd create --size 8M --image-feature exclusive-lock,journaling p/$i; done");
-    // One that has read nothing yet: what is written stays in the journal.
+    // A client that has read nothing yet: the writes stay in the journal.
     c.python(
         r#"
 import rbd, struct

@@ -1,4 +1,5 @@
-//! What clients do to block images, as the official `rbd perf image iostat`, `iotop` and `ceph rbd perf image` tell it.
+//! Clients' operations on block images, as the official `rbd perf image iostat`, `iotop` and `ceph
+//! rbd perf image` show them.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Stdio};
@@ -6,8 +7,9 @@ use std::process::{Child, ChildStdout, Stdio};
 use crate::common::Cluster;
 use serde_json::Value;
 
-/// Writes 4 KiB to images about twenty times a second, and reads half as often, until its standard input ends; then prints how often
-/// it wrote to each. Before, it says that all images are in use.
+/// Writes 4 KiB to images about twenty times a second, and reads half as often, until its standard
+/// input ends; then prints the number of writes to each. Before, it prints that all images are in
+/// use.
 const LOAD: &str = r#"
 import rbd
 images = []
@@ -50,7 +52,7 @@ impl Load {
         Self(bench, python, said)
     }
 
-    /// Ends the slow part, and says how often it wrote to each image.
+    /// Ends the slow part, and returns the number of writes to each image.
     fn end(mut self) -> u64 {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -20,7 +20,8 @@ fn images_are_shared_with_the_official_tool() {
     run("rbd-sharing", include_str!("../data/rbd/sharing.sh"));
 }
 
-/// Who dies while holding the lock is shut out, and the next one goes on. Watches of the dead end after 30 s.
+/// A client that dies with the lock is put on the blocklist, and the next one goes on. Watches of
+/// dead clients end after 30 s.
 #[test]
 fn the_lock_of_the_dead_is_taken_by_either() {
     let script = "
@@ -39,7 +40,8 @@ fn the_lock_of_the_dead_is_taken_by_either() {
     run("rbd-dead", script);
 }
 
-/// Who holds the lock and does not pass it on, as virtual machines may, does what the image as a whole needs for whoever asks.
+/// A client that holds the lock and does not pass it on, as virtual machines may, runs the
+/// operations on the whole image that others ask for.
 #[test]
 fn holders_that_keep_the_lock_do_what_they_are_asked() {
     let (serve, holder) = (

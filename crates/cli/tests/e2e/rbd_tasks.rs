@@ -1,4 +1,4 @@
-//! What the manager does with images in the background, asked for with the official tools.
+//! Background tasks of the manager on images, started with the official tools.
 
 use crate::common::{Cluster, binary};
 
@@ -45,7 +45,7 @@ fn schedules_are_kept_and_followed() {
     run(&c, include_str!("../data/rbd/schedules.sh"));
 }
 
-/// The manager dies while a task is under way: the next one shuts its client out and does the task.
+/// The manager dies during a task: the next one puts its client on the blocklist and does the task.
 #[test]
 fn the_next_manager_goes_on_with_a_task() {
     let c = cluster("tasks-leader", 1, &["--mons", "3", "--no-respawn"]);
@@ -105,13 +105,14 @@ fn an_image_is_migrated_while_it_is_written() {
     migrate("tasks-busy", include_str!("../data/rbd/migration_busy.sh"));
 }
 
-/// The manager is killed amid each part of migrations, and comes back.
+/// The manager is killed during each part of migrations, and comes back.
 #[test]
 fn migrations_go_on_after_a_kill() {
     migrate("tasks-killed", include_str!("../data/rbd/migration_killed.sh"));
 }
 
-/// The manager dies amid the copy: the next one shuts its client out and completes it.
+/// The manager dies during the copy: the next one puts its client on the blocklist and completes
+/// it.
 #[test]
 fn the_next_manager_goes_on_with_a_migration() {
     let c = cluster("tasks-migration-leader", 1, &["--mons", "3", "--no-respawn"]);

@@ -1,5 +1,5 @@
-//! A disk that is a hundred times slower than the others is named in health. Needs root and the block I/O controller of cgroup v1,
-//! which counts direct I/O; elsewhere it is skipped.
+//! A disk that is a hundred times slower than the others is named in health. Needs root and the
+//! block I/O controller of cgroup v1, which counts direct I/O; skipped without.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Cluster, skip};
 
-/// A group whose writes to a disk are few; gone when it is dropped and empty.
+/// A cgroup whose writes to a disk are limited; removed when it is dropped and empty.
 struct Throttle {
     dir: PathBuf,
     disk: String,
 }
 
 impl Throttle {
-    /// `None` where this machine can't.
+    /// `None` where this machine has no such controller.
     fn on_disk_of(path: &Path) -> Option<Self> {
         let dev = std::fs::metadata(path).ok()?.dev();
         let disk = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -29,7 +29,7 @@ impl Throttle {
         throttle.set(0).is_ok().then_some(throttle)
     }
 
-    /// Allows so many writes a second; 0 for any number.
+    /// Allows this many writes a second; 0 for any number.
     fn set(&self, iops: u32) -> std::io::Result<()> {
         let line = format!("{} {iops}", self.disk);
         std::fs::write(self.dir.join("blkio.throttle.write_iops_device"), line)

@@ -54,7 +54,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Starts osd.0 of the cluster, where `inside` tells.
+/// Starts osd.0 of the cluster, within the cgroup `inside` if it is given.
 fn start_osd(c: &Cluster, inside: Option<&Cgroup>) -> Child {
     let enter = inside.map_or(String::new(), |g| {
         format!("echo $$ > {}/cgroup.procs;", g.dir.display())
@@ -88,7 +88,7 @@ fn load(c: &Cluster, run: &str) -> String {
         "60 write -b 4194304 -t 16 --max-objects 300 --no-cleanup",
     );
     out += &part("large", "10 seq -t 16");
-    // All at once: writers of both sizes and a reader of what is too much to be cached.
+    // All at once: writers of both sizes and a reader of more data than can be cached.
     c.sh(&format!(
         "rados bench -p p 8 write -b 4096 -t 16 --run-name {run}-a > /dev/null & jobs+=($!)
          rados bench -p p 8 write -b 4194304 -t 8 --max-objects 300 --run-name {run}-b > /dev/null & jobs+=($!)
@@ -124,7 +124,7 @@ fn an_osd_lives_in_256_mib() {
     );
     assert!(osd.try_wait().unwrap().is_none(), "{}", c.logs());
     assert_eq!((c.pid("osd.0"), group.killed()), (before, 0));
-    // What was written outside the limit reads back inside, compared by the client.
+    // Data written outside the limit reads back inside, compared by the client.
     c.sh("rados bench -p p 20 seq -t 16 --run-name outside-small > /dev/null; rados bench -p p 30 seq -t 16 --run-name outside-large > /dev/null");
     assert!(c.sh("ceph osd stat").contains("1 up"));
     c.down();

@@ -1,4 +1,5 @@
-//! The space below the stores: what is removed comes back, and a full file system stops writes and nothing else.
+//! The space below the stores: removed data frees it, and a full file system stops writes and
+//! nothing else.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -63,7 +64,7 @@ fn what_is_removed_comes_back() {
     }
 }
 
-/// A small file system where a cluster of that name goes.
+/// A small file system for the directory of a cluster of that name.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
@@ -105,7 +106,7 @@ fn a_full_file_system_stops_writes_and_nothing_else() {
         return;
     };
     let c = Cluster::up("space-below", 3, &["--osd-size", "10G"]);
-    // What the clients have lies elsewhere.
+    // The clients' files lie elsewhere.
     let out = std::env::temp_dir().join(format!("spirula-space-out-{}", std::process::id()));
     std::fs::create_dir_all(&out).unwrap();
     let sh = |script: &str| c.sh(&format!("D={}\n{script}", out.display()));
@@ -113,7 +114,7 @@ fn a_full_file_system_stops_writes_and_nothing_else() {
     let before = pids();
     c.sh("ceph osd pool create f 8 8 replicated; ceph osd pool application enable f test");
     c.wait_healthy();
-    // Three stores of 10G on what is left of 900 MiB.
+    // Three stores of 10G on the rest of 900 MiB.
     let avail: u64 = c
         .sh("ceph df -f json | python3 -c 'import json, sys
 print(json.load(sys.stdin)[\"stats\"][\"total_avail_bytes\"])'")

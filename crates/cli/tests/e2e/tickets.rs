@@ -1,4 +1,4 @@
-//! Sessions outlive their tickets: clients and daemons renew them without anybody noticing.
+//! Sessions outlive their tickets: clients and daemons renew them without an interruption.
 
 use crate::common::Cluster;
 

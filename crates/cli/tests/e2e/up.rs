@@ -1,4 +1,4 @@
-//! `spirula up` and `down`: what a user can expect of the supervisor.
+//! `spirula up` and `down`: the supervisor as users see it.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -95,7 +95,7 @@ fn a_pool_serves_with_min_size_members_and_holds_requests_with_fewer() {
         held.try_wait().unwrap().is_none(),
         "a write was acknowledged by one OSD alone"
     );
-    // `up` on a running cluster starts what is missing.
+    // `up` on a running cluster starts missing daemons.
     c.start(3, &["--no-respawn"]);
     assert!(held.wait().unwrap().success());
     c.sh("for o in a b c; do rados -p p get $o out; cmp out ceph.conf; done");
@@ -126,7 +126,7 @@ fn our_own_clients_answer_like_the_official_ones() {
     ));
 }
 
-/// Runs `spirula up --detach ARGS`, which must fail before it starts anything; returns what it said.
+/// Runs `spirula up --detach ARGS`, which must fail before it starts anything; returns its message.
 fn up_fails(args: &[&str]) -> String {
     let begun = Instant::now();
     let out = spirula().args(["up", "--detach"]).args(args).output().unwrap();
@@ -139,7 +139,8 @@ fn up_fails(args: &[&str]) -> String {
 #[test]
 fn the_configuration_is_plain_and_that_of_earlier_versions_is_mended() {
     let c = Cluster::up("plain-conf", 1, &[]);
-    // What OpenStack's and others' parsers do: one option a line, no metavariables, addresses as they are.
+    // As the parsers of OpenStack and others read it: one option a line, no metavariables, plain
+    // addresses.
     let keyring = "import configparser, os, sys
 p = configparser.ConfigParser(strict=False, interpolation=None)
 p.read(os.environ['CEPH_CONF'])

@@ -5,9 +5,9 @@ use std::process::Stdio;
 
 use crate::common::{Cluster, output, spirula, text};
 
-/// `spirula up --detach ARGS`: whether it succeeded, and what it said.
+/// Runs `spirula up --detach ARGS`: returns whether it succeeded, and its message.
 fn up(c: &Cluster, args: &[&str]) -> (bool, String) {
-    // The daemons inherit what `up` writes to, so that a pipe would never end.
+    // The daemons inherit `up`'s output, so that a pipe would never end.
     let log = c.dir().with_extension("said");
     let file = std::fs::File::create(&log).unwrap();
     let mut command = spirula();
@@ -51,7 +51,7 @@ fn rm_fails(c: &Cluster, args: &[&str], why: &str) {
     assert!(!good && said.contains(why), "{args:?}: no {why:?} in {said}");
 }
 
-/// Stores forty objects of many sizes, of which `checked` knows the checksums.
+/// Stores forty objects of many sizes, whose checksums `checked` has.
 const STORE: &str = "mkdir -p sent; for i in $(seq 40); do head -c $((i * 7919)) /dev/urandom > sent/o$i; rados -p p put o$i sent/o$i; done";
 /// Reads them all.
 const CHECK: &str = "for i in $(seq 40); do timeout 60 rados -p p get o$i out; cmp out sent/o$i; done";
@@ -74,7 +74,7 @@ fn a_lost_osd_is_told_and_made_anew_and_the_others_go_on() {
     c.sh(STORE);
     c.sh("cp ceph.conf sample");
     let (dir, aside) = (c.dir().join("osd.2"), c.dir().join("aside"));
-    // What it holds is never overwritten, whether it runs or not.
+    // Its content is never overwritten, whether the OSD runs or not.
     up_fails(&c, &["--replace-osd", "2"], "may hold the only copy");
     up_fails(&c, &["--replace-osd", "7"], "not one of the cluster");
     c.down();
@@ -196,7 +196,8 @@ fn osds_are_removed_when_nothing_depends_on_them_and_stay_removed() {
     std::fs::remove_dir_all(&dir).unwrap();
     up_succeeds(&c, &[]);
     gone();
-    // Purged, with the directory still there: it is neither run nor made again, and what to type works.
+    // Purged, with the directory still there: the OSD is neither run nor made again, and the
+    // suggested command works.
     up_succeeds(&c, &["--osds", "4"]);
     c.wait_healthy();
     c.sh(&format!("{by_hand} ceph osd purge 3 --yes-i-really-mean-it"));

@@ -1,4 +1,5 @@
-//! `spirula up` says at once why a daemon does not start, and `up`, `down` and `status` what is so.
+//! `spirula up` reports at once why a daemon does not start, and `up`, `down` and `status` report
+//! the actual state.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -6,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Cluster, output, spirula, text};
 
-/// What no reason takes: `up` gives up after a minute where it knows none.
+/// More than a known reason takes: `up` gives up after a minute if it knows none.
 const AT_ONCE: Duration = Duration::from_secs(40);
 
 fn up(c: &Cluster, args: &[&str]) -> Output {
-    // The daemons inherit what `up` writes to, so that a pipe would never end.
+    // The daemons inherit `up`'s output, so that a pipe would never end.
     let log = c.dir().with_extension("said");
     let file = std::fs::File::create(&log).unwrap();
     let begun = Instant::now();
@@ -27,7 +28,7 @@ fn up(c: &Cluster, args: &[&str]) -> Output {
     }
 }
 
-/// `up` must fail, and say `why`.
+/// `up` must fail, and print `why`.
 fn up_fails(c: &Cluster, why: &[&str]) -> String {
     let out = up(c, &[]);
     let said = text(&out.stderr);
@@ -61,7 +62,7 @@ fn what_keeps_a_daemon_from_starting_is_said_at_once() {
     assert_eq!(status(&c)["state"], "stopped");
     std::fs::write(c.conf(), &conf).unwrap();
 
-    // What only one OSD lacks: the others serve, and its reason is said.
+    // A file that only one OSD lacks: the others serve, and the reason is printed.
     let away = |name: &str| std::fs::rename(file(name), &aside).unwrap();
     let back = |name: &str| std::fs::rename(&aside, file(name)).unwrap();
     let goes_on = |why: &[&str]| {
@@ -103,7 +104,7 @@ fn what_keeps_a_daemon_from_starting_is_said_at_once() {
     back("mon.a/store.db");
     away("ceph.client.admin.keyring");
     let said = up_fails(&c, &["ceph.client.admin.keyring", "auth get client.admin"]);
-    // What is said to type works.
+    // The suggested command works.
     let command = said.split('`').nth(1).unwrap();
     c.sh(command);
     let is_there = file("ceph.client.admin.keyring").exists();

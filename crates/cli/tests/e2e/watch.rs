@@ -82,7 +82,7 @@ watchers = subprocess.run(['rados', '-p', 'p', 'listwatchers', 'o'], capture_out
 assert watchers == '', watchers
 "#,
     );
-    // Networks and whole hosts also shut out whoever asks; they go by themselves.
+    // Networks and whole hosts can be blocked as well; such entries expire.
     c.sh("ceph osd blocklist range add 10.1.0.0/16 60
           ceph osd blocklist add 10.2.0.1 1
           ceph osd dump | grep 'range blocklist cidr:10.1.0.0:0/16 expires' >/dev/null

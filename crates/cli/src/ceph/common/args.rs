@@ -1,4 +1,4 @@
-//! What `rados` and `rbd` do with their arguments first.
+//! First steps with the arguments of `rados` and `rbd`.
 
 use std::ffi::OsString;
 
@@ -12,8 +12,8 @@ pub(crate) fn words(args: Vec<OsString>) -> Vec<String> {
     args.into_iter().map(lossy).chain(conn::environment()).collect()
 }
 
-/// Takes out those of the connection; gives the others, as `sort` orders them. What `refusal` says of arguments that can't be read is
-/// complained of instead of what clap says.
+/// Takes the arguments of the connection out, and parses the others in the order that `sort` gives
+/// them. Where `refusal` has a message for arguments that can't be parsed, it replaces clap's.
 ///
 /// # Errors
 /// The exit code, after the reason was printed, as `complain` does it. 0 where the version or the help was asked for.

@@ -1,4 +1,4 @@
-//! Arguments that say who connects to which cluster, which librados understands in every tool.
+//! Connection arguments, which librados understands in every tool: the cluster and the user.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,8 +7,8 @@ use spirula_cephx::AuthName;
 use spirula_client::Source;
 use spirula_denc::EntityType;
 
-/// Options of `ceph.conf` that may stand on the command line with a value: by name or by the beginning of it. Those
-/// that mean nothing here are accepted as the official tools accept them.
+/// Options of `ceph.conf` that may stand on the command line with a value, by their name or an
+/// unambiguous beginning of it. Those without meaning here are accepted, as by the official tools.
 const OPTIONS: [&str; 12] = [
     "mon_host",
     "keyring",
@@ -27,7 +27,7 @@ const OPTION_PREFIXES: [&str; 6] = ["debug_", "log_to_", "err_to_", "rados_", "r
 /// Options that need no value.
 const SWITCHES: [&str; 3] = ["no_mon_config", "no_config_file", "nodaemon"];
 
-/// What was found.
+/// The connection arguments of a command line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Connection {
     /// `-c`.
@@ -80,7 +80,7 @@ impl Connection {
         Ok(rest)
     }
 
-    /// The arguments that say the same.
+    /// The same connection as arguments.
     pub(crate) fn words(&self) -> Vec<String> {
         let named = [("conf", &self.conf), ("id", &self.id), ("name", &self.name)];
         let named = named
@@ -93,7 +93,7 @@ impl Connection {
             .collect()
     }
 
-    /// Who logs in.
+    /// The entity that logs in.
     pub(crate) fn entity(&self) -> Result<AuthName, String> {
         match (&self.name, &self.id) {
             (Some(name), _) => name.parse().map_err(|_| {
@@ -107,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// Where the client's options come from.
+    /// The sources of the client's options.
     pub(crate) fn source(&self) -> Result<Source, String> {
         Ok(Source {
             conf: self.conf.as_ref().map(PathBuf::from),

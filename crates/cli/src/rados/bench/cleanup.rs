@@ -1,4 +1,4 @@
-//! Removes what benchmarks left.
+//! Removes the objects of benchmarks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::names::Run;
 
-/// What is said at the end.
+/// The message at the end.
 pub(super) fn removed(count: u64) -> String {
     format!("Removed {count} object{}", if count == 1 { "" } else { "s" })
 }
@@ -38,7 +38,7 @@ async fn join(mut workers: JoinSet<Result<()>>) -> Result<()> {
     Ok(())
 }
 
-/// Removes the objects of one run by their names, and says how many it has.
+/// Removes the objects of one run by their names, and returns their number.
 pub(super) async fn run_objects(io: &IoCtx, run: &Run, concurrent: usize) -> Result<u64> {
     let next = Rc::new(Cell::new(0));
     let (objects, pid) = (run.objects(), run.pid);
@@ -57,7 +57,8 @@ pub(super) async fn run_objects(io: &IoCtx, run: &Run, concurrent: usize) -> Res
     Ok(objects)
 }
 
-/// Removes the objects of the namespace, or of all, whose names begin so, found by listing all.
+/// Removes the objects whose names begin with `prefix`, of the namespace or of all; lists all
+/// objects to find them.
 pub(super) async fn by_prefix(io: &IoCtx, all: bool, prefix: &str, concurrent: usize) -> Result<u64> {
     struct Source {
         list: RefCell<Option<ObjectList>>,

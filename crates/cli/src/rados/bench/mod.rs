@@ -19,7 +19,7 @@ use crate::ceph::common::errno::{describe, of};
 use names::Run;
 use runner::{Kind, Plan, Progress};
 
-/// The bits of where a write benchmark writes to.
+/// Bits of the parts of objects that a write benchmark writes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Destination {
     data: bool,
@@ -27,7 +27,7 @@ struct Destination {
     xattr: bool,
 }
 
-/// Prints what a benchmark says.
+/// Prints the lines of a benchmark.
 struct Reporter {
     show_time: bool,
     format: Format,
@@ -110,7 +110,7 @@ impl Reporter {
         self.members.extend(stats.report_json(write, elapsed));
     }
 
-    /// Writes the object, where that is the format.
+    /// Writes the JSON or XML object, if that is the format.
     fn flush(&mut self, path: Option<&str>) -> io::Result<()> {
         if self.plain() {
             return Ok(());
@@ -189,7 +189,7 @@ impl Tool {
         Ok((io, u64::try_from(seconds).unwrap_or(0), kind, to))
     }
 
-    /// The run to read, or to make.
+    /// The run to read, or a new one.
     async fn bench_run(&self, io: &IoCtx, kind: Kind) -> Result<Run, i32> {
         if kind == Kind::Write && !self.args.reuse_bench {
             let (op_size, object_size) = match (self.sizes.op, self.sizes.object) {

@@ -1,4 +1,5 @@
-//! What a benchmark leaves in the pool, so that it or the official tool can read or remove it later.
+//! Names of the objects that a benchmark leaves in the pool, for it or the official tool to read or
+//! remove later.
 
 use bytes::{Bytes, BytesMut};
 use spirula_client::{IoCtx, Result, errno};
@@ -6,10 +7,10 @@ use spirula_denc::{Reader, Writer};
 
 /// The object that describes the last run.
 pub(super) const LAST_RUN: &str = "benchmark_last_metadata";
-/// Begin of the names of all benchmark objects.
+/// The prefix of all benchmark objects' names.
 pub(super) const PREFIX: &str = "benchmark_data";
 
-/// Begin of the names of the objects of all runs on this host.
+/// The prefix of the names of all runs' objects on this host.
 pub(super) fn host_prefix() -> String {
     let system = rustix::system::uname();
     let host: String = system.nodename().to_string_lossy().chars().take(29).collect();
@@ -21,7 +22,7 @@ pub(super) fn object(pid: i32, number: u64) -> String {
     format!("{}_{pid}_object{number}", host_prefix())
 }
 
-/// What the object of a run says.
+/// The description of a run, as its object holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) object_size: u64,
@@ -58,7 +59,7 @@ impl Run {
         self.object_size.checked_div(self.op_size).unwrap_or(1).max(1)
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub(super) fn objects(&self) -> u64 {
         self.operations.div_ceil(self.per_object())
     }
@@ -75,13 +76,14 @@ impl Run {
         Ok(Self::decode(&data)?)
     }
 
-    /// Writes it.
+    /// Writes the description.
     pub(super) async fn store(&self, io: &IoCtx, name: &str) -> Result<()> {
         io.write_full(name, self.encode()).await
     }
 }
 
-/// What an operation writes: its number in text, then `z`. The text ends with a NUL and never fills the block.
+/// Fills the data of an operation: its number as text, then `z`. The text ends with a NUL and never
+/// fills the block.
 pub(super) fn fill(block: &mut [u8], number: u64) {
     let text = format!("I'm the {number:>16}th op!\0");
     let len = text.len().min(block.len());

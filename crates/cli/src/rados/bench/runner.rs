@@ -19,7 +19,7 @@ use super::stats::Stats;
 /// Pause between two lines.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is measured.
+/// The kind of operation that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Write,
@@ -37,7 +37,7 @@ pub(super) struct Plan {
     pub(super) verify: bool,
     pub(super) concurrent: usize,
     pub(super) time: Duration,
-    /// Most operations.
+    /// The most operations.
     pub(super) most: u64,
 }
 
@@ -46,14 +46,14 @@ pub(super) struct Progress {
     plan: Plan,
     pub(super) start: Instant,
     pub(super) stats: RefCell<Stats>,
-    /// Blocks that were not what was written.
+    /// Blocks that did not read back as they were written.
     pub(super) errors: Cell<u64>,
     random: RefCell<Rng>,
 }
 
 impl Progress {
-    /// The number of the next operation, `None` at the end. The first of each worker runs in any case, as a
-    /// benchmark of no seconds wants it.
+    /// The number of the next operation, `None` at the end. The first of each worker always runs,
+    /// so that a benchmark of zero seconds measures something.
     fn next(&self, first: bool) -> Option<u64> {
         let mut stats = self.stats.borrow_mut();
         let over = !first && self.start.elapsed() >= self.plan.time;
@@ -188,7 +188,7 @@ pub(super) async fn run(io: &IoCtx, plan: Plan, mut tick: impl FnMut(&Progress))
     for _ in 0..concurrent {
         workers.spawn_local(Rc::clone(&progress).work(io.clone()));
     }
-    // Lets the workers begin, so that the first line shows what is under way.
+    // Lets the workers begin, so that the first line shows operations under way.
     tokio::task::yield_now().await;
     let mut interval = tokio::time::interval(INTERVAL);
     loop {

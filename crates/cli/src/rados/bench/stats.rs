@@ -1,4 +1,5 @@
-//! What a benchmark measures, and how the official tool prints it: a line a second, a summary at the end.
+//! The figures of a benchmark, and their output in the official tool's form: a line a second, a
+//! summary at the end.
 
 use std::time::Duration;
 
@@ -67,11 +68,11 @@ const MIB: f64 = 1_048_576.0;
 /// The head of the lines.
 pub(super) const HEAD: &str = "  sec Cur ops   started  finished  avg MB/s  cur MB/s last lat(s)  avg lat(s)";
 
-/// One line of progress, in the form that the format wants.
+/// One line of progress.
 pub(super) struct Line {
     /// The whole line.
     pub(super) text: String,
-    /// The same as an object.
+    /// The line as a JSON object.
     pub(super) json: Value,
 }
 
@@ -171,7 +172,7 @@ impl Stats {
         Line { text, json }
     }
 
-    /// Whether the next line wants a head before it, and a summary before that.
+    /// Whether a head comes before the next line, and the summary before the head if there is one.
     pub(super) fn wants_head(&self) -> (bool, Option<String>) {
         let head = self.lines.is_multiple_of(20);
         let summary = format!(

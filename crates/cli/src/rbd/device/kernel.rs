@@ -1,4 +1,4 @@
-//! What of the kernel no library reaches: its keyring, and some ioctls of block devices.
+//! Kernel interfaces that no library covers: the keyring, and some ioctls of block devices.
 //!
 //! `unsafe` is for these calls, each with arguments that the kernel only reads and that live until it returns.
 #![allow(unsafe_code)]
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use rustix::ioctl::{NoArg, Setter, ioctl};
 
-/// `KEY_SPEC_PROCESS_KEYRING` of `linux/keyctl.h`: it ends with the process.
+/// `KEY_SPEC_PROCESS_KEYRING` of `linux/keyctl.h`: the keyring that ends with the process.
 const PROCESS_KEYRING: libc::c_long = -2;
 /// `BLKROSET` of `linux/fs.h`.
 const SET_READ_ONLY: u32 = 0x125d;
@@ -43,7 +43,7 @@ pub(super) fn add_key(name: &str, secret: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Says whether a block device can be written.
+/// Sets whether a block device is read-only.
 pub(super) fn set_read_only(device: &File, read_only: bool) -> io::Result<()> {
     // SAFETY: this ioctl takes a pointer to an integer, which it only reads.
     unsafe {
@@ -55,7 +55,7 @@ pub(super) fn set_read_only(device: &File, read_only: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what the kernel holds of a block device, and forgets it.
+/// Writes a block device's cached data, and drops the cache.
 pub(super) fn flush_buffers(device: &File) -> io::Result<()> {
     // SAFETY: this ioctl takes no argument.
     unsafe { ioctl(device, NoArg::<FLUSH_BUFFERS>::new()) }?;
@@ -69,10 +69,10 @@ pub(super) fn read_partitions(device: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Loads a module of the kernel, unless `sign` says that it is there.
+/// Loads a module of the kernel, unless the file `sign` shows that it is loaded.
 ///
 /// # Errors
-/// What `modprobe` says.
+/// The message of `modprobe`.
 pub(super) fn load_module(name: &str, parameters: &[String], sign: &Path) -> Result<(), String> {
     if sign.exists() {
         return Ok(());

@@ -27,7 +27,7 @@ use crate::rbd::complain;
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long udev may take to see a device.
 const UDEV: Duration = Duration::from_secs(30);
-/// Where udev says that it runs.
+/// A file that exists while udev runs.
 const UDEV_CONTROL: &str = "/run/udev/control";
 
 /// The client, as sysfs shows it.
@@ -35,7 +35,7 @@ pub(super) struct KernelRbd {
     bus: PathBuf,
 }
 
-/// Who is to use an image.
+/// The user for a mapping.
 pub(super) struct User<'a> {
     /// The monitors.
     pub(super) monitors: Vec<SocketAddr>,
@@ -45,11 +45,11 @@ pub(super) struct User<'a> {
     pub(super) key: &'a CryptoKey,
 }
 
-/// What the kernel knows of the user's key.
+/// How the kernel gets the user's key.
 enum KeyOption {
-    /// The name of a key that it has.
+    /// By the name of a key in its keyring.
     Named,
-    /// The kernel is too old to have keys, so it is told with the mapping.
+    /// With the mapping, as the kernel is too old for keyrings.
     Told,
 }
 
@@ -75,20 +75,20 @@ impl KernelRbd {
         }
     }
 
-    /// Whether the kernel has it.
+    /// Whether the kernel has the RBD client.
     pub(super) fn is_there(&self) -> bool {
         self.bus.exists()
     }
 
-    /// Loads it if it is not there.
+    /// Loads the RBD client, if it is not loaded.
     ///
     /// # Errors
-    /// What `modprobe` says.
+    /// The message of `modprobe`.
     pub(super) fn load(&self) -> Result<(), String> {
         kernel::load_module("rbd", &["single_major=Y".to_owned()], &self.bus)
     }
 
-    /// A device's attribute; nothing where this kernel has no such attribute, or no such device any more.
+    /// A device's attribute; empty if this kernel has no such attribute, or the device is gone.
     fn attribute(&self, id: &str, name: &str) -> Option<String> {
         let text = fs::read_to_string(self.bus.join("devices").join(id).join(name)).ok()?;
         Some(text.strip_suffix('\n').unwrap_or(&text).to_owned())
@@ -120,7 +120,7 @@ impl KernelRbd {
         ids.iter().filter_map(|id| self.device(id)).collect()
     }
 
-    /// What is mapped.
+    /// The mapped images.
     pub(super) fn mapped(&self) -> Vec<Mapped> {
         let told = |device: Device| Mapped {
             path: device.path(),
@@ -137,7 +137,7 @@ impl KernelRbd {
         u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
     }
 
-    /// Writes to a file that has another name where all devices share a major number.
+    /// Writes to a control file, whose name differs where all devices share a major number.
     fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
         let open = |name: &str| fs::OpenOptions::new().write(true).open(self.bus.join(name));
         let file = match open(&format!("{name}_single_major")) {
@@ -148,7 +148,7 @@ impl KernelRbd {
         file?.write_all(text)
     }
 
-    /// Maps an image; the path of its device.
+    /// Maps an image and returns the path of its device.
     ///
     /// # Errors
     /// The kernel's errno, after the reason was printed.
@@ -187,7 +187,7 @@ impl KernelRbd {
         }
     }
 
-    /// Takes away the device at a path, or of the disk of which that is a partition.
+    /// Unmaps the device at a path, or the disk of the partition there.
     ///
     /// # Errors
     /// The kernel's errno, after the reason was printed.
@@ -202,7 +202,7 @@ impl KernelRbd {
         self.unmap(&device.ok_or_else(|| not("an rbd device"))?, options)
     }
 
-    /// Takes away the device of an image.
+    /// Unmaps the device of an image.
     ///
     /// # Errors
     /// The kernel's errno, after the reason was printed.
@@ -224,7 +224,8 @@ impl KernelRbd {
         self.unmap(device, options)
     }
 
-    /// udev looks at a device that was just closed, which keeps it busy for a moment: so it is tried three times.
+    /// Unmaps a device, in three attempts: udev examines a device that was just closed, which keeps
+    /// it busy for a moment.
     fn unmap(&self, device: &Device, options: UnmapOptions) -> Result<(), i32> {
         let text = match options.force {
             true => format!("{} force", device.id),
@@ -255,12 +256,12 @@ impl KernelRbd {
     }
 }
 
-/// The kernel said no.
+/// Reports the kernel's refusal.
 fn refused(e: &io::Error) -> i32 {
     complain(e.raw_os_error().unwrap_or(errno::EIO), "sysfs write failed")
 }
 
-/// What the kernel is told to map an image.
+/// The kernel's text for mapping an image.
 fn map_text(image: &Wanted, user: &User<'_>, key: &KeyOption, options: &str) -> String {
     let monitors: Vec<String> = user.monitors.iter().map(SocketAddr::to_string).collect();
     let mut text = format!("{} name={}", monitors.join(","), user.id);
@@ -278,7 +279,7 @@ fn map_text(image: &Wanted, user: &User<'_>, key: &KeyOption, options: &str) -> 
     format!("{text} {} {} {snap}", image.pool, image.image)
 }
 
-/// The number of the disk of which a device is a partition, or its own.
+/// The number of a partition's disk, or of the disk itself.
 fn whole_disk((major, minor): (u32, u32)) -> (u32, u32) {
     let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     if !device.join("partition").exists() {
@@ -293,12 +294,13 @@ fn whole_disk((major, minor): (u32, u32)) -> (u32, u32) {
     number().unwrap_or((major, minor))
 }
 
-/// Waits until udev, where it runs, has seen a device: then its other names are there, and nothing of udev's keeps it busy.
+/// Waits until udev, if it runs, has processed a device: then the device has its other names, and
+/// udev does not keep it busy.
 fn wait_for_udev((major, minor): (u32, u32)) {
     if !Path::new(UDEV_CONTROL).exists() {
         return;
     }
-    // Where it keeps what it knows of a device that it has seen.
+    // The file that udev writes for a processed device.
     let known = PathBuf::from(format!("/run/udev/data/b{major}:{minor}"));
     let begun = Instant::now();
     while !known.exists() {
@@ -310,7 +312,7 @@ fn wait_for_udev((major, minor): (u32, u32)) {
     }
 }
 
-/// Lets udev do what it has to do.
+/// Waits until udev has processed its events.
 fn settle() {
     let settled = Command::new("udevadm")
         .args(["settle", "--timeout", "10"])
@@ -322,7 +324,7 @@ fn settle() {
     }
 }
 
-/// Whether a device's file is there and is that device's.
+/// Checks that a device's file exists and belongs to that device.
 fn check_node(device: &Device) -> Result<(), i32> {
     let path = device.path();
     let stat = fs::metadata(&path)
@@ -386,7 +388,7 @@ mod tests {
         );
     }
 
-    /// A directory that looks like sysfs with two devices, and one that is just going away.
+    /// A directory that looks like sysfs with two devices, and one that is just being removed.
     struct Sysfs {
         root: PathBuf,
         rbd: KernelRbd,

@@ -28,14 +28,14 @@ pub(crate) use nbd::{PROCESS as NBD_PROCESS, run as run_nbd};
 /// The number of NBD's block devices, `NBD_MAJOR` of `linux/major.h`.
 const NBD_MAJOR: u32 = 43;
 
-/// Features that can be taken from an image.
+/// Features that can be disabled for an image.
 const MUTABLE: u64 = features::EXCLUSIVE_LOCK
     | features::OBJECT_MAP
     | features::FAST_DIFF
     | features::DEEP_FLATTEN
     | features::JOURNALING;
 
-/// What makes an image a device.
+/// What serves a mapped image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DeviceType {
     /// The kernel's RBD client.
@@ -62,7 +62,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The kind of device that is asked for.
+    /// The requested kind of device.
     fn kind(&self) -> Result<Option<DeviceType>, i32> {
         match self.device_type.as_deref() {
             None => Ok(None),
@@ -108,18 +108,18 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// A device.
+/// A mapped image.
 struct Mapped {
-    /// What its kind tells it by: its number, or the process that serves it.
+    /// Its id among its kind: the device's number, or the process that serves it.
     id: String,
     image: Wanted,
-    /// Its file.
+    /// The path of its device.
     path: String,
-    /// Where its kind has one.
+    /// The device's cookie, if its kind has one.
     cookie: Option<String>,
 }
 
-/// The kind that is asked for, or that this machine has.
+/// The requested kind, or the one that this machine has.
 fn kind(given: Option<DeviceType>) -> DeviceType {
     match given {
         Some(kind) => kind,
@@ -128,7 +128,7 @@ fn kind(given: Option<DeviceType>) -> DeviceType {
     }
 }
 
-/// The kind of a new device: without a choice that of NBD where no module for the other can be loaded.
+/// The kind of a new device: by default krbd, or NBD where no module for krbd can be loaded.
 fn kind_to_map(given: Option<DeviceType>) -> DeviceType {
     if given.is_none()
         && let Err(why) = KernelRbd::new().load()
@@ -210,7 +210,7 @@ impl Tool {
         Ok(())
     }
 
-    /// What the configuration and the command line say.
+    /// The options from the configuration and the command line.
     fn map_options(&self) -> Result<MapOptions, i32> {
         let mut options = MapOptions::new();
         let entity = self.connection.entity().map_err(bad)?.to_string();
@@ -233,7 +233,7 @@ impl Tool {
     }
 }
 
-/// How the kernel is to talk to the daemons, as the client's own options say it.
+/// The `ms_mode` for the kernel that matches the client's own modes.
 fn mode(modes: &[ConMode]) -> &'static str {
     match modes {
         [ConMode::SECURE] => "secure",
@@ -243,7 +243,7 @@ fn mode(modes: &[ConMode]) -> &'static str {
     }
 }
 
-/// Says which features of an image the kernel does not know.
+/// Prints which features of an image the kernel does not know.
 fn tell_of_features(rbd: &KernelRbd, wanted: &Wanted, features: u64) {
     let unknown = rbd.features().map(|known| features & !known);
     let fixed = unknown.map(|bits| bits & !MUTABLE);
@@ -266,7 +266,7 @@ fn tell_of_features(rbd: &KernelRbd, wanted: &Wanted, features: u64) {
 }
 
 impl Asked {
-    /// The image that `unmap` is about; nothing where it names none.
+    /// The image of `unmap`; `None` if the command names a device.
     fn mapped_image(&self) -> Result<Option<Wanted>, i32> {
         let args = &self.args;
         let spec = match (&args.image, self.words.first()) {
@@ -281,7 +281,7 @@ impl Asked {
         Ok(Some(Wanted::new(&spec)))
     }
 
-    /// Takes a device away: by its path, or by its image.
+    /// Unmaps a device: by its path, or by its image.
     pub(super) fn device_unmap(&self) -> Done {
         let given = self.args.device.kind()?;
         let options = &self.args.device.options;
@@ -337,7 +337,7 @@ impl Asked {
     }
 }
 
-/// A device in a structured list. The kinds differ, as those of Ceph do.
+/// A device in a structured list. The two kinds have different fields, as in Ceph.
 fn tree(kind: DeviceType, mapped: &Mapped) -> Value {
     let image = &mapped.image;
     let mut v = Map::new();
@@ -366,7 +366,7 @@ fn tree(kind: DeviceType, mapped: &Mapped) -> Value {
     Value::Object(v)
 }
 
-/// Whether a path is a device of NBD.
+/// Whether a path is an NBD device.
 fn is_nbd(path: &str) -> bool {
     let is_nbds = |m: fs::Metadata| m.file_type().is_block_device() && major(m.rdev()) == NBD_MAJOR;
     fs::metadata(path).is_ok_and(is_nbds)

@@ -1,11 +1,11 @@
-//! What `-o` says of a mapping by the kernel's RBD client: its options, as the official tool reads them.
+//! The options of `-o` for a mapping by the kernel's RBD client, as the official tool parses them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::rbd::bad;
 
-/// Options of which the second kind is the opposite of the first; what was said last counts.
+/// Pairs of opposite options; the last one given counts.
 const PAIRS: [(&str, &str); 5] = [
     ("share", "noshare"),
     ("crc", "nocrc"),
@@ -25,22 +25,22 @@ const NUMBERS: [&str; 7] = [
     "lock_timeout",
     "alloc_size",
 ];
-/// Options with one of a few words.
+/// Options with a choice of words.
 const CHOICES: [(&str, &[&str]); 3] = [
     ("read_from_replica", &["no", "balance", "localize"]),
     ("compression_hint", &["none", "compressible", "incompressible"]),
     (MODE, &["legacy", "crc", "secure", "prefer-crc", "prefer-secure"]),
 ];
 
-/// How to talk to the daemons.
+/// The option for the messenger's mode.
 const MODE: &str = "ms_mode";
 
 /// The options of a mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MapOptions {
-    /// As the kernel wants them, by what they are about.
+    /// The options' texts for the kernel, by option.
     texts: BTreeMap<String, String>,
-    /// Wait until udev has seen the device.
+    /// Wait until udev has processed the device.
     pub(super) udev: bool,
 }
 
@@ -64,19 +64,19 @@ impl MapOptions {
         self.put("exclusive", "exclusive");
     }
 
-    /// How to talk to the daemons, where no option says it.
+    /// Sets the messenger's mode, unless an option has set it.
     pub(super) fn set_default_mode(&mut self, mode: &str) {
         self.texts
             .entry(MODE.to_owned())
             .or_insert_with(|| format!("{MODE}={mode}"));
     }
 
-    /// Whether the daemons are to be reached by the first version of the messenger.
+    /// Whether the daemons are reached by msgr1.
     pub(super) fn is_legacy(&self) -> bool {
         self.texts.get(MODE).is_some_and(|text| text == "ms_mode=legacy")
     }
 
-    /// Adds what a text with commas says.
+    /// Adds options separated by commas.
     pub(super) fn add(&mut self, text: &str) -> Result<(), i32> {
         // A space in front is passed over, as by the official tool.
         let text = text.trim_start_matches([',', ' ']);
@@ -119,7 +119,7 @@ impl MapOptions {
         Ok(())
     }
 
-    /// As the kernel reads them. That a device can be written is what it takes for granted.
+    /// The text for the kernel. `rw` is its default, and left out.
     pub(super) fn text(&self) -> String {
         let texts: Vec<&str> = self
             .texts
@@ -131,7 +131,7 @@ impl MapOptions {
     }
 }
 
-/// What reads the value of an option, and writes it as the kernel wants it.
+/// The parser of an option's value, which returns the text for the kernel.
 fn reader(name: &str) -> Option<fn(&str, &str) -> Option<String>> {
     match name {
         "fsid" => Some(|_, value| Some(uuid::Uuid::try_parse(value).ok()?.to_string())),
@@ -164,9 +164,9 @@ fn address(value: &str) -> Option<String> {
 /// The options of an unmapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UnmapOptions {
-    /// The device is open, and goes away all the same.
+    /// Unmap the device although it is open.
     pub(super) force: bool,
-    /// Wait until udev has seen it.
+    /// Wait until udev has processed the device.
     pub(super) udev: bool,
 }
 

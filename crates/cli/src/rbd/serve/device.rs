@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spirula_nbd::{BlockDevice, BlockSizes, DeviceError, Extent, Geometry, Zeroing};
 use spirula_rbd::{Error, Image};
 
-/// Zeroes that are written as data, at once.
+/// Zeroes that are written as data, in one request.
 static ZEROES: [u8; 1 << 20] = [0; 1 << 20];
 
 /// An image, or a snapshot of one. Writes are durable when they are done.
@@ -15,7 +15,7 @@ fn failed(e: Error) -> DeviceError {
 }
 
 impl ImageDevice {
-    /// Writes zeroes as any other data, so that they have their space.
+    /// Writes zeroes as data, so that their space is allocated.
     async fn allocate_zeroes(&self, offset: u64, len: u32) -> Result<(), Error> {
         let end = offset + u64::from(len);
         for at in (offset..end).step_by(ZEROES.len()) {

@@ -19,9 +19,10 @@ use super::spec::Spec;
 use super::{Done, Tool, bad, complain, failed, size};
 pub(super) use device::ImageDevice;
 
-/// Where the protocol's clients look for servers.
+/// The protocol's port.
 const PORT: u16 = 10809;
-/// Bytes that are answered before they are written, unless told otherwise: what librbd's cache holds.
+/// The default number of bytes that are answered before they are written: the size of librbd's
+/// cache.
 pub(super) const CACHE: u64 = 32 << 20;
 
 // The options of `serve`. A doc comment would become the text above all options.
@@ -74,7 +75,7 @@ impl Args {
 
 type Device = WriteBehind<ImageDevice>;
 
-/// An image that is served, by the name of its export.
+/// A served image, and the name of its export.
 struct Served {
     name: String,
     device: Rc<Device>,
@@ -123,7 +124,8 @@ impl Tool {
         Ok(())
     }
 
-    /// Serves until a signal comes, and then until what is under way has ended, or another signal comes.
+    /// Serves until a signal comes, and then until the requests under way have ended, or another
+    /// signal comes.
     async fn serve_until_told(&self, images: &[Served], tls: Option<Tls>, signals: &mut Signals) -> Done {
         let exports = images.iter().map(|image| Export {
             name: image.name.clone(),
@@ -156,7 +158,7 @@ impl Tool {
         }
     }
 
-    /// Listens, and says where. `open` is whether everybody gets in who can connect.
+    /// Listens, and prints the addresses. `open` is whether clients need no certificate.
     async fn listeners(&self, open: bool) -> Result<(Vec<Listener>, Option<SocketFile>), i32> {
         let args = &self.args.serve;
         let mut listeners = Vec::new();
@@ -192,7 +194,7 @@ fn cannot_listen(place: impl Display, e: &std::io::Error) -> i32 {
     )
 }
 
-/// Listens on an address, with the protocol's port where it has none.
+/// Listens on an address; the protocol's port is the default.
 async fn listen(text: &str) -> std::io::Result<TcpListener> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     let addresses: Vec<SocketAddr> = match bare.parse::<IpAddr>() {
@@ -213,7 +215,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Writes what was answered, gives the locks up and closes the images.
+/// Writes all answered data, gives the locks up and closes the images.
 async fn close(images: Vec<Served>) -> Done {
     let mut done = Ok(());
     for Served { name, device } in images {

@@ -28,7 +28,7 @@ fn new_key(kind: KeyType) -> Result<CryptoKey, Error> {
         .map_err(|e| Error::Daemon(format!("no new key: {e}")))
 }
 
-/// The key of an entity in a keyring's file, where both are there.
+/// The key of an entity in a keyring file, if both exist.
 fn kept_key(path: &Path, entity: &AuthName) -> Option<CryptoKey> {
     let text = std::fs::read_to_string(path).ok()?;
     Keyring::parse(&text).ok()?.key(entity).cloned()

@@ -8,7 +8,7 @@ use crate::daemon::{self, Kind};
 use crate::error::Error;
 use crate::layout::{Layout, Spec, write_durably};
 
-/// What the administrator may do.
+/// The administrator's capabilities.
 const ADMIN_CAPS: [(&str, &str); 4] = [
     ("mds", "allow *"),
     ("mgr", "allow *"),
@@ -16,8 +16,8 @@ const ADMIN_CAPS: [(&str, &str); 4] = [
     ("osd", "allow *"),
 ];
 
-/// Makes the monitors that are missing. All have the key of `mon.`; that and the key of `client.admin` are new where no
-/// monitor is there yet.
+/// Makes the missing monitors. All have the same key of `mon.`; with the first monitor this key and
+/// that of `client.admin` are made.
 pub(in crate::up) async fn make(layout: &Layout, spec: &Spec) -> Result<(), Error> {
     let names = spec.daemons(Kind::Mon);
     let (ready, missing): (Vec<_>, Vec<_>) = names.iter().partition(|n| is_ready(layout, n));

@@ -14,7 +14,8 @@ use crate::daemon::{self, DaemonName, Kind};
 use crate::error::Error;
 use crate::layout::{Layout, Spec, write_durably};
 
-/// Begins an OSD: its UUID is kept first, so that a second attempt finds the entry that the first one made in the cluster's map.
+/// Begins an OSD: its UUID is stored first, so that a second attempt finds the first one's entry in
+/// the cluster's map.
 pub(in crate::up) fn begin(layout: &Layout, n: u32) -> Result<Fsid, Error> {
     let data = layout.data(&DaemonName::osd(n));
     spirula_files::directory(&data)?;
@@ -26,8 +27,8 @@ pub(in crate::up) fn begin(layout: &Layout, n: u32) -> Result<Fsid, Error> {
     Ok(uuid)
 }
 
-/// Makes an OSD, or what is missing of one that was begun: an entry in the cluster's map, a key, a store. A store that is there
-/// is kept.
+/// Makes an OSD, or the missing parts of one that was begun: an entry in the cluster's map, a key,
+/// a store. An existing store is kept.
 pub(in crate::up) async fn make(layout: &Layout, spec: &Spec, admin: &Admin, n: u32) -> Result<(), Error> {
     let name = DaemonName::osd(n);
     let data = layout.data(&name);
@@ -47,7 +48,7 @@ pub(in crate::up) async fn make(layout: &Layout, spec: &Spec, admin: &Admin, n: 
     let secrets = json!({"cephx_secret": key.to_base64()}).to_string();
     let command = json!({"prefix": "osd new", "uuid": uuid.to_string(), "id": n, "format": "json"});
     admin.command(command, secrets.into()).await?;
-    // What was begun encrypted is finished so.
+    // An OSD that was begun encrypted is finished encrypted.
     let lockbox = data.join(daemon::LOCKBOX);
     let encryption_key = match spec.encrypt || lockbox.exists() {
         true => Some(encryption_key(admin, &lockbox, uuid).await?),
@@ -57,8 +58,8 @@ pub(in crate::up) async fn make(layout: &Layout, spec: &Spec, admin: &Admin, n: 
     set_ready(layout, &name)
 }
 
-/// The key of a new encrypted store, which the monitors keep, and the keyring with which the OSD asks them for it: both under
-/// the names that Ceph's tools give them.
+/// Makes the key of a new encrypted store, which the monitors keep, and the keyring with which the
+/// OSD asks them for it: both under the names that Ceph's tools use.
 async fn encryption_key(admin: &Admin, lockbox: &Path, uuid: Fsid) -> Result<EncryptionKey, Error> {
     let (entity, place) = (daemon::lockbox_name(uuid).to_string(), daemon::config_key(uuid));
     let caps = format!("allow command \"config-key get\" with key=\"{place}\"");

@@ -33,8 +33,8 @@ pub fn spirula() -> Command {
     Command::new(binary())
 }
 
-/// Makes a test that fails say why at once, past the harness, which keeps it until all have ended: of a run that is stopped, or
-/// whose log is cut, it would be lost.
+/// Prints the reason of a failed test at once, past the harness, which keeps output until all tests
+/// have ended: it would be lost if the run is stopped or its log is cut.
 fn failures_speak() {
     /// Characters of a failure: its first lines, without the daemons' logs that follow them.
     const MOST: usize = 1200;
@@ -50,7 +50,8 @@ fn failures_speak() {
     });
 }
 
-/// Says that the test that calls this tests nothing on this machine, and why, past the harness: `./test` gathers these lines.
+/// Prints that the calling test is skipped on this machine, and why, past the harness: `./test`
+/// gathers these lines.
 pub fn skip(why: &str) {
     let name = std::thread::current().name().unwrap_or("?").to_owned();
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why}");
@@ -67,7 +68,7 @@ impl Cluster {
         cluster
     }
 
-    /// The cluster that somebody else has made in `dir`.
+    /// An existing cluster in `dir`, made elsewhere.
     pub fn of(dir: &Path) -> Self {
         Self { dir: dir.to_owned() }
     }
@@ -78,7 +79,7 @@ impl Cluster {
         up.args(["up", "--detach", "--osds", &osds.to_string(), "--dir"])
             .arg(&self.dir)
             .args(extra);
-        // The daemons inherit what `up` writes to: a pipe would keep the test waiting for its end.
+        // The daemons inherit `up`'s output: a pipe would keep the test waiting for their end.
         let log = self.dir.with_extension("up.log");
         let file = std::fs::File::create(&log).unwrap();
         let status = up
@@ -118,7 +119,8 @@ impl Cluster {
         out
     }
 
-    /// The process id in a daemon's pid file. One that is just being started has locked it and not written it yet.
+    /// The process id in a daemon's pid file. A daemon that just starts has locked the file and not
+    /// written it yet.
     pub fn pid(&self, daemon: &str) -> u32 {
         let path = self.dir.join("run").join(format!("{daemon}.pid"));
         let deadline = Instant::now() + Duration::from_secs(5);
@@ -170,7 +172,7 @@ impl Cluster {
 
     /// Runs a script that must succeed; returns what it printed. A failure names the line and the command, not the whole script.
     pub fn sh(&self, script: &str) -> String {
-        // What a script that failed has begun in the background would keep the test waiting for its output.
+        // Background processes of a failed script would keep the test waiting for their output.
         let named = format!(
             "set -E; trap 'echo \"line $LINENO failed: $BASH_COMMAND\" >&2' ERR TERM; \
              trap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT\n{script}"
@@ -254,10 +256,11 @@ impl Drop for Cluster {
     }
 }
 
-/// Seconds that a script may take, several times what the longest needs.
+/// Seconds that a script may take, several times what the slowest one needs.
 const SCRIPT_SECONDS: &str = "900";
 
-/// The same command, which ends with all that it started when it takes too long: a client that waits for ever fails one test.
+/// The command with a time limit that ends it and all its children: a client that waits for ever
+/// fails one test only.
 fn limited(command: &Command) -> Command {
     let mut c = Command::new("timeout");
     c.args(["--kill-after=10", SCRIPT_SECONDS])
@@ -275,7 +278,7 @@ fn limited(command: &Command) -> Command {
     c
 }
 
-/// The end of what a command or daemon wrote.
+/// The end of a command's or daemon's output.
 fn tail(bytes: &[u8]) -> String {
     text(&bytes[bytes.len().saturating_sub(2000)..])
 }
@@ -287,7 +290,7 @@ pub fn process_status(pid: u32, field: &str) -> Option<String> {
     Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The processes that are managers and children of a monitor.
+/// The manager processes among a monitor's children.
 pub fn managers_of(monitor: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = processes.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());

@@ -1,4 +1,5 @@
-//! A client with a key that obeys nothing: it logs in as anybody does, and then sends what it likes.
+//! A client with a key that ignores the rules of the protocol: it logs in as other clients do, and
+//! then sends arbitrary messages.
 //!
 //! Sockets are on tokio's current-thread runtime, so a test calls [`run`] around everything.
 
@@ -29,13 +30,14 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::task::LocalSet::new().block_on(&runtime, test)
 }
 
-/// A session with a monitor under some entity's key, and what is needed for connections to the other daemons.
+/// A session with a monitor under an entity's key, and tickets for connections to the other
+/// daemons.
 pub struct RawClient {
     /// The session with the monitors.
     pub monitors: MonClient,
-    /// What the monitors say.
+    /// The monitors' messages.
     pub events: UnboundedReceiver<Event>,
-    /// Under which it connects.
+    /// The configuration of its connections.
     pub config: Rc<Config>,
     name: AuthName,
     key: CryptoKey,
@@ -85,7 +87,8 @@ impl RawClient {
         spirula_msgr::connect(self.osds[&osd], EntityType::OSD, &self.config, &mut login).await
     }
 
-    /// A new connection to the first monitor, as a login of its own: another session beside [`Self::monitors`].
+    /// A new connection to the first monitor with a login of its own: another session beside
+    /// [`Self::monitors`].
     pub async fn monitor(&self) -> Result<Connection, spirula_msgr::Error> {
         let mut login = self.monitor_login();
         spirula_msgr::connect(self.mon_host[0], EntityType::MON, &self.config, &mut login).await
@@ -101,17 +104,17 @@ impl RawClient {
         ))
     }
 
-    /// Where the first monitor listens.
+    /// The first monitor's address.
     pub fn monitor_address(&self) -> EntityAddr {
         self.mon_host[0]
     }
 
-    /// Where the monitors listen.
+    /// The monitors' addresses.
     pub fn monitors_at(&self) -> &[EntityAddr] {
         &self.mon_host
     }
 
-    /// Where an OSD takes clients.
+    /// An OSD's address for clients.
     pub fn osd_address(&self, osd: i32) -> EntityAddr {
         self.osds[&osd]
     }
@@ -136,15 +139,15 @@ fn osd_addresses(dump: &str) -> BTreeMap<i32, EntityAddr> {
         .collect()
 }
 
-/// Another client meanwhile: a small write and read of pool `pool` with the official client, each within `within`. Run it while the attack
-/// is on, `times` times, from a thread of its own.
+/// Another client during an attack: a small write and read of pool `pool` with the official client,
+/// `times` times, each within `within`. Runs in a thread of its own.
 pub fn bystander(c: &Cluster, pool: &str, times: u32, within: Duration) -> std::thread::JoinHandle<Duration> {
     let step = "io.write_full('bystander%d' % (n % 16), b'%d' % n)\n\
          assert io.read('bystander%d' % (n % 16)) == b'%d' % n\n";
     meanwhile(c, pool, ("", step), times, within)
 }
 
-/// As [`bystander`], which reads all of `object`, up to 4 MiB, and a little of it.
+/// As [`bystander`]; it reads all of `object`, up to 4 MiB, and a little of it.
 pub fn reader(
     c: &Cluster,
     pool: &str,

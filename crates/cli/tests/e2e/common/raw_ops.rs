@@ -48,7 +48,7 @@ impl RawPool {
         })
     }
 
-    /// A request that is as usual.
+    /// A valid request.
     pub fn request(&mut self, name: &[u8], ops: Vec<OsdOpIn>) -> MOsdOp {
         self.tid += 1;
         MOsdOp {

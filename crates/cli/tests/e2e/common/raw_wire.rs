@@ -1,4 +1,4 @@
-//! A session whose bytes the test sends itself, as slowly as it likes.
+//! A session whose bytes the test sends itself, at its own pace.
 
 use std::io::IoSlice;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub struct RawWire {
     out: Outbound,
 }
 
-/// What a handshake's encoder wants written.
+/// The bytes that a handshake's encoder wants to send.
 fn pending(enc: &mut spirula_msgr::frame::Encoder) -> Vec<u8> {
     let mut slices: Vec<IoSlice<'_>> = Vec::new();
     enc.slices(&mut slices, usize::MAX);
@@ -29,7 +29,8 @@ fn pending(enc: &mut spirula_msgr::frame::Encoder) -> Vec<u8> {
 }
 
 impl RawWire {
-    /// Connects and logs in over a network on which an answer takes `round_trip`. `None` where the other side hangs up or refuses.
+    /// Connects and logs in over a network on which an answer takes `round_trip`. `None` if the
+    /// other side closes the connection or refuses.
     pub async fn connect(
         target: EntityAddr,
         kind: EntityType,
@@ -85,13 +86,13 @@ impl RawWire {
         Some(Self { stream, out })
     }
 
-    /// A message as it goes over the wire.
+    /// The bytes of a message on the wire.
     pub fn bytes(&mut self, message: RawMessage) -> Vec<u8> {
         self.out.message(message, 0).unwrap();
         pending(self.out.encoder())
     }
 
-    /// Whether the other side has hung up.
+    /// Whether the other side has closed the connection.
     pub async fn is_hung_up(&mut self, within: Duration) -> bool {
         let mut buf = [0; 4096];
         let end = async {

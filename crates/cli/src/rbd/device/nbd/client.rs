@@ -1,11 +1,11 @@
-//! What the kernel's NBD client is asked to do.
+//! Requests to the kernel's NBD client.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::genl::{Request, Socket};
 
-/// Its family.
+/// The client's netlink family.
 const FAMILY: &str = "nbd";
 /// Commands: `NBD_CMD_*` of `linux/nbd-netlink.h`.
 const CONNECT: u8 = 1;
@@ -20,7 +20,7 @@ const SERVER_FLAGS: u16 = 5;
 const SOCKETS: u16 = 7;
 const BACKEND: u16 = 10;
 
-/// What the server can do: `NBD_FLAG_*` of the protocol's transmission flags.
+/// Features of the server: `NBD_FLAG_*` of the protocol's transmission flags.
 mod flags {
     pub(super) const HAS_FLAGS: u64 = 1;
     pub(super) const READ_ONLY: u64 = 1 << 1;
@@ -30,18 +30,18 @@ mod flags {
     pub(super) const WRITE_ZEROES: u64 = 1 << 6;
 }
 
-/// The smallest request, as disks have it and as Ceph's tool has it.
+/// The smallest request in bytes: a disk's sector, as in Ceph's tool.
 const SECTOR: u64 = 512;
 
-/// A device that is to be.
+/// A new device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Device<'a> {
-    /// Its number; else the first that is free.
+    /// The device's number; without one the first free one.
     pub(super) number: Option<u32>,
     pub(super) size: u64,
     pub(super) read_only: bool,
     pub(super) trim: bool,
-    /// Seconds after which a request fails; else it waits.
+    /// Seconds after which a request fails; without one it waits for ever.
     pub(super) timeout: Option<u64>,
     pub(super) cookie: Option<&'a str>,
 }
@@ -75,7 +75,8 @@ impl Device<'_> {
     }
 }
 
-/// Makes a device of a server at the other end of a socket; the device's number. The kernel has this process down as the server.
+/// Makes a device for the server at the other end of a socket and returns its number. The kernel
+/// records this process as the server.
 ///
 /// # Errors
 /// `NotFound` where the kernel has no such client, otherwise its errno.
@@ -87,7 +88,7 @@ pub(super) fn connect(device: &Device<'_>, server: BorrowedFd<'_>) -> io::Result
     Ok(u32::from_ne_bytes(index.ok_or(io::ErrorKind::InvalidData)?))
 }
 
-/// Takes a device away; its server hears of it.
+/// Disconnects a device; its server notices.
 ///
 /// # Errors
 /// The kernel's errno.

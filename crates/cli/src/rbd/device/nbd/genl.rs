@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 /// `NLMSG_ERROR`: a result, 0 for success.
 const RESULT: u16 = 2;
-/// `NLM_F_REQUEST | NLM_F_ACK`: with a result behind all replies.
+/// `NLM_F_REQUEST | NLM_F_ACK`: asks for a result behind all replies.
 const REQUEST: u16 = 1 | 4;
 /// Bytes of `nlmsghdr`, and of `genlmsghdr` behind it.
 const HEADER: usize = 16;
@@ -70,7 +70,7 @@ impl Request {
         self.with(number, &list)
     }
 
-    /// As it goes to a family.
+    /// The request's bytes for a family.
     fn encode(&self, family: u16, sequence: u32) -> Vec<u8> {
         let len = HEADER + GENERIC_HEADER + self.attributes.len();
         let mut out = Vec::with_capacity(len);
@@ -85,7 +85,7 @@ impl Request {
     }
 }
 
-/// What the kernel says of a request.
+/// The kernel's answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Attributes.
@@ -98,7 +98,7 @@ fn bytes<const N: usize>(data: &[u8], at: usize) -> Option<[u8; N]> {
     data.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// Attributes one behind the other; what is no whole one ends them.
+/// Decodes consecutive attributes, up to the first incomplete one.
 fn attributes(mut data: &[u8]) -> Vec<(u16, Vec<u8>)> {
     /// `NLA_TYPE_MASK`: two bits say how the value is written.
     const NUMBER: u16 = 0x3fff;
@@ -112,7 +112,7 @@ fn attributes(mut data: &[u8]) -> Vec<(u16, Vec<u8>)> {
     found
 }
 
-/// The answers to a request that one datagram holds; those to others are passed over.
+/// The answers to one request in a datagram; answers to other requests are skipped.
 fn decode(mut data: &[u8], sequence: u32) -> Vec<Answer> {
     let mut answers = Vec::new();
     while let (Some(len), Some(kind), Some(to)) = (bytes(data, 0), bytes(data, 4), bytes(data, 8)) {
@@ -129,7 +129,7 @@ fn decode(mut data: &[u8], sequence: u32) -> Vec<Answer> {
     answers
 }
 
-/// A socket to a family of the kernel.
+/// A netlink socket for a family.
 pub(super) struct Socket {
     fd: OwnedFd,
     family: u16,
@@ -156,7 +156,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Makes a request; the attributes of all replies.
+    /// Sends a request and returns the attributes of all replies.
     ///
     /// # Errors
     /// The kernel's errno.

@@ -1,7 +1,7 @@
 //! The kernel's NBD client: images as `/dev/nbdN`, each served by a process of its own in the background.
 //!
-//! That process is called `rbd-nbd` and has the arguments of Ceph's tool of that name, which is how both tools find out from `/proc` which
-//! image a device is.
+//! The process is called `rbd-nbd` and has the arguments of Ceph's tool of that name, so that both
+//! tools find out from `/proc` which image a device is.
 
 mod client;
 mod genl;
@@ -28,9 +28,9 @@ use crate::rbd::args::refusal;
 use crate::rbd::{bad, complain};
 pub(crate) use process::run;
 
-/// What the process is called.
+/// The name of the process.
 pub(crate) const PROCESS: &str = "rbd-nbd";
-/// How long its process may take to end after its device.
+/// How long the process may take to end after its device is disconnected.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The arguments of the process, and what `-o` says to a mapping.
@@ -76,7 +76,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Reads the words behind the process's name.
+    /// Parses the words behind the process's name.
     fn read(words: &[String]) -> Result<Self, String> {
         let words = std::iter::once(PROCESS.to_owned()).chain(words.iter().cloned());
         Self::try_parse_from(words).map_err(|e| match refusal(&e) {
@@ -85,7 +85,7 @@ impl Args {
         })
     }
 
-    /// Those of the process that maps an image, with what `-o` says.
+    /// The arguments for mapping an image with options of `-o`.
     pub(super) fn new(image: &Wanted, options: &[String]) -> Result<Self, i32> {
         let options = options.iter().flat_map(|o| o.split(','));
         let mut words = vec!["map".to_owned(), image.to_string()];
@@ -106,7 +106,7 @@ impl Args {
         self.show_cookie |= show;
     }
 
-    /// As words, for the process.
+    /// The arguments as words, for the process.
     fn words(&self) -> Vec<String> {
         let mut words = vec![self.command.clone(), self.spec.clone()];
         let flags = [
@@ -130,7 +130,8 @@ impl Args {
     }
 }
 
-/// Maps an image, which a process serves from now on; what that says of its device.
+/// Maps an image, which a new process serves from now on, and returns the process's output about
+/// its device.
 ///
 /// # Errors
 /// `EINVAL`, after the process has said why.
@@ -158,7 +159,7 @@ pub(super) async fn map(args: &Args, connection: &Connection) -> Result<String, 
     Ok(said)
 }
 
-/// What is mapped, in the order of the devices.
+/// The mapped images, in the order of the devices.
 pub(super) fn mapped() -> Vec<Mapped> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
@@ -169,7 +170,7 @@ pub(super) fn mapped() -> Vec<Mapped> {
     numbers.into_iter().filter_map(device).collect()
 }
 
-/// The device of this number, where an image is mapped there.
+/// The device of this number, if an image is mapped there.
 fn device(number: u32) -> Option<Mapped> {
     let block = Path::new("/sys/block").join(format!("nbd{number}"));
     let pid: u32 = fs::read_to_string(block.join("pid")).ok()?.trim().parse().ok()?;
@@ -200,14 +201,14 @@ fn served(command_line: &[u8], path: &str) -> Option<Wanted> {
     is_it.then(|| Wanted::parse(&args.spec)).flatten()
 }
 
-/// Complains as the process does.
+/// Prints the reason in the form of the process's messages.
 fn refuse(why: impl std::fmt::Display) -> i32 {
     // In one piece, as the kernel's log takes each write for a line. Where it can't be said there is nobody to read it.
     let _ = io::stderr().write_all(format!("{PROCESS}: {why}\n").as_bytes());
     errno::EINVAL
 }
 
-/// Takes an image's device away.
+/// Unmaps the device of an image.
 ///
 /// # Errors
 /// `EINVAL` where it has none, otherwise as [`unmap_path`].
@@ -217,7 +218,7 @@ pub(super) fn unmap_image(image: &Wanted, force: bool) -> Result<(), i32> {
     unmap(&device.path, Some(device.id), force)
 }
 
-/// Takes the device at a path away.
+/// Unmaps the device at a path.
 ///
 /// # Errors
 /// The errno, after the reason was printed.
@@ -250,7 +251,7 @@ fn unmap(path: &str, process: Option<String>, force: bool) -> Result<(), i32> {
     };
     match poll(&mut ends, Some(&patience)) {
         Ok(0) => {
-            // The device is gone; what it wrote is on its way.
+            // The device is gone, but its process is still writing.
             refuse("waiting for process exit timed out");
             Ok(())
         }
@@ -259,7 +260,8 @@ fn unmap(path: &str, process: Option<String>, force: bool) -> Result<(), i32> {
     }
 }
 
-/// Whether a file system or another device is on a device: the kernel would take it away all the same.
+/// Whether a file system or another device uses a device: the kernel would disconnect it all the
+/// same.
 fn is_in_use(path: &str) -> bool {
     let exclusive = OFlags::EXCL.bits().cast_signed();
     let opened = fs::OpenOptions::new()

@@ -1,4 +1,4 @@
-//! The process that serves an image to the kernel's NBD client until its device is taken away.
+//! The process that serves an image to the kernel's NBD client until its device is disconnected.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,10 +22,11 @@ use crate::ceph::common::conn::Connection;
 use crate::rbd::describe;
 use crate::rbd::serve::{CACHE, ImageDevice, Signals};
 
-/// Partitions of a device, unless told otherwise.
+/// The default number of a device's partitions.
 const MAX_PART: u32 = 255;
 
-/// Runs the process with the arguments behind its name and returns the exit code, which is 1 for whatever goes wrong.
+/// Runs the process with the arguments behind its name and returns the exit code, which is 1 for
+/// any failure.
 pub(crate) async fn run(args: Vec<OsString>) -> i32 {
     match serve(args).await {
         Ok(()) => 0,
@@ -84,19 +85,19 @@ async fn open(args: &Args, connection: &Connection) -> Result<Image, i32> {
     opened.map_err(|e| refuse(format!("error opening image {wanted}: {}", describe(e.errno()))))
 }
 
-/// An image that is a device.
+/// An image that is served as a device.
 struct Mapping {
     image: Rc<WriteBehind<ImageDevice>>,
     sizes: watch::Receiver<u64>,
     device: u32,
     read_only: bool,
     cookie: Option<String>,
-    /// Ends when the kernel says that it needs nothing any more, or hangs up.
+    /// Ends when the kernel disconnects.
     serving: tokio::task::JoinHandle<()>,
 }
 
 impl Mapping {
-    /// Serves an image and makes it a device. Where that fails the image is closed.
+    /// Serves an image and makes it a device. On failure the image is closed.
     async fn start(args: Args, image: Image) -> Result<Self, i32> {
         let failed = |e: io::Error| refuse(format!("can't make a socket: {e}"));
         let number = args.device.as_deref().map(number).transpose().map_err(refuse);
@@ -158,7 +159,7 @@ impl Mapping {
         format!("/dev/nbd{}", self.device)
     }
 
-    /// Says whether the device can be written, which is kept from its last use otherwise.
+    /// Sets whether the device is read-only, as it would keep the state of its last use.
     async fn set_read_only(&self) -> Result<(), i32> {
         let (path, read_only) = (self.path(), self.read_only);
         // On a thread of its own: the kernel looks for partitions when a device is opened.
@@ -167,7 +168,7 @@ impl Mapping {
         set.map_err(|e| self.give_up(&format!("failed to open device: {}: {e}", self.path())))
     }
 
-    /// Takes the device away, of which nobody has heard yet, and says why.
+    /// Disconnects a device that the caller has not been told of, and prints why.
     fn give_up(&self, why: &str) -> i32 {
         if let Err(e) = client::disconnect(self.device) {
             refuse(format!("netlink disconnect failed: {e}"));
@@ -175,14 +176,14 @@ impl Mapping {
         refuse(why)
     }
 
-    /// Tells the caller of the device, and leaves its session and its terminal. What goes wrong from now on is said in the kernel's log,
-    /// beside what that says of the device.
+    /// Tells the caller of the device, and leaves its session and its terminal. Later failures are
+    /// written to the kernel's log, beside its own lines about the device.
     fn detach(&self, show_cookie: bool) -> Result<(), i32> {
         let failed = |e: io::Error| self.give_up(&format!("can't go on in the background: {e}"));
         let log = File::options().write(true).open("/dev/kmsg");
         let null = File::options().write(true).open("/dev/null").map_err(failed)?;
-        // What is typed at the caller's terminal does not concern the device. A leader of a process group, which somebody else has
-        // started, stays one.
+        // Signals from the caller's terminal must not reach the device. The leader of a process
+        // group, which the process may be, can't begin a session and stays in this one.
         let _ = setsid();
         // Memory that writes need must not wait for writes of this process.
         let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -211,7 +212,7 @@ impl Mapping {
         self.finish().await
     }
 
-    /// Waits until the kernel needs nothing any more, and closes the image.
+    /// Waits until the kernel has disconnected, and closes the image.
     async fn finish(mut self) -> Result<(), i32> {
         let path = self.path();
         if !self.serving.is_finished()
@@ -229,7 +230,7 @@ impl Mapping {
         done
     }
 
-    /// Takes the device away, unless something is on it.
+    /// Disconnects the device, unless it is in use.
     async fn end(&self) {
         let (path, device) = (self.path(), self.device);
         let ended = tokio::task::spawn_blocking(move || match is_in_use(&path) {
@@ -260,12 +261,12 @@ impl Mapping {
     }
 }
 
-/// What came of closing an image.
+/// The result of closing an image, after its error is printed.
 fn closed(closed: spirula_rbd::Result<()>) -> Result<(), i32> {
     closed.map_err(|e| refuse(format!("error closing image: {}", describe(e.errno()))))
 }
 
-/// Loads the kernel's client.
+/// Loads the kernel's NBD client.
 fn load(args: &Args) -> Result<(), i32> {
     let module = Path::new("/sys/module/nbd");
     if module.exists() {
