@@ -365,8 +365,8 @@ pub struct Differences {
 impl Differences {
     /// The next difference.
     ///
-    ///  # Errors
-    ///  Where the objects can't be compared.
+    /// # Errors
+    /// Where the objects can't be compared.
     pub async fn next(&mut self) -> Result<Option<Difference>> {
         loop {
             if let Some(found) = self.found.pop_front() {

@@ -37,8 +37,8 @@ impl Inner {
 impl Image {
     /// The value of a key.
     ///
-    ///  # Errors
-    ///  `ENOENT` where there is no such key.
+    /// # Errors
+    /// `ENOENT` where there is no such key.
     pub async fn metadata(&self, key: &str) -> Result<String> {
         let value: Bytes = ask(
             &self.inner.io,
@@ -71,8 +71,8 @@ impl Image {
 
     /// Removes a key.
     ///
-    ///  # Errors
-    ///  `ENOENT` where there is no such key.
+    /// # Errors
+    /// `ENOENT` where there is no such key.
     pub async fn remove_metadata(&self, key: &str) -> Result<()> {
         let key = key.to_owned();
         let remove = |inner: Rc<Inner>| async move { inner.remove_metadata(key).await };

@@ -1,4 +1,5 @@
-//! Clients: the real objecter, whose workers each ask one thing after the other and note what they see.
+//! Clients: the real objecter, with workers that each send one request after the other and record
+//! the answers.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -26,24 +27,24 @@ use crate::world::{Event, World};
 
 /// The pool that all objects are in: a cluster's first.
 pub(crate) const POOL: i64 = 1;
-/// The key of an object's pair.
+/// The omap key of an object's pair.
 const KEY: &str = "pair";
 /// The pause of a client after it could not connect.
 const RETRY: u64 = SECOND / 10;
-/// Requests to an object that are kept for the last reads.
+/// Requests to an object that are left over for the last reads.
 const SPARE: usize = 8;
 const ENOENT: i32 = -2;
 const EIO: i32 = -5;
 const EAGAIN: i32 = -11;
 
-/// The first number of a read that a member is asked for, far beyond those of the objecter.
+/// The first tid of a read from a member that is not primary, far beyond the objecter's.
 const FIRST_READ: u64 = 1 << 40;
 
-/// Who answers a request.
+/// The way of a request.
 enum Way {
-    /// Whomever the objecter finds.
+    /// To the OSD that the objecter chooses.
     Objecter(oneshot::Receiver<Outcome>),
-    /// A member that is not primary, which was sent the read under this number.
+    /// To a member that is not primary, under this tid.
     Member { osd: i32, tid: u64 },
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct ClientNode {
     addr: EntityAddr,
     sessions: BTreeMap<i32, OsdSession>,
     workers: Vec<Option<Asked>>,
-    /// Reads that members were asked for.
+    /// Reads that were sent to members other than the primary.
     reads: u64,
 }
 
@@ -122,7 +123,7 @@ impl World {
         self.start_client(index);
     }
 
-    /// Another process takes a client's place; what the old one asked is never answered.
+    /// Replaces a client's process; requests of the old one are never answered.
     pub(crate) fn replace_client(&mut self, index: usize) {
         let Some(old) = self.clients.get_mut(index) else {
             return;
@@ -158,7 +159,7 @@ impl World {
         }
     }
 
-    /// While there is too little room, workers that have nothing under way delete what there is.
+    /// While there is too little room, makes idle workers delete existing objects.
     pub(crate) fn make_room(&mut self) {
         if self.is_full() || self.has_state("_toofull") {
             for index in 0..self.clients.len() {
@@ -171,7 +172,7 @@ impl World {
         }
     }
 
-    /// Whether the object's PG serves, as its primary says.
+    /// Whether the object's PG serves, as its primary reports.
     fn is_served(&self, object: usize) -> bool {
         let name = ObjectName::from(format!("o{object}").as_str());
         let map = self.mons.map();
@@ -181,7 +182,7 @@ impl World {
         reports.any(|r| Some(r.pgid) == pg && r.state.contains(&"active"))
     }
 
-    /// Whether any PG says of itself what ends so.
+    /// Whether a PG reports a state that ends with `end`.
     pub(crate) fn has_state(&self, end: &str) -> bool {
         let running = self.osds.values().filter_map(|n| n.osd.as_ref());
         let mut reports = running.flat_map(|o| o.core().reports());
@@ -194,7 +195,7 @@ impl World {
         pool.is_some_and(|p| p.flags.contains(PoolFlags::FULL))
     }
 
-    /// Who a client is to an OSD.
+    /// The name and address under which an OSD knows a client.
     pub(crate) fn client_identity(&self, index: usize) -> (EntityName, EntityAddr) {
         self.clients
             .get(index)
@@ -228,7 +229,8 @@ impl World {
             return;
         }
         let reads = index < self.setup.readers;
-        // Mostly an object of its own, so that a client that is cut off with one OSD has somebody who goes on there.
+        // Mostly an object of its own, so that a client that is cut off with one OSD still has an
+        // object there.
         let object = match self.rng.below(3) {
             1.. if !reads && self.setup.workers >= self.setup.objects => worker % self.setup.objects,
             _ => usize::try_from(self.rng.below(self.setup.objects as u64)).unwrap_or(0),
@@ -255,7 +257,7 @@ impl World {
         }
     }
 
-    /// A worker asks.
+    /// A worker sends a request.
     pub(crate) fn ask(&mut self, index: usize, worker: usize, object: usize, op: Op) {
         let process = index * 100 + worker;
         let call = self.history.begin(process, object, op);
@@ -289,7 +291,8 @@ impl World {
         }
     }
 
-    /// Asks a member that is not primary, if the client has a session with it, as `librados` does where any may answer.
+    /// Sends a read to a member that is not primary, if the client has a session with it, as
+    /// `librados` does for balanced reads.
     fn ask_member(&mut self, index: usize, msg: &MOsdOp) -> Option<Way> {
         let c = self.clients.get_mut(index)?;
         let map = c.core.map()?;
@@ -314,7 +317,7 @@ impl World {
         Some(Way::Member { osd, tid: c.reads })
     }
 
-    /// The objecter takes over reads that a member was asked for and will not answer.
+    /// Hands reads that a member will not answer to the objecter.
     fn ask_primary(&mut self, index: usize, which: impl Fn(i32, u64) -> bool) {
         let workers = self.clients.get(index).map_or(0, |c| c.workers.len());
         for worker in 0..workers {
@@ -336,7 +339,7 @@ impl World {
         }
     }
 
-    /// A member answers a read.
+    /// Takes a member's answer to a read.
     fn member_answered(&mut self, index: usize, reply: MOsdOpReply) {
         if reply.result == EAGAIN {
             return self.ask_primary(index, |_, tid| tid == reply.tid);
@@ -391,7 +394,7 @@ impl World {
         msg
     }
 
-    /// Carries out what an objecter wants, and takes its answers.
+    /// Carries out the objecter's actions, and takes its answers.
     fn after_client(&mut self, index: usize) {
         while let Some(action) = self.clients.get_mut(index).and_then(|c| c.core.poll()) {
             match action {
@@ -456,7 +459,7 @@ impl World {
         }
     }
 
-    /// A worker has its answer, and goes on in a while.
+    /// Hands a worker its answer; it goes on after a pause.
     fn finish(&mut self, index: usize, worker: usize, outcome: Outcome) {
         let Some(c) = self.clients.get_mut(index) else {
             return;
@@ -489,7 +492,7 @@ impl World {
         }
     }
 
-    /// A connection stands that a client wanted; whether it still does.
+    /// Reports an established connection to a client. Returns whether the client still wants it.
     pub(crate) fn client_dialled(&mut self, index: usize, conn: u64, kind: Kind, sender: Sender) -> bool {
         match kind {
             Kind::Monitor => {
@@ -528,7 +531,7 @@ impl World {
         }
     }
 
-    /// A connection of a client is over.
+    /// Reports the end of a connection to a client.
     pub(crate) fn client_lost(&mut self, index: usize, label: &Label) {
         match label.kind {
             Kind::Monitor => {
@@ -559,7 +562,7 @@ impl World {
             (_, MsgType::OSD_MAP) => match msg.decode() {
                 Ok(m) => {
                     c.core.handle_maps(&m);
-                    // Whoever was a member may not be one now.
+                    // The members may have changed.
                     self.ask_primary(index, |_, _| true);
                     Ok(())
                 }
@@ -581,7 +584,7 @@ impl World {
     }
 }
 
-/// What a reply says; `None` where what was to be read is damaged.
+/// The answer in a reply; `None` if the object that was to be read is damaged.
 fn answer(op: Op, reply: &MOsdOpReply) -> Result<Option<Answer>, String> {
     match (op, reply.result) {
         (Op::Read | Op::Delete, ENOENT) => Ok(Some(Answer::NoObject)),

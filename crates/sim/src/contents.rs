@@ -1,4 +1,4 @@
-//! All that a store holds, for comparing copies.
+//! Reads the whole content of a store, for comparing copies.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn wait<T>(store: &mut Store, pick: impl Fn(Event) -> Option<T>) -> Result<T, St
     Err("the store does not answer".to_owned())
 }
 
-/// All objects on a disk of which no process makes use.
+/// Reads all objects of a disk that no process uses.
 pub(crate) fn read(disk: &SimDisk) -> Result<BTreeMap<Bytes, Stored>, String> {
     let store = &mut crate::osd::open(disk)?;
     let text = |e: spirula_store::StoreError| e.to_string();

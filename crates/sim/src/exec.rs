@@ -1,8 +1,9 @@
 //! Tasks on a virtual clock, one at a time, in an order that follows from a seed alone.
 //!
-//! openraft asks its runtime for tasks, timers and chance through functions without a receiver, so the executor is that of the
-//! thread. Every task belongs to a process, and ends with it. A timer is due only when it is its turn, so nothing that is waited
-//! for comes at the same moment as a timeout: where openraft would choose between the two at random, there is no choice.
+//! openraft asks its runtime for tasks, timers and chance through functions without a receiver, so
+//! there is one executor a thread. Every task belongs to a process, and ends with it. A timer fires
+//! only when it is its turn, so no event comes at the same moment as a timeout: openraft, which
+//! chooses between the two at random, never has a choice.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +30,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Exec>>> = const { RefCell::new(None) };
 }
 
-/// What a task does.
+/// The future of a task.
 type Work = Pin<Box<dyn Future<Output = ()>>>;
 type Queue = Arc<Mutex<VecDeque<u64>>>;
 type Timers = BTreeMap<(u64, u64), Arc<Mutex<Timer>>>;
@@ -42,16 +43,16 @@ pub(crate) struct Exec {
     timers: RefCell<Timers>,
     tasks: RefCell<BTreeMap<u64, Task>>,
     ready: Queue,
-    /// Whose task is carried out.
+    /// The process whose task is being polled.
     process: Cell<Process>,
     rng: RefCell<Rng>,
-    /// How long disk operations of a process take, at most.
+    /// The longest time that disk operations of a process take, in microseconds.
     disks: RefCell<BTreeMap<Process, u64>>,
 }
 
 struct Task {
     process: Process,
-    /// Taken out while it is carried out.
+    /// Taken out while it is polled.
     future: Option<Work>,
 }
 
@@ -83,7 +84,7 @@ fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The thread has an executor as long as this is there; all tasks end with it.
+/// The thread has an executor as long as this exists; all tasks end with it.
 pub(crate) struct Entered(Rc<Exec>);
 
 impl Drop for Entered {
@@ -117,7 +118,7 @@ impl Exec {
         (exec.clone(), Entered(exec))
     }
 
-    /// What `f` finds of the thread's executor; the default outside of one, as while it ends.
+    /// Calls `f` with the thread's executor; returns the default without one, as while it ends.
     fn with<T: Default>(f: impl FnOnce(&Rc<Self>) -> T) -> T {
         let current = CURRENT.with(|c| c.try_borrow().ok().and_then(|c| c.clone()));
         current.map_or_else(T::default, |e| f(&e))
@@ -140,7 +141,7 @@ impl Exec {
         lock(&self.ready).push_back(id);
     }
 
-    /// Ends a process: none of its tasks is carried out any more.
+    /// Ends a process: none of its tasks is polled any more.
     pub(crate) fn kill(&self, process: Process) {
         self.disks.borrow_mut().remove(&process);
         let ended: Vec<Task> = {
@@ -152,12 +153,12 @@ impl Exec {
         drop(ended);
     }
 
-    /// From now on disk operations of a process take up to so many microseconds.
+    /// Sets how long disk operations of a process take at most, in microseconds.
     pub(crate) fn set_disk(&self, process: Process, most: u64) {
         self.disks.borrow_mut().insert(process, most);
     }
 
-    /// Carries out all tasks that can go on.
+    /// Polls all tasks that can go on.
     pub(crate) fn settle(&self) {
         loop {
             let next = lock(&self.ready).pop_front();
@@ -185,7 +186,7 @@ impl Exec {
         Some((task.process, task.future.take()?))
     }
 
-    /// Goes to the next timer and lets it fire; false if none is due before `end`.
+    /// Advances to the next timer and fires it; false if none is due before `end`.
     pub(crate) fn fire(&self, end: u64) -> bool {
         let next = {
             let mut timers = self.timers.borrow_mut();
@@ -219,7 +220,7 @@ impl Exec {
         Sleep { key, timer }
     }
 
-    /// How long a disk operation takes before the disk is asked, and after that.
+    /// How long a disk operation waits before the disk is called, and afterwards.
     fn disk_times(&self) -> (u64, u64) {
         let most = self.disks.borrow().get(&self.process.get()).copied();
         let most = most.unwrap_or(0);
@@ -261,13 +262,13 @@ impl Drop for Sleep {
     }
 }
 
-/// A future that must be done in time.
+/// A future with a time limit.
 pub(crate) struct Timeout<T> {
     future: Pin<Box<T>>,
     sleep: Sleep,
 }
 
-/// It was not.
+/// The time limit has passed.
 #[derive(Debug)]
 pub(crate) struct Elapsed;
 
@@ -351,7 +352,7 @@ impl openraft::Instant for Moment {
     }
 }
 
-/// The chance of the run.
+/// The run's source of chance.
 pub(crate) struct Chance;
 
 impl rand::RngCore for Chance {
@@ -379,7 +380,7 @@ fn chance() -> u32 {
     Exec::with(|e| u32::try_from(e.rng.borrow_mut().below(1 << 32)).unwrap_or(0))
 }
 
-/// What the log runs on here.
+/// The runtime of the log in the simulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Virtual;
 

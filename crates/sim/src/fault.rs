@@ -1,4 +1,4 @@
-//! What goes wrong, and when that is over.
+//! Faults, and their ends.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +12,20 @@ use crate::net::Node;
 use crate::osd::Timer;
 use crate::world::{Event, World};
 
-/// How things stand.
+/// The present state of the faults.
 #[derive(Debug, Default)]
 pub(crate) struct Weather {
     /// Clients have begun to work.
     pub(crate) begun: bool,
-    /// They begin new requests.
+    /// Clients begin new requests.
     pub(crate) working: bool,
-    /// Things go wrong.
+    /// Faults are injected.
     pub(crate) stormy: bool,
     /// OSDs that are away.
     away: BTreeSet<i32>,
     /// A disk was damaged.
     pub(crate) rotten: bool,
-    /// How often an OSD had accepted more than it had room for.
+    /// How often an OSD has accepted more data than it had room for.
     pub(crate) overrun: u64,
     /// The pool was full.
     pub(crate) was_full: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Weather {
     giving_up: Option<usize>,
 }
 
-/// Something that is over.
+/// The end of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mend {
     /// An OSD starts again.
@@ -48,11 +48,11 @@ pub(crate) enum Mend {
     Disk(i32),
 }
 
-/// Lets something go wrong.
+/// Injects a fault.
 type Fault = fn(&mut World);
 
 impl World {
-    /// From now on things go wrong.
+    /// Begins to inject faults.
     pub(crate) fn begin_storm(&mut self) {
         self.weather.stormy = true;
         self.next_disturbance();
@@ -148,7 +148,8 @@ impl World {
         self.after(after, Event::Mend(Mend::Osd(id)));
     }
 
-    /// The power goes everywhere, on a host, or where a PG is, as far as so many OSDs may be away. Each comes back in its own time.
+    /// Cuts the power everywhere, on a host, or on a PG's members, as far as that many OSDs may be
+    /// away. Each comes back at its own time.
     fn blackout(&mut self) {
         let all: Vec<i32> = match (self.rng.below(4), self.mons.map()) {
             (1, _) => {
@@ -189,7 +190,7 @@ impl World {
             .collect()
     }
 
-    /// Some nodes reach only each other. Often a client is among them, which goes on reading.
+    /// Separates some nodes from all others. Often a client is among them, which goes on reading.
     fn cut_off(&mut self) {
         if std::mem::replace(&mut self.weather.cut_off, true) {
             return;
@@ -204,8 +205,8 @@ impl World {
         self.enclose(&inside);
     }
 
-    /// An OSD and a client reach only each other, and perhaps everybody is told at once that the OSD is down. The client may give up
-    /// before it reaches anybody else.
+    /// Separates an OSD and a client from all others; perhaps all others are told at once that the
+    /// OSD is down. The client may end before it reaches any other node again.
     fn isolate(&mut self) {
         if std::mem::replace(&mut self.weather.cut_off, true) {
             return;
@@ -224,7 +225,7 @@ impl World {
         self.enclose(&BTreeSet::from([Node::Osd(id), Node::Client(client)]));
     }
 
-    /// Those inside reach only each other, for a while.
+    /// Separates the nodes `inside` from all others for a while.
     fn enclose(&mut self, inside: &BTreeSet<Node>) {
         for a in self.all_nodes() {
             for b in inside {
@@ -238,7 +239,7 @@ impl World {
         self.after(after, Event::Mend(Mend::Network));
     }
 
-    /// Nothing passes from one node to another, or from one to all, while the other way is open.
+    /// Blocks all packets from one node to another, or to all others, in this direction only.
     fn one_way(&mut self) {
         if std::mem::replace(&mut self.weather.cut_off, true) {
             return;
@@ -271,7 +272,7 @@ impl World {
         self.after(after, Event::Mend(Mend::Disk(id)));
     }
 
-    /// Flips bits of the first OSD's disk: the others have good copies.
+    /// Flips bits on the first OSD's disk: the other OSDs have good copies.
     fn rot(&mut self) {
         self.weather.rotten = true;
         let size = self.setup.disk as u64;
@@ -285,7 +286,7 @@ impl World {
         }
     }
 
-    /// Lets a write to the first OSD's disk land in another place.
+    /// Makes a write to the first OSD's disk go to another place.
     fn misdirect(&mut self) {
         self.weather.rotten = true;
         let fault = device::Fault {
@@ -298,7 +299,7 @@ impl World {
         }
     }
 
-    /// The operator says that an OSD is down, which is not.
+    /// The operator marks an OSD down that is up.
     fn say_down(&mut self) {
         let id = self.any_osd();
         self.command(&format!(r#"{{"prefix":"osd down","ids":["{id}"]}}"#));
@@ -346,7 +347,7 @@ impl World {
         }
     }
 
-    /// From now on nothing goes wrong, and what did is over.
+    /// Stops injecting faults, and ends those that last.
     pub(crate) fn end_storm(&mut self) {
         self.weather.stormy = false;
         self.on_mend(Mend::Network);
@@ -368,7 +369,7 @@ impl World {
         }
     }
 
-    /// The operator undoes what is to be undone.
+    /// The operator undoes the changes that must not remain.
     pub(crate) fn tidy_up(&mut self) {
         if let Some(id) = self.weather.out.take() {
             self.command(&format!(r#"{{"prefix":"osd in","ids":["{id}"]}}"#));

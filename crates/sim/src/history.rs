@@ -1,26 +1,26 @@
-//! What clients did and saw, and how an object behaves that only one of them uses at a time.
+//! Requests and answers of clients, and how an object behaves that one client uses at a time.
 
 use bytes::Bytes;
 
 /// Bytes before the filler of a value.
 const HEAD: usize = 8;
 
-/// What a client asks of an object. Values are never used twice.
+/// An operation on an object. Values are never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// The value becomes all of the object.
+    /// Replaces the object's data by the value.
     Write(u32),
-    /// The value is added at the end.
+    /// Appends the value.
     Append(u32),
-    /// The object goes.
+    /// Removes the object.
     Delete,
-    /// The object's pair gets the value.
+    /// Sets the object's pair to the value.
     SetPair(u32),
-    /// All of it.
+    /// Reads the whole object.
     Read,
 }
 
-/// What it was answered.
+/// The answer to an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Done.
@@ -31,7 +31,7 @@ pub enum Answer {
     Found(Contents),
 }
 
-/// An object that is there.
+/// The contents of an existing object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Contents {
     /// The values in its data.
@@ -44,7 +44,8 @@ pub struct Contents {
 pub type State = Option<Contents>;
 
 impl Op {
-    /// What the object is after this, where the answer is the right one. `None` for the answer: nobody got one.
+    /// The object's state after this operation, if the answer is right for `state`. `None` as the
+    /// answer stands for a request without one.
     pub fn apply(self, state: &State, answer: Option<&Answer>) -> Option<State> {
         let (next, right) = match self {
             Self::Write(v) => {
@@ -72,7 +73,7 @@ impl Op {
         answer.is_none_or(|a| *a == right).then_some(next)
     }
 
-    /// Whether it only looks.
+    /// Whether the operation only reads.
     pub fn is_read(self) -> bool {
         self == Self::Read
     }
@@ -81,13 +82,14 @@ impl Op {
 /// A request and its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Who asked: one that asks one thing after the other.
+    /// The client process, which sends one request after the other.
     pub process: usize,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// When, in an order of all events.
+    /// When it was sent, in an order of all events.
     pub start: u64,
-    /// When the answer came, and what it was. `None`: never, so that nobody knows whether it was done.
+    /// When the answer came, and the answer. `None` without one: the operation may have been done
+    /// or not.
     pub end: Option<(u64, Answer)>,
 }
 
@@ -97,9 +99,9 @@ pub struct History {
     objects: Vec<Vec<Call>>,
     clock: u64,
     values: u32,
-    /// Reads that were refused because all that there is to read is damaged.
+    /// Reads that failed because every copy is damaged.
     pub unreadable: u64,
-    /// Reads that members answered which were not primary.
+    /// Reads that were answered by members other than the primary.
     pub member_reads: u64,
 }
 
@@ -110,7 +112,7 @@ impl History {
         self.values
     }
 
-    /// Somebody asks; returns the request's place.
+    /// Records a request; returns its index.
     pub fn begin(&mut self, process: usize, object: usize, op: Op) -> usize {
         self.clock += 1;
         if self.objects.len() <= object {
@@ -126,7 +128,7 @@ impl History {
         calls.len() - 1
     }
 
-    /// The answer comes.
+    /// Records an answer.
     pub fn end(&mut self, object: usize, call: usize, answer: Answer) {
         self.clock += 1;
         let now = self.clock;
@@ -135,7 +137,7 @@ impl History {
         }
     }
 
-    /// A read had no effect and no answer.
+    /// Removes the record of a read without an answer, which has no effect.
     pub fn forget_read(&mut self) {
         self.unreadable += 1;
     }
@@ -161,27 +163,28 @@ fn filler(value: u32, at: usize) -> u8 {
     (value.wrapping_mul(2_654_435_761) >> 13) as u8 ^ (at % 251) as u8
 }
 
-/// Bytes that a store takes the checksum of.
+/// Bytes under one checksum of a store.
 const BLOCK: usize = 4096;
 
-/// Bytes of filler that make a value fill its last block, where it needs so many or a few more.
+/// Bytes of filler with which a value fills its last block, if it needs about that many.
 pub fn whole_blocks(len: usize) -> usize {
     (HEAD + len).next_multiple_of(BLOCK) - HEAD
 }
 
-/// In the length of a value: its blocks have checksums of their own.
+/// A flag in the length of a value: its blocks have checksums of their own.
 const OWN_SUMS: u32 = 1 << 31;
 
 /// Checksums of the whole blocks of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sums {
-    /// All have the same, so that stores that take equal checksums for equal contents are found out.
+    /// All have the same checksum, which shows stores that take equal checksums for equal contents.
     Equal,
-    /// Each has another: for disks that lose writes without an error, which nothing but the checksum shows.
+    /// Each has another checksum: for disks that lose writes without an error, which only the
+    /// checksum shows.
     Own,
 }
 
-/// A value as it is stored, with so many bytes of filler that is its own.
+/// A value as it is stored, with `len` bytes of filler that only this value has.
 pub fn encode(value: u32, len: usize, sums: Sums) -> Bytes {
     let mut out = Vec::with_capacity(HEAD + len);
     let own = if sums == Sums::Own { OWN_SUMS } else { 0 };
@@ -197,7 +200,7 @@ pub fn encode(value: u32, len: usize, sums: Sums) -> Bytes {
     out.into()
 }
 
-/// The values in an object's data; `None` where it holds what nobody wrote.
+/// The values in an object's data; `None` for data that no client wrote.
 pub fn decode(mut data: &[u8]) -> Option<Vec<u32>> {
     let mut values = Vec::new();
     while !data.is_empty() {

@@ -1,4 +1,4 @@
-//! Whole clusters on a virtual clock, network and disk: what happens follows from a seed alone.
+//! Whole clusters on a virtual clock, network and disk: all events follow from a seed alone.
 //!
 //! The OSDs are the daemon's own state (`spirula_osd::Osd`) on the real store, over a simulated disk; the monitors are their real core;
 //! the clients are the real objecter. `docs/design/simulation.md` tells what stands in for the rest: connections ([`Setup`] says what

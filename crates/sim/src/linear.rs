@@ -1,9 +1,9 @@
 //! Whether a history is linearizable: whether each request can be taken for something that happened at one moment between its start
 //! and its answer.
-//!
-//! The checker is `todc-utils`', which searches as Wing and Gong, *Testing and Verifying Concurrent Objects* (1993), with the memory of
-//! Lowe, *Testing for linearizability* (2017), as Porcupine does. What is here tells it how an object behaves, and what requests without an
-//! answer mean. Objects are independent of each other, and so each is checked by itself.
+//! The checker is `todc-utils`', which searches as Wing and Gong, *Testing and Verifying Concurrent
+//! Objects* (1993), with the memory of Lowe, *Testing for linearizability* (2017), as Porcupine
+//! does. This module tells it how an object behaves, and how requests without an answer count.
+//! Objects are independent, and each is checked by itself.
 
 use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History};
@@ -17,7 +17,7 @@ pub const MOST: usize = 400;
 /// A request with its answer, if there was one.
 type Step = (Op, Option<Answer>);
 
-/// An object that is not there at first.
+/// An object that does not exist at first.
 struct Object;
 
 impl Specification for Object {
@@ -36,8 +36,8 @@ impl Specification for Object {
     }
 }
 
-/// The calls and responses in order, each call as a process of its own: what was not answered may happen until the end, or after it,
-/// which is as if it never did.
+/// The calls and responses in order, each call as a process of its own. A call without an answer
+/// may take effect until the end, or after it, as if it never did.
 fn actions(calls: &[Call]) -> Vec<(usize, Action<Step>)> {
     let mut events = Vec::new();
     for (i, c) in calls.iter().enumerate() {
@@ -54,7 +54,8 @@ fn actions(calls: &[Call]) -> Vec<(usize, Action<Step>)> {
     events.into_iter().map(|(_, i, action)| (i, action)).collect()
 }
 
-/// Whether a history of at most [`MOST`] requests to one object, which is not there at first, is linearizable.
+/// Whether a history of at most [`MOST`] requests to one object, which does not exist at first, is
+/// linearizable.
 ///
 /// # Errors
 /// The history.

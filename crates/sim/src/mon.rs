@@ -1,9 +1,11 @@
 //! Monitors: the real core, over a log that stands in for Raft.
 //!
-//! The log is one list of committed transactions. What Raft would guarantee holds by construction: one leader a term, chosen by a
-//! majority; nothing commits without a majority; a new leader has everything that was committed; what an old leader proposed last may
-//! or may not have been. What the core has to cope with is all there: leaders that do not know yet that they lead no more, followers that
-//! are behind, messages that are forwarded and lost on the way, and terms that change under a proposal.
+//! The log is one list of committed transactions. Raft's guarantees hold by construction: one
+//! leader a term, chosen by a majority; nothing commits without a majority; a new leader has every
+//! committed entry; an old leader's last proposals may have been committed or not. The core meets
+//! all that it has to cope with: leaders that do not know yet that they no longer lead, followers
+//! that are behind, messages that are forwarded and lost on the way, and terms that change under a
+//! proposal.
 
 mod log;
 
@@ -33,25 +35,25 @@ use crate::world::{Event, FSID, World};
 const LOOK: u64 = SECOND / 5;
 /// Ticks of the core.
 const TICK: u64 = SECOND / 2;
-/// A proposal or question that finds no majority is tried again after that long.
+/// How soon a proposal or question without a majority is tried again.
 const AGAIN: u64 = SECOND / 10;
-/// The session of the operator, who sits at every monitor.
+/// The session of the operator, who is connected to every monitor.
 const OPERATOR: SessionId = 1;
 
-/// What happens at monitors.
+/// Events of monitors.
 #[derive(Debug)]
 pub(crate) enum MonEvent {
-    /// They look at each other.
+    /// The monitors look at each other.
     Look,
-    /// The core's clock, in this life.
+    /// A tick of the core's clock, in this life of the process.
     Tick(usize, u64),
-    /// A majority may have this proposal.
+    /// A majority may have accepted this proposal.
     Commit(u64),
-    /// A majority may have answered that this monitor leads in this term.
+    /// A majority may have confirmed that this monitor leads in this term.
     Confirm(usize, u64),
-    /// A follower may have the newest entries.
+    /// A follower may have received the newest entries.
     Apply(usize),
-    /// The leader gets a client's message from this monitor.
+    /// The leader gets a message of a client of this monitor.
     Forward(usize, u64, SessionId, Box<(ForwardedClient, RawMessage)>),
     /// A monitor gets the leader's answer for one of its clients.
     Routed(usize, u64, SessionId, Box<RawMessage>),
@@ -59,13 +61,13 @@ pub(crate) enum MonEvent {
     CloseRouted(usize, u64, SessionId),
     /// A client of this monitor is gone.
     Gone(usize, u64, SessionId),
-    /// This monitor wants global ids.
+    /// This monitor asks for global ids.
     Ids(usize, Nonce),
-    /// The process starts again.
+    /// The process of this monitor starts again.
     Start(usize),
 }
 
-/// A number that is random in earnest, and so no part of what two runs of a seed have in common.
+/// A number from real randomness, which two runs of a seed do not share and digests leave out.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonce(u64);
 
@@ -93,16 +95,17 @@ impl KvRead for Kv {
     }
 }
 
-/// How a session is reached.
+/// The way to a session's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Conn(u64),
-    /// Through another monitor in this life of its, which has this number for it.
+    /// Through another monitor in this life of its process, which knows the client under this
+    /// number.
     Through(usize, u64, SessionId),
     Operator,
 }
 
-/// What a monitor believes to be.
+/// The role that a monitor believes to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
     Leader(u64),
@@ -115,13 +118,13 @@ struct MonNode {
     kv: Rc<Kv>,
     life: u64,
     told: Told,
-    /// Entries of the log that it has applied.
+    /// The number of log entries that it has applied.
     applied: usize,
     ways: BTreeMap<SessionId, Way>,
     /// Sessions for clients of other monitors.
     forwarded: BTreeMap<(usize, u64, SessionId), SessionId>,
     next_session: SessionId,
-    /// Since when what it believes is wrong.
+    /// Since when its belief has been wrong.
     wrong_since: Option<u64>,
 }
 
@@ -131,9 +134,9 @@ pub(crate) struct Mons {
     log: Vec<Arc<Txn>>,
     term: u64,
     leader: Option<usize>,
-    /// Since when no leader has a majority.
+    /// Since when there has been no leader with a majority.
     vacant_since: Option<u64>,
-    /// How long that takes to lead to an election.
+    /// How long that takes to cause an election.
     patience: u64,
     proposals: BTreeMap<u64, (usize, u64, Txn)>,
     last_proposal: u64,
@@ -166,7 +169,7 @@ fn identity(m: usize) -> Identity {
     }
 }
 
-/// The first state, as `mkfs` makes it.
+/// The first state, as `mkfs` writes it.
 fn first(count: usize, now: UTime) -> Result<Txn, String> {
     let config = MonConfig {
         data: PathBuf::new(),
@@ -229,7 +232,7 @@ impl Mons {
         (0..self.nodes.len()).find(|m| socket(*m) == addr)
     }
 
-    /// The map of the leader, or of some monitor.
+    /// The leader's OSD map, or that of another monitor.
     pub(crate) fn map(&self) -> Option<&OsdMap> {
         let of = |m: usize| self.nodes.get(m)?.core.as_ref().map(|c| c.osdmap());
         self.leader
@@ -237,7 +240,7 @@ impl Mons {
             .or_else(|| (0..self.nodes.len()).find_map(of))
     }
 
-    /// What the monitors that run remember of themselves.
+    /// The recorded transitions of the running monitors.
     pub(crate) fn traces(&self) -> String {
         self.nodes
             .iter()
@@ -310,7 +313,7 @@ impl World {
         self.after(TICK, Event::Mon(MonEvent::Tick(m, life)));
     }
 
-    /// Ends a monitor's process; what it had applied stays.
+    /// Ends a monitor's process; applied entries stay.
     pub(crate) fn kill_mon(&mut self, m: usize) {
         if let Some(n) = self.mons.nodes.get_mut(m)
             && n.core.take().is_some()
@@ -327,7 +330,7 @@ impl World {
         Some(result)
     }
 
-    /// Carries out what a core wants.
+    /// Carries out a core's commands.
     fn after_mon(&mut self, m: usize) {
         loop {
             let Some(core) = self.mons.nodes.get_mut(m).and_then(|n| n.core.as_mut()) else {
@@ -408,7 +411,7 @@ impl World {
         }
     }
 
-    /// Something passes from one monitor to another, if anything does.
+    /// Sends an event from one monitor to another, if the path is open.
     fn between_mons(&mut self, from: usize, to: usize, event: MonEvent) {
         if self.net.passes(Node::Mon(from), Node::Mon(to)) {
             // In order.
@@ -432,7 +435,7 @@ impl World {
         }
     }
 
-    /// The monitors that one reaches and that reach it, itself among them.
+    /// The monitors that `m` reaches and that reach it, itself among them.
     fn reached(&self, m: usize) -> Vec<usize> {
         let with =
             |o: &usize| self.mons.runs(*o) && (*o == m || self.net.joined(Node::Mon(m), Node::Mon(*o)));
@@ -506,7 +509,7 @@ impl World {
         }
     }
 
-    /// The leader gets a message from a client of another monitor.
+    /// Hands the leader a message of another monitor's client.
     fn forwarded(
         &mut self,
         from: usize,
@@ -551,7 +554,8 @@ impl World {
         self.with_mon(leader, |c| c.message(session, msg, now));
     }
 
-    /// Somebody connects to a monitor; the session's number, or whether nobody listens.
+    /// Accepts a connection to a monitor; returns the session's number. The error says
+    /// whether the connection was refused.
     pub(crate) fn mon_accept(&mut self, m: usize, conn: u64, from: Node) -> Result<u64, bool> {
         let now = self.clock.now();
         let (name, caps, addr) = match from {
@@ -588,7 +592,7 @@ impl World {
         Ok(session)
     }
 
-    /// The number that a monitor gave the client behind a connection.
+    /// The global id that a monitor gave the client behind a connection.
     pub(crate) fn mon_global_id(&self, conn: u64, session: SessionId) -> u64 {
         let Some(Node::Mon(m)) = self.net.conns.get(&conn).map(|c| c.ends[1]) else {
             return 0;
@@ -604,7 +608,7 @@ impl World {
         }
     }
 
-    /// A client's connection to a monitor is over.
+    /// Ends the session of a client whose connection to a monitor is over.
     pub(crate) fn mon_left(&mut self, m: usize, session: SessionId) {
         let now = self.clock.now();
         let Some(n) = self.mons.nodes.get_mut(m) else {
@@ -620,7 +624,7 @@ impl World {
         }
     }
 
-    /// The operator gives the leader a command, if there is one.
+    /// The operator sends the leader a command, if there is a leader.
     pub(crate) fn command(&mut self, json: &str) {
         let Some(leader) = self
             .mons
@@ -639,12 +643,12 @@ impl World {
         self.with_mon(leader, |c| c.message(OPERATOR, msg, now));
     }
 
-    /// The answers to the operator since this was last asked.
+    /// Takes the answers to the operator since the last call.
     pub(crate) fn take_acks(&mut self) -> Vec<MMonCommandAck> {
         std::mem::take(&mut self.mons.acks)
     }
 
-    /// A daemon or client looks for a monitor, in a moment.
+    /// Makes a daemon or client look for a monitor, after a moment.
     pub(crate) fn hunt_later(&mut self, node: Node) {
         let life = match node {
             Node::Osd(o) => self.osds.get(&o).map_or(0, |n| n.life),
@@ -667,7 +671,7 @@ impl World {
         }
     }
 
-    /// A client of the monitors leaves one that is silent, as its session does.
+    /// Makes a client leave a silent monitor, as its session does.
     pub(crate) fn on_listen(&mut self, node: Node, conn: u64) {
         if !self.net.conns.contains_key(&conn) {
             return;

@@ -16,12 +16,12 @@ use spirula_proto::RawMessage;
 use crate::clock::SECOND;
 use crate::world::{Event, World};
 
-/// How long connecting to where nothing answers takes.
+/// How long an attempt to connect to a silent host takes.
 const CONNECT_TIMEOUT: u64 = 10 * SECOND;
-/// How often the end of a connection is tried to be told where nothing passes.
+/// How often an end repeats its notice of a closed connection while the path is blocked.
 const TELL_AGAIN: u64 = SECOND / 2;
 
-/// A process that others connect to or that connects to others.
+/// A process with connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Node {
     Mon(usize),
@@ -29,7 +29,7 @@ pub(crate) enum Node {
     Client(usize),
 }
 
-/// What a connection is for, as the end that made it sees it.
+/// The purpose of a connection, as the end that made it sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A session with a monitor.
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Data(i32),
     /// For heartbeats.
     Beats(BeatPeer),
-    /// A client's, under the number that it has for it.
+    /// A client's session with an OSD, and the client's number for it.
     Client(i32, u64),
 }
 
@@ -51,11 +51,11 @@ pub(crate) enum End {
     Closed,
 }
 
-/// One direction.
+/// The messages in one direction.
 #[derive(Default)]
 struct Flight {
     messages: VecDeque<RawMessage>,
-    /// How many of them would have arrived, had the path been whole.
+    /// How many of them would have arrived if the path had not been blocked.
     due: usize,
     /// When the last one arrives.
     last: u64,
@@ -69,17 +69,17 @@ pub(crate) struct Conn {
     pub(crate) addr: EntityAddr,
     pub(crate) senders: [Sender; 2],
     pub(crate) state: [End; 2],
-    /// Set when the end that made it wants it no more.
+    /// Set when the end that made the connection drops it.
     pub(crate) cut: Rc<Cell<bool>>,
     /// Towards either end.
     flights: [Flight; 2],
-    /// What the second end calls it.
+    /// The second end's number for it.
     pub(crate) number: u64,
-    /// Since when nothing has passed, as the first end last saw.
+    /// Since when the path has been blocked, as the first end last saw.
     silent_since: Option<u64>,
 }
 
-/// What is to be known of a connection that is over.
+/// The description of a connection that is over.
 #[derive(Clone)]
 pub(crate) struct Label {
     pub(crate) ends: [Node; 2],
@@ -101,13 +101,13 @@ impl Conn {
     }
 }
 
-/// All of it.
+/// All connections and paths.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) conns: BTreeMap<u64, Conn>,
     of: BTreeMap<Node, BTreeSet<u64>>,
     last: u64,
-    /// From whom nothing reaches whom.
+    /// Blocked paths, from one node to another.
     pub(crate) blocked: BTreeSet<(Node, Node)>,
     /// Packets take longer than usual, in some runs.
     pub(crate) slow: bool,
@@ -206,7 +206,7 @@ impl World {
             .or_else(|| osds.into_iter().find_map(of_osd))
     }
 
-    /// The first packet of a connection arrives.
+    /// Handles the arrival of a connection's first packet.
     pub(crate) fn on_dial(&mut self, id: u64) {
         let Some((ends, addr, kind)) = self.wanted(id) else {
             return;
@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// An attempt, while it is wanted; else it is over.
+    /// An attempt to connect that is still wanted; one that is not is ended.
     fn wanted(&mut self, id: u64) -> Option<([Node; 2], EntityAddr, Kind)> {
         let c = self.net.conns.get(&id)?;
         let found = (c.ends, c.addr, c.kind);
@@ -261,7 +261,7 @@ impl World {
         if !wanted {
             self.close_end(id, 0);
         }
-        // What came before this end was ready.
+        // Delivers messages that came before this end was ready.
         self.arrive_late(id, 0);
         self.drain(ends[0]);
     }
@@ -281,7 +281,7 @@ impl World {
         }
     }
 
-    /// Puts what a node has sent on its way, and ends the connections that it has ended.
+    /// Sends the messages of a node, and ends the connections that it has closed.
     pub(crate) fn drain(&mut self, node: Node) {
         for id in self.net.of(node) {
             for end in 0..2 {
@@ -319,7 +319,7 @@ impl World {
         self.at(at, Event::Deliver(id, to));
     }
 
-    /// A message would arrive.
+    /// Delivers a message, unless the path is blocked.
     pub(crate) fn on_deliver(&mut self, id: u64, to: usize) {
         let Some(c) = self.net.conns.get_mut(&id) else {
             return;
@@ -348,7 +348,7 @@ impl World {
         }
     }
 
-    /// What was held back towards an end arrives now.
+    /// Delivers the messages that were held back towards an end.
     fn arrive_late(&mut self, id: u64, to: usize) {
         let Some(c) = self.net.conns.get_mut(&id) else {
             return;
@@ -365,7 +365,7 @@ impl World {
         }
     }
 
-    /// All paths are whole again.
+    /// Unblocks all paths.
     pub(crate) fn join_all(&mut self) {
         self.net.blocked.clear();
         for id in self.net.conns.keys().copied().collect::<Vec<_>>() {
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// An end closes, and the other one will be told.
+    /// Closes one end, and notifies the other one later.
     pub(crate) fn close_end(&mut self, id: u64, end: usize) {
         let latency = self.latency();
         let Some(c) = self.net.conns.get_mut(&id) else {
@@ -392,7 +392,7 @@ impl World {
         self.net.remove_if_over(id);
     }
 
-    /// An end may learn that the connection is over.
+    /// Notifies an end that the connection is over, unless the path is blocked.
     pub(crate) fn on_broken(&mut self, id: u64, end: usize) {
         let Some(c) = self.net.conns.get(&id) else { return };
         if c.state[end] == End::Closed {
@@ -421,7 +421,7 @@ impl World {
         }
     }
 
-    /// The end that made a connection has enough of it.
+    /// Closes a connection on behalf of the end that made it.
     pub(crate) fn leave(&mut self, id: u64) {
         if let Some(c) = self.net.conns.get(&id).filter(|c| c.state[0] == End::Open) {
             let label = c.label();
@@ -430,7 +430,7 @@ impl World {
         }
     }
 
-    /// A connection breaks: both ends learn of it some time.
+    /// Breaks a connection: both ends learn of it at some time.
     pub(crate) fn break_conn(&mut self, id: u64) {
         for end in 0..2 {
             let after = self.latency() + self.rng.below(50_000);
@@ -438,8 +438,8 @@ impl World {
         }
     }
 
-    /// A process is gone, and its connections with it: the others learn of it at once, or, where its host lost its power, when that is
-    /// back.
+    /// Drops the connections of an ended process. The other ends learn of it at once, or if its
+    /// host lost its power, when that is back.
     pub(crate) fn drop_conns(&mut self, node: Node) {
         for id in self.net.of(node) {
             for end in 0..2 {
@@ -451,7 +451,7 @@ impl World {
         }
     }
 
-    /// Whether nothing has come on a session with a monitor for too long.
+    /// Whether a session with a monitor has been silent for longer than `limit`.
     pub(crate) fn is_silent(&mut self, id: u64, limit: u64) -> bool {
         let now = self.clock.usec();
         let Some(c) = self.net.conns.get(&id) else {

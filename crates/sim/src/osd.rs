@@ -1,4 +1,4 @@
-//! OSDs: the daemon's real state on the real store, with the disk, the timers and the connections of a simulation.
+//! OSDs: the daemon's real state on the real store, over simulated disk, timers and connections.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,43 +26,43 @@ use crate::clock::{Machine, SECOND};
 use crate::net::{Kind, Label, Node};
 use crate::world::{Event, FSID, World};
 
-/// Memory that an OSD believes it may take.
+/// The memory target of an OSD in bytes.
 const MEMORY: usize = 16 << 20;
-/// Payloads in memory.
+/// The buffer pool of an OSD in bytes.
 const PAYLOAD: usize = 64 << 20;
 /// Bytes of the store's log.
 const LOG: u64 = 1 << 20;
 /// The pause of a daemon after it could not connect.
 const LINK_PAUSE: u64 = SECOND / 5;
-/// The same for heartbeats.
+/// The pause of a daemon after it could not connect for heartbeats.
 const BEAT_PAUSE: u64 = SECOND / 2;
-/// Reports after a new map, and the time between them.
+/// The number of reports after a new map, and the time between them.
 const NEWS: (u32, u64) = (10, SECOND / 10);
 
-/// What an OSD does by itself.
+/// Timed events of an OSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
     /// The process starts.
     Start,
-    /// The n-th second.
+    /// The n-th tick, one a second.
     Tick(u32),
-    /// Heartbeats.
+    /// Heartbeats are due.
     Beat,
-    /// A sign of life to the monitors.
+    /// A beacon to the monitors is due.
     Beacon,
-    /// A time that the PGs wanted to know of.
+    /// A time at which the PGs asked to be woken.
     Alarm,
-    /// The store moves on.
+    /// An operation of the store completes, or may begin.
     Store,
-    /// A report after a new map, so many before the last one.
+    /// A report after a new map is due; this many follow.
     News(u32),
-    /// The pause after a connection that could not be made is over.
+    /// The pause after a failed connection is over.
     LinkDown(i32),
-    /// The same for heartbeats.
+    /// The pause after a failed heartbeat connection is over.
     BeatDown(i32, Net),
 }
 
-/// An OSD: its process while it runs, and what outlives that.
+/// An OSD: its process while it runs, and the state that outlives it.
 pub(crate) struct OsdNode {
     pub(crate) disk: SimDisk,
     pub(crate) osd: Option<Osd>,
@@ -72,7 +72,7 @@ pub(crate) struct OsdNode {
     /// Whether its host has power.
     pub(crate) powered: bool,
     pub(crate) mon: MonClient,
-    /// How many times longer than usual its disk takes.
+    /// The factor by which its disk is slower than usual.
     pub(crate) slowness: u64,
     /// Its disk was damaged: it may refuse to start or to read.
     pub(crate) rotten: bool,
@@ -110,7 +110,7 @@ fn addrs(id: i32, life: u64) -> Addrs {
     }
 }
 
-/// A session with the monitors that is not made yet.
+/// A session with the monitors that is not established yet.
 pub(crate) fn mon_client(name: AuthName, addr: EntityAddr) -> MonClient {
     let entity = EntityName::new(name.kind, 0);
     let messenger = Config::new(entity, EntityAddrVec::from(addr), Pool::new(PAYLOAD));
@@ -240,7 +240,7 @@ impl World {
                     n.osd = Some(osd);
                 }
             }
-            // It refuses what it cannot read.
+            // An OSD refuses a store that it can't read.
             Err(_) if rotten => return,
             Err(e) => return self.fail(format!("osd.{id} does not start: {e}")),
         }
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    /// Takes an OSD's power: what its disk had not made durable may be lost.
+    /// Cuts an OSD's power: data that its disk had not made durable may be lost.
     pub(crate) fn cut_power(&mut self, id: i32) {
         self.kill_osd(id);
         let seed = self.rng.number();
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// Lets an OSD do something, and what follows from it.
+    /// Calls `f` with an OSD, and carries out what follows from it.
     pub(crate) fn with_osd<T>(&mut self, id: i32, f: impl FnOnce(&mut Osd) -> T) -> Option<T> {
         let result = f(self.osds.get_mut(&id)?.osd.as_mut()?);
         self.after_osd(id);
@@ -408,7 +408,7 @@ impl World {
         }
     }
 
-    /// The store has completed something, or may begin.
+    /// Handles a completed operation of the store, or begins new ones.
     fn store_moves(&mut self, id: i32, life: u64) {
         if let Some(n) = self.osds.get_mut(&id) {
             n.storing = true;
@@ -422,7 +422,8 @@ impl World {
         }
     }
 
-    /// Somebody connects; what the OSD calls it, or whether nobody listens.
+    /// Accepts a connection to an OSD; returns the OSD's number for it. The error says
+    /// whether the connection was refused.
     pub(crate) fn osd_accept(
         &mut self,
         id: i32,
@@ -454,7 +455,8 @@ impl World {
         number.ok_or(true)
     }
 
-    /// A connection stands that an OSD wanted; whether it still does.
+    /// Reports an established connection to the OSD that wanted it. Returns whether the OSD still
+    /// does.
     pub(crate) fn osd_dialled(
         &mut self,
         id: i32,
@@ -480,7 +482,7 @@ impl World {
         wanted.unwrap_or(false)
     }
 
-    /// A connection that an OSD wanted can't be made.
+    /// Reports a failed connection to the OSD that wanted it.
     pub(crate) fn osd_dial_failed(&mut self, id: i32, kind: Kind, addr: EntityAddr, refused: bool) {
         let life = self.osds.get(&id).map_or(0, |n| n.life);
         match kind {
@@ -498,7 +500,7 @@ impl World {
         self.after(pause, Event::Osd(id, life, timer));
     }
 
-    /// A connection that an OSD made is over.
+    /// Reports the end of a connection to the OSD that made it.
     pub(crate) fn osd_lost(&mut self, id: i32, label: &Label) {
         match label.kind {
             Kind::Data(osd) => {
@@ -522,7 +524,7 @@ impl World {
         }
     }
 
-    /// A connection that was made to an OSD is over.
+    /// Reports the end of a connection to the OSD that accepted it.
     pub(crate) fn osd_left(&mut self, id: i32, label: &Label) {
         match (label.ends[0], label.kind) {
             (Node::Osd(osd), Kind::Data(_)) => self.with_osd(id, |o| o.osd_closed(osd, label.number)),
@@ -531,7 +533,7 @@ impl World {
         };
     }
 
-    /// A message came on a connection that an OSD made.
+    /// Delivers a message on a connection that an OSD made.
     pub(crate) fn osd_answered(&mut self, id: i32, conn: u64, kind: Kind, msg: &RawMessage) {
         let handled = match kind {
             Kind::Data(osd) => self.with_osd(id, |o| o.osd_message(osd, msg)),
@@ -550,7 +552,7 @@ impl World {
         }
     }
 
-    /// A message came on a connection that was made to an OSD.
+    /// Delivers a message on a connection that an OSD accepted.
     pub(crate) fn osd_asked(
         &mut self,
         id: i32,

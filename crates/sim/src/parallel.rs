@@ -1,16 +1,17 @@
-//! Many runs at the same time, each of which is as it would be alone.
+//! Many runs at the same time, each independent of the others.
 
 use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// What is left to do, and the first seed that was found.
+/// The remaining seeds, and the first seed with a result.
 struct Shared<I, T> {
     seeds: I,
     found: Option<(u64, T)>,
 }
 
-/// The first of ascending seeds for which something is found, on all cores; none after it is begun.
+/// The first of ascending seeds for which `look` returns something, on all cores; no seed after it
+/// is begun.
 pub fn first_of<I, T, F>(seeds: I, look: F) -> Option<(u64, T)>
 where
     I: IntoIterator<Item = u64>,

@@ -13,18 +13,18 @@ use crate::world::World;
 
 /// How long a cluster may take to come up.
 const START_TIME: u64 = 120 * SECOND;
-/// How long it may take until all is well again when nothing goes wrong any more.
+/// How long the cluster may take to recover after the last fault.
 const HEAL_TIME: u64 = 600 * SECOND;
-/// How long all must stay well.
+/// How long the cluster must stay healthy.
 const REST_TIME: u64 = 15 * SECOND;
-/// How often it is looked whether all is well.
+/// How often the cluster's health is checked.
 const STEP: u64 = SECOND;
 
-/// Runs a cluster through what follows from a seed.
+/// Runs the cluster of a seed.
 ///
 /// # Errors
-/// What went wrong that never may: a history that is not linearizable, a write that was acknowledged and is gone, copies that
-/// differ, a request or PG that is stuck, a daemon that stops by itself.
+/// A broken guarantee: a history that is not linearizable, a write that was acknowledged and is
+/// gone, copies that differ, a request or PG that is stuck, a daemon that stops by itself.
 pub fn run(seed: u64, setup: &Setup) -> Result<Outcome, Failure> {
     World::new(seed, setup)?.live()
 }
@@ -95,7 +95,7 @@ impl World {
         Ok(())
     }
 
-    /// Has the operator do something that has to succeed.
+    /// Runs a command of the operator that must succeed.
     fn must(&mut self, command: &str) -> Result<(), Failure> {
         self.take_acks();
         for _ in 0..100 {
@@ -110,7 +110,8 @@ impl World {
         Err(self.failure(format!("{command}: no answer")))
     }
 
-    /// Waits until all is well, and stays so. False where damage leaves PGs waiting for what nobody can read.
+    /// Waits until the cluster is healthy and stays so. False if PGs wait for damaged objects that
+    /// no OSD can read.
     fn heal(&mut self) -> Result<bool, Failure> {
         let end = self.clock.usec() + HEAL_TIME;
         let mut well = 0;
@@ -132,7 +133,7 @@ impl World {
         Ok(true)
     }
 
-    /// Whether the newest copy of an object is damaged, and others have none that is as new.
+    /// Whether the newest copy of an object is damaged, and no other copy is as new.
     fn misses_something(&self) -> bool {
         self.has_state("_unfound")
     }
@@ -181,7 +182,8 @@ impl World {
         Ok(())
     }
 
-    /// After everything ended, each object lies on as many OSDs as it should, the same on each.
+    /// Checks, after every process has ended, that each object is on as many OSDs as it should,
+    /// with equal copies.
     fn check_copies(&mut self) -> Result<(), Failure> {
         let mut copies: BTreeMap<Bytes, Vec<(i32, Stored)>> = BTreeMap::new();
         for id in 0..self.setup.osds {
@@ -206,7 +208,7 @@ impl World {
         Ok(())
     }
 
-    /// How things stand, for people.
+    /// The state of the cluster, for people.
     fn report(&self) -> String {
         let mut out = String::new();
         let Some(map) = self.mons.map() else {

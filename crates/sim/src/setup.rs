@@ -1,4 +1,4 @@
-//! What is simulated, and what comes out.
+//! The parameters of a simulation, and its outcome.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use spirula_osd::pg::config::PgConfig;
 
 use crate::history::Sums;
 
-/// A cluster, what its clients do, and what happens to it.
+/// A cluster, its clients and their work, and the faults.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Monitors.
@@ -19,35 +19,35 @@ pub struct Setup {
     pub per_rack: i32,
     /// Copies of each object.
     pub size: u8,
-    /// Copies without which nothing is served.
+    /// Copies that a PG needs to serve.
     pub min_size: u8,
     /// PGs.
     pub pg_num: u32,
     /// Clients.
     pub clients: usize,
-    /// The first so many of them only read, so that what they see shows what others have done.
+    /// The first of the clients that only read, so that they see what others have written.
     pub readers: usize,
-    /// Any member may be asked for a read, in turns with the primary.
+    /// Reads go to all members in turn, not only to the primary.
     pub balanced: bool,
-    /// Requests that each of them has under way at a time.
+    /// Requests that each client has under way at a time.
     pub workers: usize,
-    /// Objects that they use.
+    /// Objects that the clients use.
     pub objects: usize,
     /// The longest pause between two requests, in microseconds.
     pub pause: u64,
-    /// What is written is so large that the disks become full.
+    /// Writes are so large that the disks become full.
     pub fat: bool,
     /// Checksums of the whole blocks that are written.
     pub sums: Sums,
-    /// For how many seconds things go wrong.
+    /// Seconds during which faults are injected.
     pub seconds: u64,
-    /// The mean time between two things that go wrong, in milliseconds.
+    /// The mean time between two faults, in milliseconds.
     pub calm_ms: u64,
     /// OSDs that may be away at a time.
     pub most_down: usize,
     /// `osd_heartbeat_grace`: for how many seconds an OSD may be silent.
     pub grace: u32,
-    /// What may go wrong.
+    /// The kinds of faults.
     pub faults: Faults,
     /// Bytes of each OSD's disk.
     pub disk: usize,
@@ -55,22 +55,22 @@ pub struct Setup {
     pub pg: PgConfig,
 }
 
-/// What may go wrong: how often each of these is chosen, compared to the others.
+/// The frequencies of the kinds of faults, relative to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
-    /// Nothing.
+    /// No fault.
     pub calm: u32,
     /// An OSD's process ends, or its host loses its power.
     pub deaths: u32,
-    /// Those of all OSDs that share a PG, or of all that may be away.
+    /// All OSDs that share a PG, or all that may be away, lose their power.
     pub blackouts: u32,
     /// A monitor's process ends.
     pub monitors: u32,
-    /// Some nodes reach only each other.
+    /// Some nodes only reach each other.
     pub partitions: u32,
-    /// An OSD and a client reach only each other.
+    /// An OSD and a client only reach each other.
     pub isolations: u32,
-    /// Nothing passes one way.
+    /// A path is blocked in one direction.
     pub one_way: u32,
     /// Connections break.
     pub breaks: u32,
@@ -78,13 +78,13 @@ pub struct Faults {
     pub slow_disks: u32,
     /// Bits of one OSD's disk flip.
     pub rot: u32,
-    /// A write to that disk lands in another place.
+    /// A write to that disk goes to another place.
     pub misdirected: u32,
-    /// The operator says that an OSD is down, which is not.
+    /// The operator marks an OSD down that is up.
     pub slanders: u32,
     /// The operator takes an OSD out or in.
     pub moves: u32,
-    /// The operator has the pool have more PGs.
+    /// The operator raises the pool's number of PGs.
     pub splits: u32,
     /// A client's process ends.
     pub clients: u32,
@@ -109,7 +109,7 @@ impl Faults {
         splits: 1,
         clients: 4,
     };
-    /// Nothing goes wrong.
+    /// No faults.
     pub const NONE: Self = Self {
         calm: 1,
         deaths: 0,
@@ -154,7 +154,7 @@ impl Default for Setup {
             faults: Faults::ALL,
             disk: 12 << 20,
             pg: PgConfig {
-                // Few, so that logs do not reach back to whoever was away.
+                // Few, so that logs do not reach back to an OSD that was away.
                 log_entries_per_pg: (20, 20),
                 ..PgConfig::default()
             },
@@ -163,7 +163,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Where an OSD is.
+    /// An OSD's CRUSH location.
     pub(crate) fn location(&self, id: i32) -> BTreeMap<String, String> {
         let host = id / self.per_host;
         let mut at = BTreeMap::from([
@@ -176,7 +176,7 @@ impl Setup {
         at
     }
 
-    /// A cluster of those that this seed stands for: small and large ones, calm and wild ones.
+    /// The cluster of a seed: small and large ones, calm and wild ones.
     pub fn of(seed: u64) -> Self {
         let n = |places: u64, of: u64| usize::try_from(seed / places % of).unwrap_or(0);
         let base = Self::default();
@@ -246,9 +246,9 @@ impl Setup {
             osds: base.osds.max(4),
             size: 3,
             min_size: 2,
-            // What was in the place that a write was meant for.
+            // A misdirected write leaves old data where it should have gone.
             sums: Sums::Own,
-            // A log may have lost its end: others must have what was in it.
+            // A store's log may have lost its end: other OSDs must have the lost entries.
             most_down: 1,
             calm_ms: 800,
             faults: Faults {
@@ -264,10 +264,10 @@ impl Setup {
     }
 }
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// Says what happened, in one number.
+    /// A digest of all events.
     pub digest: u64,
     /// Events.
     pub events: u64,
@@ -277,22 +277,22 @@ pub struct Outcome {
     pub answered: usize,
     /// Epochs of the OSDMap.
     pub epochs: u32,
-    /// Reads that ended with an error, as what they would have read was damaged.
+    /// Reads that failed because the object is damaged.
     pub unreadable: u64,
-    /// Reads that members answered which were not primary.
+    /// Reads that were answered by members other than the primary.
     pub member_reads: u64,
     /// Whether the pool was full for a while.
     pub was_full: bool,
-    /// How often an OSD ended because it had accepted more than it had room for.
+    /// How often an OSD ended because it had accepted more data than it had room for.
     pub overrun: u64,
 }
 
-/// What went wrong that never may.
+/// A broken guarantee.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What.
+    /// What happened.
     pub what: String,
-    /// When, in microseconds of virtual time.
+    /// When it happened, in microseconds of virtual time.
     pub at: u64,
 }
 

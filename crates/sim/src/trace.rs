@@ -1,4 +1,5 @@
-//! What happened, as one number: two runs of a seed must have the same. `SPIRULA_TRACE` in the environment prints all of it.
+//! A digest of all events: two runs of a seed must have the same. With `SPIRULA_TRACE` in the
+//! environment all events are printed.
 
 use std::fmt::Debug;
 
@@ -8,12 +9,12 @@ use xxhash_rust::xxh64::Xxh64;
 use crate::net::Node;
 use crate::world::Event;
 
-/// The number so far.
+/// The digest so far.
 pub(crate) struct Trace {
     hash: Xxh64,
     /// Events so far.
     pub(crate) events: u64,
-    /// It is printed.
+    /// Whether events are printed.
     shown: bool,
 }
 
@@ -38,18 +39,18 @@ impl Trace {
         self.note(|| (from, to, msg.kind(), msg.len()));
     }
 
-    /// Time has passed.
+    /// Adds the passing of time.
     pub(crate) fn tick(&mut self, at: u64) {
         self.events += 1;
         self.hash.update(&at.to_le_bytes());
     }
 
-    /// A message in its encoded form.
+    /// Adds a message in its encoded form.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
     }
 
-    /// Anything else that two runs must agree on.
+    /// Adds anything else that two runs must agree on.
     pub(crate) fn note<T: Debug>(&mut self, what: impl FnOnce() -> T) {
         let line = format!("{:?}", what());
         self.hash.update(line.as_bytes());
@@ -58,7 +59,7 @@ impl Trace {
         }
     }
 
-    /// The number.
+    /// The digest.
     pub(crate) fn digest(&self) -> u64 {
         self.hash.digest()
     }

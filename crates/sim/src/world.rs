@@ -1,4 +1,4 @@
-//! A cluster and everything that happens to it, one event after the other.
+//! A cluster and all its events, one after the other.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,37 +18,37 @@ use spirula_random::Rng;
 
 /// The cluster's id.
 pub(crate) const FSID: Fsid = Fsid([7; 16]);
-/// A run with more events than this within a second of virtual time turns in a circle.
+/// A run with more events than this within a second of virtual time is in an endless loop.
 const MOST_EVENTS: u64 = 400_000;
 
-/// Something that happens at a time.
+/// An event at a time.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The first packet of this connection arrives.
     Dial(u64),
-    /// This connection stands, as the end that made it sees it.
+    /// This connection is established, as the end that made it sees it.
     Dialled(u64),
-    /// It can't be made; whether that was refused.
+    /// This connection can't be made; says whether it was refused.
     DialFailed(u64, bool),
     /// A message arrives on this connection, at this end.
     Deliver(u64, usize),
     /// This connection is over, as this end sees it.
     Broken(u64, usize),
-    /// An OSD does something by itself, in this life of its.
+    /// A timed event of an OSD, in this life of its process.
     Osd(i32, u64, Timer),
-    /// A monitor, or all of them.
+    /// An event of a monitor, or of all.
     Mon(MonEvent),
-    /// A client looks for a monitor, in this life of its.
+    /// A client looks for a monitor, in this life of its process.
     Hunt(Node, u64),
-    /// A client looks whether its monitor still talks, on this connection.
+    /// A client checks whether its monitor is silent, on this connection.
     Listen(Node, u64),
-    /// A client connects again to an OSD, under this number.
+    /// A client reconnects to an OSD, under this number.
     Redial(usize, i32, u64),
     /// A client's worker begins its next request.
     Work(usize, u64, usize),
-    /// Something goes wrong.
+    /// A fault is injected.
     Disturb,
-    /// Something that went wrong is over.
+    /// A fault ends.
     Mend(crate::fault::Mend),
 }
 
@@ -66,11 +66,11 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) weather: Weather,
     pub(crate) trace: Trace,
-    /// How many times longer than those of other runs the disks take.
+    /// The factor by which disks are slower than in other runs.
     pub(crate) slowness: u64,
-    /// The same for what the monitors store.
+    /// The factor by which the monitors' stores are slower than in other runs.
     pub(crate) mon_slowness: u64,
-    /// What went wrong that never may.
+    /// The first broken guarantee.
     pub(crate) failure: Option<String>,
 }
 
@@ -116,19 +116,19 @@ impl World {
         Ok(world)
     }
 
-    /// Lets something happen at a time.
+    /// Schedules an event for a time.
     pub(crate) fn at(&mut self, usec: u64, event: Event) {
         self.last_event += 1;
         self.queue
             .insert((usec.max(self.clock.usec()), self.last_event), event);
     }
 
-    /// Lets something happen after so many microseconds.
+    /// Schedules an event in this many microseconds.
     pub(crate) fn after(&mut self, usec: u64, event: Event) {
         self.at(self.clock.usec() + usec, event);
     }
 
-    /// Something happened that never may.
+    /// Records a broken guarantee.
     pub(crate) fn fail(&mut self, what: impl Into<String>) {
         self.failure.get_or_insert(what.into());
     }
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// Lets so many microseconds pass, or fewer when `done` says so.
+    /// Lets this many microseconds pass, or fewer if `done` returns true.
     pub(crate) fn run(&mut self, usec: u64, mut done: impl FnMut(&Self) -> bool) -> Result<(), Failure> {
         let end = self.clock.usec() + usec;
         let (mut second, mut events) = (0, 0);

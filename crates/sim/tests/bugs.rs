@@ -1,4 +1,5 @@
-//! Deliberate bugs, each of which is caught within so many seeds: that shows what the simulation would notice.
+//! Deliberate bugs, each of which is caught within a number of seeds: they show what the simulation
+//! notices.
 //!
 //! `SPIRULA_BUG` looks for one alone.
 
@@ -14,7 +15,8 @@ use spirula_sim::{Faults, Setup, first_of, run};
 /// A kind of cluster.
 type Kind = fn(u64) -> Setup;
 
-/// Each bug, where it is looked for, and within how many seeds it is caught.
+/// Each bug, the clusters in which it is looked for, and the number of seeds within which it is
+/// caught.
 const BUGS: [(Bug, &str, Kind, u64); 14] = [
     (Bug::NoPrior, "unlucky", unlucky, 50),
     (Bug::NoHistory, "unlucky", unlucky, 50),
@@ -62,7 +64,7 @@ fn small(seed: u64) -> Setup {
     }
 }
 
-/// Small and unlucky clusters, in which the last that knows something is often away.
+/// Small and unlucky clusters, in which the last OSD with some data is often away.
 fn unlucky(seed: u64) -> Setup {
     Setup {
         calm_ms: pick(seed / 5, &[150, 300, 600]),
@@ -89,7 +91,7 @@ fn isolated(seed: u64) -> Setup {
             ..Faults::NONE
         },
         pg: PgConfig {
-            // So long that one that is cut off still has it when others go on.
+            // So long that an isolated OSD still has its lease when the others go on.
             read_lease_us: pick(seed / 5, &[1_000_000, 12_000_000]),
             ..base.pg.clone()
         },
@@ -97,7 +99,8 @@ fn isolated(seed: u64) -> Setup {
     }
 }
 
-/// Clusters of many objects, whose clients often give up when they are cut off: what they wrote may be with one OSD alone.
+/// Clusters of many objects, whose clients often end when they are cut off: their writes may be on
+/// one OSD alone.
 fn abandoned(seed: u64) -> Setup {
     Setup {
         calm_ms: 2000,
@@ -147,7 +150,8 @@ fn lonely(seed: u64) -> Setup {
     }
 }
 
-/// Clusters in which one OSD alone may serve, and is often gone before monitors that change have recorded that it does.
+/// Clusters in which one OSD alone may serve, and is often gone before the changing monitors have
+/// recorded that it does.
 fn hurried(seed: u64) -> Setup {
     Setup {
         osds: 3,
@@ -182,11 +186,11 @@ fn shaky(seed: u64) -> Setup {
     }
 }
 
-/// How a seed notices a bug, if it does.
+/// The failure by which a seed catches a bug, if it does.
 fn caught(bug: Bug, seed: u64, kind: Kind) -> Option<String> {
     let mut setup = kind(seed);
     setup.pg.bug = Some(bug);
-    // A bug may also break what the code asserts.
+    // A bug may also break an assertion of the code.
     match catch_unwind(|| run(seed, &setup)) {
         Ok(Ok(_)) => None,
         Ok(Err(e)) => {

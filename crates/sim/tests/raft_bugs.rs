@@ -1,5 +1,5 @@
-//! Deliberate bugs of the log's store, each of which is caught within so many seeds: that shows what the simulation of the log would
-//! notice.
+//! Deliberate bugs of the log's store, each of which is caught within a number of seeds: they show
+//! what the simulation of the log notices.
 
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -14,7 +14,7 @@ use spirula_sim::group::{Setup, run};
 /// Gives a store a bug.
 type Prepare = fn(Store) -> Store;
 
-/// Each bug, and within how many seeds it is caught.
+/// Each bug, and the number of seeds within which it is caught.
 const BUGS: [(Bug, Prepare, u64); 8] = [
     (Bug::LazyVote, |s| s.with_bug(Some(Bug::LazyVote)), 50),
     (Bug::LazyAppend, |s| s.with_bug(Some(Bug::LazyAppend)), 20),
@@ -26,10 +26,11 @@ const BUGS: [(Bug, Prepare, u64); 8] = [
     (Bug::UncountedApply, |s| s.with_bug(Some(Bug::UncountedApply)), 20),
 ];
 
-/// Within how many seeds it is noticed that a monitor takes its old number with an empty disk.
+/// The number of seeds within which a monitor that takes its old node id with an empty disk is
+/// noticed.
 const FORGETFUL: u64 = 200;
 
-/// What goes wrong with this seed, if anything does.
+/// The failure of a seed, if it fails.
 fn fails(seed: u64, setup: &Setup) -> Option<String> {
     match catch_unwind(AssertUnwindSafe(|| run(seed, setup))) {
         Ok(Ok(_)) => None,

@@ -14,7 +14,7 @@ use spirula_sim::{Faults, Outcome, Setup, first_of, run};
 mod common;
 use common::{always_the_same, seeds};
 
-/// What runs came to, together.
+/// The sum of the runs' figures.
 #[derive(Default)]
 struct Sum {
     runs: u64,
@@ -27,7 +27,7 @@ struct Sum {
     seconds: u64,
 }
 
-/// Runs all seeds in the clusters that they stand for.
+/// Runs all seeds in their clusters.
 fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -> Setup) {
     let sum = Mutex::new(Sum::default());
     let add = |o: Outcome| {
@@ -85,7 +85,7 @@ fn damaged_disks_never_return_what_nobody_wrote() {
                 ..base.faults
             },
             calm_ms: 500,
-            // Nobody has served alone, with what only a damaged disk has.
+            // Otherwise an OSD could serve alone, and the damaged disk have the only copy.
             size: 3,
             min_size: 2,
             osds: base.osds.max(4),

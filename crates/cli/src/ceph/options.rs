@@ -156,7 +156,7 @@ fn looks_like_option(word: &str) -> bool {
 impl Options {
     /// Parses a command line.
     ///
-    ///  # Errors
+    /// # Errors
     /// The message about a bad option, without the usage line that the official tool prints before
     /// it.
     pub(crate) fn parse(args: Vec<String>) -> Result<Self, String> {

@@ -93,7 +93,7 @@ impl Layout {
 
     /// Whether a new cluster may take this directory, which closes it to other users.
     ///
-    ///  # Errors
+    /// # Errors
     /// If others may use the directory and it holds something that an administrator does not
     /// prepare for a cluster.
     pub(crate) fn check_free(&self) -> Result<(), Error> {

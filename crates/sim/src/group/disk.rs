@@ -1,4 +1,4 @@
-//! What a member's store lies on: a simulated disk, as long as the process lives.
+//! The disk of a member's store: a simulated disk, with a gate that closes when the process ends.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redb::StorageBackend;
 use spirula_store::device::{BlockIo, SimDisk};
 
-/// What became of a process's way to its disk.
+/// The state of a process's access to its disk.
 #[derive(Debug, Default)]
 pub(super) struct Fate {
     dead: AtomicBool,
@@ -15,7 +15,7 @@ pub(super) struct Fate {
 }
 
 impl Fate {
-    /// The process has ended: nothing that its remains do reaches the disk.
+    /// Notes that the process has ended: operations of its remaining tasks don't reach the disk.
     pub(super) fn end(&self) {
         self.dead.store(true, Ordering::Relaxed);
     }

@@ -18,7 +18,7 @@ use crate::world::FSID;
 
 /// How often a member looks at the others, as the daemon does.
 const LOOK: u64 = SECOND / 5;
-/// How long one that was removed waits to hear that it is no member any more.
+/// How long a removed member waits to hear that it is no member any more.
 const FAREWELL: u64 = 30 * SECOND;
 /// How long a member may go on after a disk operation has failed.
 const LAST_WORDS: u64 = 2 * SECOND;
@@ -30,10 +30,10 @@ pub(super) struct Member {
     pub(super) disk: SimDisk,
     /// Its number in the group, once it has a store.
     pub(super) node: Option<u64>,
-    /// It was started.
+    /// Its process, if it was started.
     pub(super) process: Option<Process>,
     pub(super) running: Option<Running>,
-    /// A disk operation takes so long at most.
+    /// How long a disk operation takes at most.
     pub(super) slowness: u64,
 }
 
@@ -46,11 +46,11 @@ pub(super) struct Running {
     failed_at: Option<u64>,
     applied: UnboundedReceiver<spirula_mon::raft::Applied>,
     stretch: Stretch,
-    /// It leads in this term, and has applied everything of before.
+    /// The term in which it leads, once it has applied all entries of earlier terms.
     pub(super) leads: Option<u64>,
     confirming: Option<u64>,
     keeping: bool,
-    /// Since when it knows that the operator took it out of the map.
+    /// When it heard that the operator removed it from the map.
     removed: Option<u64>,
     seen: View,
 }
@@ -87,7 +87,7 @@ impl Member {
         node_of(&self.hello()).addr
     }
 
-    /// Whether a number belongs to its store, as it is now.
+    /// Whether a node id is that of its present store.
     pub(super) fn is_node(&self, node: u64) -> bool {
         self.node == Some(node)
     }
@@ -139,7 +139,7 @@ pub(super) fn start(group: &Shared, m: usize) {
     });
 }
 
-/// What has to be before a member looks at others: the first one founds the group, and one that is alone leads.
+/// Prepares a new group: the first member founds it, and leads if it is alone.
 async fn found(group: &Shared, m: usize, raft: &Raft<Virtual>) -> Result<(), spirula_mon::raft::Error> {
     if !group.borrow().founded && m == 0 {
         let me = node_of(&group.borrow().members[m].hello());
@@ -149,16 +149,16 @@ async fn found(group: &Shared, m: usize, raft: &Raft<Virtual>) -> Result<(), spi
     raft.lead_alone().await
 }
 
-/// Requests to other members.
+/// Carries requests to other members.
 async fn carry_all(group: Shared, from: usize, mut queue: UnboundedReceiver<Call>) {
     while let Some(call) = queue.recv().await {
         let exec = group.borrow().exec.clone();
-        // What is on the way stays there when the process ends.
+        // A message on the way is delivered even if its sender ends.
         exec.spawn(0, carry(group.clone(), from, call));
     }
 }
 
-/// What a member makes of what it sees.
+/// A member acts on its view of the group.
 fn look(group: &Shared, m: usize) {
     let mut guard = group.borrow_mut();
     let g = &mut *guard;
@@ -224,7 +224,7 @@ async fn make(group: Shared, m: usize, raft: Raft<Virtual>, change: Change) {
 }
 
 impl Group {
-    /// A new process over a member's disk.
+    /// Begins a new process over a member's disk.
     fn begin(&mut self, m: usize) -> Option<(Process, Store, Arc<Fate>)> {
         let member = self.members.get_mut(m).filter(|m| m.process.is_none())?;
         self.last_process += 1;
@@ -261,9 +261,9 @@ impl Group {
         }
     }
 
-    /// A process has read its store, which holds the state as of `last`.
+    /// Takes note of a process that has read its store, which holds the state as of `last`.
     fn entered(&mut self, m: usize, running: Running, last: u64) {
-        // It may have ended before it told of what it applied last.
+        // The process before may have ended before it reported its last entries.
         for index in last.saturating_sub(self.setup.limits.keep_entries)..=last {
             if !self.truth.knows(index)
                 && let Ok(Some((term, txn))) = running.store.logged(index)
@@ -287,7 +287,7 @@ impl Group {
             .state(&format!("mon {m} at {}", self.exec.now()), store);
     }
 
-    /// Ends a member's process, and takes its power if asked to; its disk stays.
+    /// Ends a member's process, with `cut` by cutting its power; its disk stays.
     pub(super) fn stop(&mut self, m: usize, cut: bool) {
         self.hear(m);
         let seed = self.rng.number();
@@ -309,7 +309,7 @@ impl Group {
         self.note(|| format!("{m} ends, {cut}"));
     }
 
-    /// A member has stopped by itself, which it may only for its disk.
+    /// Takes note of a member that stopped by itself, which only a failed disk justifies.
     pub(super) fn stopped(&mut self, m: usize, why: &str) {
         self.note(|| format!("{m} stops: {why}"));
         let r = self.members.get(m).and_then(|m| m.running.as_ref());
@@ -320,7 +320,7 @@ impl Group {
         self.stop(m, false);
     }
 
-    /// The member's disk is gone, and an empty one in its place.
+    /// Replaces a member's disk by an empty one.
     pub(super) fn lose_disk(&mut self, m: usize) {
         self.stop(m, false);
         let seed = self.rng.number();
@@ -333,7 +333,7 @@ impl Group {
         }
     }
 
-    /// Puts a monitor into the map, with an empty disk.
+    /// Adds a monitor to the map, with an empty disk.
     pub(super) fn add(&mut self, m: usize) {
         let seed = self.rng.number();
         if let Some(member) = self.members.get_mut(m) {
@@ -343,28 +343,28 @@ impl Group {
         }
     }
 
-    /// Takes one out.
+    /// Removes a monitor from the map.
     pub(super) fn remove(&mut self, m: usize) {
         if let Some(member) = self.members.get(m) {
             self.map.remove(&member.name);
         }
     }
 
-    /// Whether a monitor of this map is meant.
+    /// Whether the map has this monitor.
     pub(super) fn is_wanted(&self, m: usize) -> bool {
         self.members
             .get(m)
             .is_some_and(|m| self.map.mons.contains_key(&m.name))
     }
 
-    /// A process hears whether the map names it.
+    /// Tells a process whether the map names it.
     fn set_removed(&mut self, m: usize, at: Option<u64>) {
         if let Some(r) = self.members.get_mut(m).and_then(|m| m.running.as_mut()) {
             r.removed = at.map(|at| r.removed.unwrap_or(at));
         }
     }
 
-    /// Whether one that was removed may go.
+    /// Whether a removed monitor may end.
     fn is_dismissed(&self, m: usize) -> bool {
         let Some(r) = self.members.get(m).and_then(|m| m.running.as_ref()) else {
             return false;
@@ -394,7 +394,7 @@ impl Group {
         view.voters.keys().filter(|n| alive(n)).count() * 2 > view.voters.len()
     }
 
-    /// The change of the members that a leader has to make.
+    /// The change of the membership that a leader has to make.
     fn due_change(&self, m: usize, view: &View) -> Option<Change> {
         let me = self.members.get(m)?.hello();
         let reached = |o: &&Member| o.running.is_some() && (o.index == m || self.net.joined(m, o.index));
@@ -403,7 +403,7 @@ impl Group {
         next_change(&me, &self.map, view, &joins)
     }
 
-    /// Takes what a member tells of what it applied.
+    /// Takes a member's reports of applied entries.
     pub(super) fn hear(&mut self, m: usize) {
         let Some(member) = self.members.get_mut(m) else {
             return;
@@ -425,7 +425,7 @@ impl Group {
         }
     }
 
-    /// After each step: news, changes, and disks that failed.
+    /// Runs after each step: takes reports, makes changes, and notices failed disks.
     pub(super) fn watch(&mut self) {
         for m in 0..self.members.len() {
             self.hear(m);

@@ -35,41 +35,41 @@ use truth::Truth;
 
 pub use run::run;
 
-/// A group, and what happens to it.
+/// A group, and the faults during a run.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Members in the beginning.
     pub members: usize,
-    /// For how many seconds things go wrong.
+    /// Seconds during which faults are injected.
     pub seconds: u64,
-    /// The mean time between two things that go wrong, in milliseconds.
+    /// The mean time between two faults, in milliseconds.
     pub calm_ms: u64,
-    /// What may go wrong.
+    /// The kinds of faults.
     pub faults: Faults,
     /// The mean pause of each proposer, in milliseconds.
     pub pause_ms: u64,
-    /// What the log keeps and sends at once.
+    /// The log's limits.
     pub limits: Limits,
-    /// What is done to a store before it is used: gives it a deliberate bug.
+    /// Changes a store before it is used: gives it a deliberate bug.
     pub prepare: fn(Store) -> Store,
-    /// A monitor that lost its disk takes the number that it had, which it must not.
+    /// A deliberate bug: a monitor that lost its disk takes its old node id.
     pub forgetful: bool,
 }
 
-/// What may go wrong: how often each of these is chosen, compared to the others.
+/// The frequencies of the kinds of faults, relative to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
     /// A process ends.
     pub kills: u32,
     /// A member loses its power, at once or within one of its next disk operations.
     pub cuts: u32,
-    /// All lose it.
+    /// All members lose their power.
     pub blackouts: u32,
-    /// Some reach only each other.
+    /// Some members only reach each other.
     pub partitions: u32,
-    /// Nothing passes one way.
+    /// A path is blocked in one direction.
     pub one_way: u32,
-    /// The leader reaches nobody.
+    /// The leader reaches no other member.
     pub depositions: u32,
     /// Requests and answers are lost.
     pub losses: u32,
@@ -84,7 +84,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// All of them.
+    /// All faults.
     pub const ALL: Self = Self {
         kills: 10,
         cuts: 14,
@@ -101,7 +101,7 @@ impl Faults {
 }
 
 impl Setup {
-    /// The group that belongs to a seed.
+    /// The group of a seed.
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x0067_726f_7570);
         let keep = rng.between(4, 60);
@@ -123,10 +123,10 @@ impl Setup {
     }
 }
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// One number for everything that happened.
+    /// A digest of all events.
     pub digest: u64,
     /// Timers that fired.
     pub events: u64,
@@ -136,13 +136,13 @@ pub struct Outcome {
     pub committed: usize,
     /// Snapshots that were installed.
     pub snapshots: u64,
-    /// Changes of the members that were made.
+    /// Changes of the membership that were made.
     pub changes: u64,
-    /// The terms that it took.
+    /// The number of terms.
     pub terms: u64,
-    /// Times that a member lost its power.
+    /// How often a member lost its power.
     pub cuts: u64,
-    /// Times that one lost its disk.
+    /// How often a member lost its disk.
     pub lost_disks: u64,
     /// Leaders that were confirmed for a read.
     pub reads: u64,
@@ -154,7 +154,7 @@ struct Group {
     exec: Rc<Exec>,
     rng: Rng,
     members: Vec<Member>,
-    /// What the operator wants.
+    /// The monitor map that the operator has set.
     map: MonMap,
     net: Net,
     truth: Truth,
@@ -163,9 +163,9 @@ struct Group {
     last_node: u64,
     last_txn: u64,
     founded: bool,
-    /// Members that have ended, and are to be started again.
+    /// Members whose process has ended, to be restarted.
     ended: Vec<usize>,
-    /// Things go wrong.
+    /// Faults are injected.
     storm: bool,
     /// Proposals are made.
     working: bool,
@@ -179,7 +179,7 @@ struct Group {
 type Shared = Rc<RefCell<Group>>;
 
 impl Group {
-    /// Something happened that never may.
+    /// Records a violation of the group's guarantees.
     fn fail(&mut self, what: impl Into<String>) {
         self.failure.get_or_insert(what.into());
     }

@@ -11,15 +11,15 @@ use super::{Group, Shared};
 use crate::clock::SECOND;
 use crate::exec::sleep;
 
-/// Until a connection counts as broken on which nothing comes.
+/// The time without any data after which a connection counts as broken.
 const SILENCE: u64 = 5 * SECOND;
 
-/// What does not pass.
+/// The paths that are blocked, and the loss of messages.
 #[derive(Default)]
 pub(super) struct Net {
-    /// From one member to another.
+    /// Blocked paths, from one member to another.
     pub(super) cut: BTreeSet<(usize, usize)>,
-    /// So many of a hundred messages are lost.
+    /// The percentage of lost messages.
     pub(super) loss: u64,
 }
 
@@ -35,7 +35,7 @@ impl Net {
 }
 
 impl Group {
-    /// How long a message takes; `None` where it does not arrive.
+    /// How long a message takes; `None` if it is lost.
     fn flight(&mut self, from: usize, to: usize) -> Option<u64> {
         if !self.net.passes(from, to) || self.rng.below(100) < self.net.loss {
             return None;
@@ -46,7 +46,7 @@ impl Group {
         })
     }
 
-    /// How long it takes until a lost message is noticed.
+    /// How long the sender takes to notice a lost message.
     fn patience(&mut self) -> u64 {
         match self.rng.below(2) {
             0 => self.rng.below(SECOND / 10),
@@ -96,7 +96,7 @@ async fn exchange(group: &Shared, from: usize, call: Call) -> Option<()> {
     Some(())
 }
 
-/// A member gets a request; its answer comes later, if it lives so long.
+/// Delivers a request to a member; its answer comes later, if the member lives that long.
 fn deliver(group: &Shared, to: usize, ask: MonPeer) -> Option<oneshot::Receiver<MonPeerReply>> {
     let (raft, process) = {
         let g = group.borrow();

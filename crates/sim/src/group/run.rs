@@ -17,24 +17,24 @@ use crate::trace::Trace;
 use crate::world::FSID;
 use spirula_random::Rng;
 
-/// All monitors that there ever are.
+/// The number of monitors in all of a run.
 const ALL: usize = 7;
-/// How long a group may take to come up, and to be well again.
+/// How long a group may take to come up, and to recover.
 const START_TIME: u64 = 60 * SECOND;
 const HEAL_TIME: u64 = 300 * SECOND;
 /// How long the last proposals may take.
 const REST_TIME: u64 = 5 * SECOND;
-/// How often it is looked whether all is well.
+/// How often the group's health is checked.
 const STEP: u64 = SECOND / 2;
-/// Sides from which proposals come.
+/// The number of tasks that propose.
 const PROPOSERS: usize = 3;
-/// More steps than this within a second of virtual time turn in a circle.
+/// More steps than this within a second of virtual time mean an endless loop.
 const MOST_STEPS: u64 = 200_000;
 
-/// Runs a group through what follows from a seed.
+/// Runs the group of a seed.
 ///
 /// # Errors
-/// What went wrong that never may: see the module.
+/// A broken guarantee: see the module.
 pub fn run(seed: u64, setup: &Setup) -> Result<Outcome, Failure> {
     let mut rng = Rng::new(seed);
     let (exec, _entered) = Exec::enter(rng.fork());
@@ -90,7 +90,7 @@ fn live(group: &Shared, exec: &Rc<Exec>) -> Result<Outcome, String> {
     group.borrow_mut().calm();
     heal(group, exec)?;
     group.borrow_mut().working = false;
-    // What is under way comes to its end.
+    // Lets the proposals under way end.
     advance(group, exec, REST_TIME, |_| false)?;
     let end = exec.now() + HEAL_TIME;
     while !group.borrow().are_equal() {
@@ -128,7 +128,7 @@ fn live(group: &Shared, exec: &Rc<Exec>) -> Result<Outcome, String> {
     })
 }
 
-/// Waits until all is well.
+/// Waits until the group is healthy.
 fn heal(group: &Shared, exec: &Rc<Exec>) -> Result<(), String> {
     let end = exec.now() + HEAL_TIME;
     while group.borrow().whole().is_none() {
@@ -141,7 +141,7 @@ fn heal(group: &Shared, exec: &Rc<Exec>) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets so many microseconds pass, or fewer when `done` says so.
+/// Lets this many microseconds pass, or fewer if `done` returns true.
 fn advance(group: &Shared, exec: &Rc<Exec>, usec: u64, done: impl Fn(&Group) -> bool) -> Result<(), String> {
     let end = exec.now() + usec;
     let (mut second, mut steps) = (0, 0);
@@ -157,7 +157,7 @@ fn advance(group: &Shared, exec: &Rc<Exec>, usec: u64, done: impl Fn(&Group) -> 
         for m in ended {
             start_later(group, m);
         }
-        // What waited for those that have ended.
+        // Lets tasks that waited for the ended processes go on.
         exec.settle();
         if !exec.fire(end) {
             return Ok(());
@@ -198,7 +198,7 @@ impl Group {
             .all(|l| l == Some((Some(end), Some(end))))
     }
 
-    /// How things stand, for people.
+    /// The state of the group, for people.
     fn report(&self) -> String {
         let mut out = format!("map {:?}\n", self.map.ranks);
         for m in &self.members {

@@ -1,4 +1,4 @@
-//! What goes wrong, and when it is over.
+//! Faults, and their ends.
 
 use spirula_mon::raft::View;
 use spirula_store::device::Fault;
@@ -7,9 +7,9 @@ use super::member::start;
 use super::{Group, Shared};
 use crate::exec::sleep;
 
-/// The most monitors that a map has.
+/// The largest number of monitors in the map.
 const MOST: usize = 5;
-/// How long disk operations take at most, in microseconds: usually, and on slow disks.
+/// The longest time of disk operations in microseconds: usually, and on slow disks.
 const FAST: u64 = 1_500;
 const SLOW: u64 = 200_000;
 
@@ -28,7 +28,7 @@ enum Kind {
     Change,
 }
 
-/// Lets things go wrong until the storm is over.
+/// Injects faults until the storm is over.
 pub(super) async fn storm(group: Shared) {
     loop {
         let pause = {
@@ -72,7 +72,7 @@ impl Group {
         Kind::Kill
     }
 
-    /// One of those that were started.
+    /// A running member, picked at random.
     fn victim(&mut self) -> Option<usize> {
         let running: Vec<usize> = self
             .members
@@ -111,7 +111,7 @@ impl Group {
         }
     }
 
-    /// The leader of a group in which all monitors of the map are members and run, and nobody else is.
+    /// The leader, if the running members are exactly the monitors of the map.
     pub(super) fn whole(&self) -> Option<(usize, View)> {
         let wanted: Vec<_> = self.members.iter().filter(|m| self.is_wanted(m.index)).collect();
         let mut leaders = wanted.iter().filter_map(|m| {
@@ -135,7 +135,7 @@ impl Group {
         (all && none_else && leaders.next().is_none()).then_some((leader, view))
     }
 
-    /// Whether some member still counts on this one, which is in no map.
+    /// Whether another member still counts this one, which is not in the map, as a member.
     fn is_needed(&self, m: usize) -> bool {
         let Some(node) = self.members.get(m).and_then(|m| m.node) else {
             return false;
@@ -146,7 +146,7 @@ impl Group {
             .any(|v| v.voters.contains_key(&node))
     }
 
-    /// The operator adds a monitor or removes one, where all is well.
+    /// The operator adds or removes a monitor, if the group is whole.
     fn change_map(&mut self) -> Option<usize> {
         self.whole()?;
         let wanted: Vec<usize> = (0..self.members.len()).filter(|m| self.is_wanted(*m)).collect();
@@ -167,7 +167,7 @@ impl Group {
         Some(m)
     }
 
-    /// A member whose disk may be lost: the others have everything.
+    /// A member whose disk may be lost: the others have all its data.
     fn dispensable(&mut self) -> Option<usize> {
         let (_, view) = self.whole()?;
         if view.voters.len() < 3 {
@@ -177,7 +177,7 @@ impl Group {
         self.rng.pick(&wanted).copied()
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends all faults.
     pub(super) fn calm(&mut self) {
         self.storm = false;
         self.net.cut.clear();
@@ -189,7 +189,7 @@ impl Group {
     }
 }
 
-/// Starts everything that should run.
+/// Starts all members that should run.
 pub(super) fn start_missing(group: &Shared) {
     let missing: Vec<usize> = {
         let g = group.borrow();
@@ -215,7 +215,7 @@ pub(super) fn start_later(group: &Shared, m: usize) {
     });
 }
 
-/// Undoes a disturbance later.
+/// Undoes a fault later.
 fn undo(group: &Shared, f: impl FnOnce(&mut Group) + 'static) {
     let after = group.borrow_mut().millis(200, 6_000);
     let (exec, shared) = (group.borrow().exec.clone(), group.clone());
@@ -286,7 +286,7 @@ fn disturb(group: &Shared, kind: Kind) {
     }
 }
 
-/// A member loses its power, now or within what it writes next.
+/// Cuts a member's power, now or during its next write.
 fn cut_power(group: &Shared, m: usize) {
     let mut g = group.borrow_mut();
     if g.rng.one_in(3) {

@@ -1,4 +1,5 @@
-//! What the group may never break: one sequence of transactions, in which everything is that was reported as committed.
+//! The group's guarantees: one sequence of transactions, which holds every transaction that was
+//! reported as committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,17 +10,17 @@ use spirula_mon::raft::{Applied, Store};
 use spirula_proto::internal::quorum::LogVote;
 use xxhash_rust::xxh64::xxh64;
 
-/// The services of what proposers write.
+/// The services to which proposals write.
 const SERVICES: [&str; 2] = ["keys", "last"];
 
-/// What one process has reported, between two snapshots at most.
+/// The reports of one process, between two snapshots at most.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stretch {
-    /// It began with the state as of this entry.
+    /// The entry whose state it began with.
     from: u64,
     /// The transactions that it applied.
     applied: Vec<u64>,
-    /// The last of them.
+    /// The last applied entry.
     to: u64,
 }
 
@@ -33,32 +34,32 @@ impl Stretch {
     }
 }
 
-/// A state that somebody had.
+/// A state in a member's store.
 struct Seen {
     index: u64,
     digest: u64,
     whose: String,
 }
 
-/// Everything that is known to be true.
+/// The facts that all reports must agree with.
 #[derive(Default)]
 pub(super) struct Truth {
-    /// The transactions that count, by their place in the log.
+    /// The one sequence of transactions, by their index in the log.
     sequence: BTreeMap<u64, Arc<Txn>>,
     places: BTreeMap<u64, u64>,
     stretches: Vec<(String, Stretch)>,
     states: Vec<Seen>,
     /// The highest entry that was reported as committed.
     pub(super) acknowledged: u64,
-    /// What was reported, with its number.
+    /// Indices of the transactions that were reported as committed, by their numbers.
     reported: BTreeMap<u64, u64>,
-    /// Whom each node has promised to follow last.
+    /// The last vote that each node has promised to follow.
     promises: BTreeMap<u64, (u64, u64)>,
     /// Snapshots that were installed.
     pub(super) snapshots: u64,
 }
 
-/// The transaction of this number: sets a key, or removes it.
+/// The transaction of this number: it sets a key, or removes it.
 pub(super) fn transaction(number: u64, key: u64, value: Option<Bytes>, term: u64) -> Txn {
     let mut txn = Txn {
         term,
@@ -72,14 +73,14 @@ pub(super) fn transaction(number: u64, key: u64, value: Option<Bytes>, term: u64
     txn
 }
 
-/// The number of a transaction; none of the library's own and of barriers.
+/// The number of a transaction; `None` for the library's own and for barriers.
 fn number_of(txn: &Txn) -> Option<u64> {
     let value = txn.ops.first()?.value.as_ref()?;
     value.as_ref().try_into().ok().map(u64::from_le_bytes)
 }
 
 impl Truth {
-    /// A transaction counts at this place.
+    /// Records a transaction at an index of the sequence.
     pub(super) fn put(&mut self, index: u64, txn: &Arc<Txn>) -> Result<(), String> {
         if let Some(known) = self.sequence.get(&index) {
             return match known == txn {
@@ -102,7 +103,7 @@ impl Truth {
         self.sequence.contains_key(&index)
     }
 
-    /// A member tells what it applied.
+    /// Takes a member's report of an applied transaction.
     pub(super) fn applied(
         &mut self,
         whose: &str,
@@ -133,12 +134,12 @@ impl Truth {
         }
     }
 
-    /// A process has ended, or begins anew from a snapshot.
+    /// Takes the reports of a process that has ended, or goes on from a snapshot.
     pub(super) fn end(&mut self, whose: &str, stretch: Stretch) {
         self.stretches.push((whose.to_owned(), stretch));
     }
 
-    /// A transaction was reported as committed.
+    /// Records that a transaction was reported as committed.
     pub(super) fn acknowledge(&mut self, index: u64, txn: &Arc<Txn>) -> Result<(), String> {
         match self.sequence.get(&index) {
             Some(t) if t == txn => {}
@@ -153,7 +154,7 @@ impl Truth {
         Ok(())
     }
 
-    /// A node has answered somebody that it follows, or votes for, him.
+    /// Records a node's answer to a leader that it follows, or a candidate that it votes for.
     pub(super) fn promised(&mut self, node: u64, vote: &LogVote) -> Result<(), String> {
         let to = (vote.term, vote.node);
         let before = self.promises.insert(node, to).unwrap_or_default();
@@ -163,7 +164,7 @@ impl Truth {
         }
     }
 
-    /// Keeps the state in a member's store, to be judged in the end.
+    /// Keeps the state in a member's store, which is checked at the end.
     pub(super) fn state(&mut self, whose: &str, store: &Store) -> Result<(), String> {
         let index = store.applied_to().map_err(|e| e.to_string())?;
         let mut pairs = Vec::new();
@@ -179,7 +180,7 @@ impl Truth {
         Ok(())
     }
 
-    /// Checks everything that can be known only in the end.
+    /// Checks what can only be known at the end.
     pub(super) fn judge(&mut self) -> Result<(), String> {
         for (whose, s) in &self.stretches {
             let meant: BTreeSet<u64> = self

@@ -1,4 +1,4 @@
-//! Proposals and reads, at whoever believes to lead.
+//! Proposals and reads, sent to members that believe to lead.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct Leader {
     process: Process,
     raft: Raft<Virtual>,
     term: u64,
-    /// It has applied everything of before its term.
+    /// It has applied all entries of earlier terms.
     is_ready: bool,
 }
 
@@ -54,7 +54,7 @@ impl Group {
         Arc::new(super::truth::transaction(self.last_txn, key, value, term))
     }
 
-    /// A proposal was answered.
+    /// Records the answer to a proposal.
     fn answered(&mut self, m: usize, txn: &Arc<Txn>, result: Result<u64, Error>) {
         self.hear(m);
         self.note(|| format!("{m}: answered {result:?}"));
@@ -64,7 +64,7 @@ impl Group {
         }
     }
 
-    /// A leader was confirmed, which was asked when everything up to `floor` had been reported.
+    /// Checks a confirmed leader, which was asked when entries up to `floor` had been reported.
     fn confirmed(&mut self, m: usize, floor: u64) {
         self.hear(m);
         let Some(r) = self.members.get(m).and_then(|m| m.running.as_ref()) else {

@@ -1,4 +1,5 @@
-//! The log in place of Raft's: what is committed, who leads, and what the monitors believe of that.
+//! The log in place of Raft's: the committed entries, the leader, and what the monitors believe
+//! about the leader.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl World {
         }
     }
 
-    /// A monitor applies what is committed.
+    /// Makes a monitor apply the committed entries.
     pub(super) fn apply_log(&mut self, m: usize) {
         let now = self.clock.now();
         while let Some(n) = self.mons.nodes.get_mut(m).filter(|n| n.core.is_some()) {
@@ -55,7 +56,7 @@ impl World {
         }
     }
 
-    /// What the monitors make of each other.
+    /// Updates what the monitors believe about each other.
     pub(super) fn look(&mut self) {
         if self.mons.count() == 1 {
             return;
@@ -82,9 +83,9 @@ impl World {
         self.tell_quorum();
     }
 
-    /// A majority has chosen a monitor.
+    /// Makes a monitor the leader, chosen by a majority.
     pub(super) fn elect(&mut self, m: usize) {
-        // What was under way may have reached it, or not.
+        // Proposals under way may have reached it, or not.
         for id in self.mons.proposals.keys().copied().collect::<Vec<_>>() {
             let of_last_term = self
                 .mons
@@ -94,7 +95,7 @@ impl World {
             if of_last_term && self.rng.one_in(2) {
                 self.commit(id);
             } else {
-                // Of one leader nothing comes after what is missing.
+                // A leader's proposals are lost from the first missing one on.
                 break;
             }
         }
@@ -104,7 +105,7 @@ impl World {
         self.apply_log(m);
     }
 
-    /// Tells a monitor what it is, a while after that has changed.
+    /// Tells a monitor its new role, a while after it has changed.
     fn look_at(&mut self, m: usize, now: u64) {
         if !self.mons.runs(m) {
             return;
@@ -125,7 +126,8 @@ impl World {
             return;
         }
         let since = *n.wrong_since.get_or_insert(now);
-        // Who hears nothing any more takes a while to notice; who hears something new does not.
+        // A monitor that hears nothing any more notices that late; one that hears of a new leader
+        // at once.
         let after = if is == Told::Adrift { SECOND } else { 0 };
         if now - since < after {
             return;

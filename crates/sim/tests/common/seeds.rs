@@ -9,7 +9,7 @@ fn var(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The seeds to run: those that a normal test has time for, or what the environment says.
+/// The seeds to run: a normal test's number of them, or those that the environment names.
 pub(crate) fn seeds(normal: u64) -> Box<dyn Iterator<Item = u64> + Send> {
     if let Some(seed) = var("SPIRULA_SEED") {
         return Box::new(seed..=seed);
@@ -24,7 +24,7 @@ pub(crate) fn seeds(normal: u64) -> Box<dyn Iterator<Item = u64> + Send> {
     Box::new(1..=var("SPIRULA_SEEDS").unwrap_or(normal))
 }
 
-/// Runs some seeds twice. Others run at the same time, and must make no difference.
+/// Runs some seeds twice, beside other runs, which must make no difference.
 pub(crate) fn always_the_same<O: PartialEq + Debug + Send>(run: impl Fn(u64) -> O + Sync) {
     let differs = first_of(seeds(12), |seed| {
         let (a, b) = (run(seed), run(seed));
