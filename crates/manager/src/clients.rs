@@ -1,7 +1,7 @@
-//! Clients of the cluster that have the rights of one piece of work, and live as long.
+//! RADOS clients of the manager, each with the rights of one piece of work and living as long.
 //!
-//! Each has an address that the manager map names, so that the next manager shuts it out. There are a few for each kind of work, so
-//! that one does not keep another waiting.
+//! Each has an address that the manager map names, so that the next manager puts it on the
+//! blocklist. Each kind of work has a few of them, so that one kind does not keep another waiting.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,23 +17,23 @@ use crate::question::errno;
 use crate::rights::{Basis, Place};
 use crate::service::News;
 
-/// What a client is for.
+/// The kind of work that a client is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A task.
     Task,
-    /// A command that looks at images.
+    /// A command that reads images.
     Command,
     /// Emptying a trash.
     Purge,
-    /// A snapshot for mirroring.
+    /// A mirror snapshot.
     Snapshot,
 }
 
 /// Tasks that are under way at a time, one in each pool.
 pub(crate) const TASKS: usize = 4;
 
-/// How many clients there may be at a time of each kind.
+/// The most clients of each kind at a time.
 const SEATS: [(Work, usize); 4] = [
     (Work::Task, TASKS),
     (Work::Command, 1),
@@ -41,7 +41,8 @@ const SEATS: [(Work, usize); 4] = [
     (Work::Snapshot, 4),
 ];
 
-/// How many addresses the manager's clients have: one for what it reads itself, and those of the pieces of work.
+/// The number of addresses of the manager's clients: one for its reader, and those for the pieces
+/// of work.
 pub const ADDRESSES: usize = 11;
 
 /// The clients of a kind.
@@ -54,7 +55,7 @@ struct Lane {
 /// Makes clients.
 pub(crate) struct Clients {
     desk: Rc<Desk>,
-    /// But for name, key and address.
+    /// Their options, but for name, key and address.
     options: Options,
     lanes: Vec<Lane>,
 }
@@ -65,7 +66,7 @@ pub(crate) struct Client {
     _seat: Seat,
 }
 
-/// The place that a client takes up.
+/// One of the places for clients of a kind, which a client takes up.
 struct Seat {
     clients: Rc<Clients>,
     number: u64,
@@ -82,7 +83,7 @@ impl Drop for Seat {
 }
 
 impl Clients {
-    /// `addresses` are those of the pieces of work.
+    /// `addresses` are those for the pieces of work.
     pub(crate) fn new(desk: Rc<Desk>, options: Options, addresses: &[EntityAddr]) -> Rc<Self> {
         let mut rest = addresses.iter().copied();
         let lane = |(work, seats): (Work, usize)| {
@@ -104,7 +105,7 @@ impl Clients {
         &self.desk
     }
 
-    /// Connects a client that has rights in a place, and those of its basis.
+    /// Connects a client with rights in a place, and those of its basis.
     pub(crate) async fn open(
         self: &Rc<Self>,
         work: Work,

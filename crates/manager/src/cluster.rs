@@ -11,8 +11,8 @@ use crate::question::errno;
 /// The application that pools of images are for.
 pub const IMAGES: &str = "rbd";
 
-/// What is known of the cluster at one moment. Modules do not ask for maps themselves: a command, or one round of work, sees one
-/// cluster. Cheap to clone.
+/// The cluster at one moment. Modules do not ask for maps themselves: a command, or one round of
+/// work, sees one cluster. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Snapshot {
     /// `None` before the first map.
@@ -25,7 +25,7 @@ impl Snapshot {
         self.map.iter().flat_map(|map| map.pools_for(IMAGES))
     }
 
-    /// What a pool is called, by its id.
+    /// The name of a pool, by its id.
     pub(crate) fn pool_name(&self, id: i64) -> &str {
         let found = self.map.as_ref().and_then(|map| map.pool_names.get(&id));
         found.map_or("<unknown>", String::as_str)
@@ -36,17 +36,18 @@ impl Snapshot {
         self.map.as_ref()?.pool_id(name)
     }
 
-    /// The id of the pool of this name, which a user says there is.
+    /// The id of the pool that a user names.
     ///
     /// # Errors
-    /// `ENOENT` in the words that opening it has.
+    /// `ENOENT`, with the message of a pool that can't be opened.
     pub(crate) fn need_pool(&self, name: &str) -> Result<i64, Failure> {
         let missing = || Failure::Rados(errno::ENOENT, format!("error opening pool '{name}'"));
         self.pool_id(name).ok_or_else(missing)
     }
 }
 
-/// The manager's reader: it sees maps, lists and headers, and writes what is stored of tasks and schedules. Clones share it.
+/// The manager's reader: it reads maps, lists and headers, and writes the records of tasks and
+/// schedules. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     rados: Rados,
@@ -57,14 +58,14 @@ impl Cluster {
         Self { rados }
     }
 
-    /// The cluster as it is now, by what the monitors say.
+    /// The cluster now, after asking the monitors.
     pub(crate) async fn newest(&self) -> Result<Snapshot, Failure> {
         let map = self.rados.latest_map().await;
         let map = map.map_err(|e| Failure::rados(&e, "error waiting for the latest osdmap"))?;
         Ok(Snapshot { map: Some(map) })
     }
 
-    /// The cluster as the reader knows it.
+    /// The cluster as the reader last heard of it.
     pub(crate) fn known(&self) -> Snapshot {
         Snapshot {
             map: self.rados.map(),

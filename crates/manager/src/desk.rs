@@ -1,4 +1,4 @@
-//! What is asked of the monitor: clients, and to remember who asked for something.
+//! Questions to the monitor: for clients, and to remember the origin of a task or schedule.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use crate::question::errno;
 use crate::rights::{Basis, Login, Origin, Place};
 use crate::service::{News, Request, Tell};
 
-/// How long the monitor may take: it may have to wait for a quorum.
+/// How long the monitor may take to answer: it may wait for a quorum.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The questions to the monitor that are under way.
+/// The questions to the monitor without an answer.
 pub(crate) struct Desk {
     tell: Tell,
     asked: Cell<u64>,
@@ -36,7 +36,7 @@ impl Desk {
         (self.tell)(news);
     }
 
-    /// Takes an answer; gives anything else back.
+    /// Takes a request that is an answer; returns any other one.
     pub(crate) fn hear(&self, request: Request) -> Option<Request> {
         // Nobody may wait any more.
         match request {
@@ -72,7 +72,8 @@ impl Desk {
         }
     }
 
-    /// Has the monitors remember who asks this question, for what is about to be stored.
+    /// Has the monitors remember the asker of this question as the origin of a record that is about
+    /// to be stored.
     pub(crate) async fn note(&self, question: u64, origin: Origin) -> Result<(), Failure> {
         let (answer, answered) = oneshot::channel();
         self.notes.borrow_mut().insert(question, answer);

@@ -1,22 +1,22 @@
-//! What can go wrong, in the words of Ceph's Python libraries: users see them in answers, and in the tasks that wait for another
-//! attempt.
+//! Failures, in the words of Ceph's Python libraries: users see them in answers, and in tasks that
+//! wait for another attempt.
 
 use crate::question::{Reply, errno};
 
 /// A failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Of librados: a positive errno, and what was being done.
+    /// Of librados: a positive errno, and the failed operation.
     Rados(i32, String),
-    /// Of librbd.
+    /// Of librbd: a positive errno, and the failed operation.
     Rbd(i32, String),
-    /// An argument that makes no sense.
+    /// A bad argument.
     Value(String),
-    /// Something that the caller may not do.
+    /// An operation that the caller may not do.
     Denied(String),
 }
 
-/// What Python's module `rados` calls errors.
+/// The names of errors in Python's module `rados`.
 const RADOS: &[(i32, &str)] = &[
     (errno::EPERM, "RADOS permission error"),
     (errno::ENOENT, "RADOS object not found"),
@@ -31,7 +31,7 @@ const RADOS: &[(i32, &str)] = &[
     (errno::ETIMEDOUT, "RADOS timed out"),
 ];
 
-/// What Python's module `rbd` calls them.
+/// The names of errors in Python's module `rbd`.
 const RBD: &[(i32, &str)] = &[
     (errno::EPERM, "RBD permission error"),
     (errno::ENOENT, "RBD image not found"),
@@ -59,12 +59,12 @@ fn named(names: &[(i32, &str)], errno: i32, what: &str) -> String {
 }
 
 impl Failure {
-    /// Of librados.
+    /// A failure of librados.
     pub(crate) fn rados(e: &spirula_client::Error, what: impl Into<String>) -> Self {
         Self::Rados(e.errno().abs(), what.into())
     }
 
-    /// Of librbd.
+    /// A failure of librbd.
     pub(crate) fn rbd(e: &spirula_rbd::Error, what: impl Into<String>) -> Self {
         Self::Rbd(e.errno().abs(), what.into())
     }
@@ -78,7 +78,7 @@ impl Failure {
         }
     }
 
-    /// Whether the cluster has shut this client out.
+    /// Whether this client is on the cluster's blocklist.
     pub(crate) fn is_shut_out(&self) -> bool {
         matches!(
             self,
@@ -86,12 +86,12 @@ impl Failure {
         )
     }
 
-    /// Whether something is not allowed.
+    /// Whether the operation is not allowed.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self.errno(), errno::EPERM | errno::EACCES)
     }
 
-    /// Its words.
+    /// The message.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Rados(errno, what) => named(RADOS, *errno, what),
@@ -100,7 +100,7 @@ impl Failure {
         }
     }
 
-    /// The answer to a command that ends with it.
+    /// The answer to a command that failed so.
     pub(crate) fn reply(&self) -> Reply {
         Reply::error(self.errno(), self.text())
     }

@@ -6,7 +6,7 @@ use spirula_client::Rados;
 
 use crate::ImagesToName;
 
-/// The names of those of these images that have one, by id. What is in the trash has the name that it had.
+/// The names by id of the wanted images that have one. An image in the trash has its former name.
 pub(crate) async fn names(rados: &Rados, wanted: &ImagesToName) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     let io = match rados.pool_by_id(wanted.pool).await {

@@ -1,7 +1,7 @@
-//! The manager's modules that need a RADOS client: what Ceph's module `rbd_support` does with images.
+//! The manager's modules that need a RADOS client: Ceph's module `rbd_support`, for images.
 //!
-//! They run in a process of their own ([`serve`]), so that nothing that lies in a pool can end the monitor. Whoever starts it (the leading
-//! monitor, with [`Process`]) hands it [`Request`]s and hears [`News`].
+//! They run in a process of their own ([`serve`]), so that no data in a pool can end the monitor.
+//! The leading monitor starts it with [`Process`], sends it [`Request`]s and hears [`News`].
 
 mod clients;
 mod cluster;

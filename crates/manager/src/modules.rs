@@ -1,4 +1,4 @@
-//! The modules that there are, and which of them answers a command.
+//! All modules, and the choice of the one that answers a command.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    /// Reads what the managers before have left.
+    /// Reads the records of earlier managers.
     pub(crate) async fn load(rados: Rados, clients: Rc<Clients>) -> Result<Rc<Self>, Failure> {
         let cluster = Cluster::new(rados);
         let scheduler = |kind| Scheduler::new(kind, cluster.clone(), Rc::clone(&clients));
@@ -39,7 +39,7 @@ impl Modules {
         self.cluster.rados()
     }
 
-    /// Does what is to be done without being asked, until the cluster has shut this client out.
+    /// Works in the background until this client is on the blocklist.
     pub(crate) async fn work(&self) -> Failure {
         let mut working = JoinSet::new();
         for module in &self.modules {
@@ -60,7 +60,7 @@ impl Modules {
     }
 
     async fn try_answer(&self, number: u64, question: &Question) -> Result<Reply, Failure> {
-        // Whoever has made a pool may name it.
+        // A client that has just made a pool may name it.
         let cluster = self.cluster.newest().await?;
         let asked = Asked {
             number,

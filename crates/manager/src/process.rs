@@ -1,8 +1,9 @@
 //! The manager's process, seen from both ends.
 //!
-//! What lies in pools is written by tenants, and the modules read it. Whatever they can be made to do by that, they do it in a
-//! process that holds little: no key but those that the monitor lends it, no files, bounded memory. The monitor starts it as a child of its
-//! own ([`Process`]), speaks with it through a pair of sockets (`wire.rs`), and starts another one when it ends or is silent.
+//! Tenants write the data in pools, and the modules read it. Whatever that data can make the
+//! modules do, they do it in a process that holds little: no keys but those that the monitor lends
+//! it, no files, bounded memory. The monitor starts it as a child of its own ([`Process`]), talks
+//! to it through a pair of sockets (`wire.rs`), and starts another one when it ends or is silent.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,27 +28,30 @@ use crate::wire::{self, FrameError};
 /// The command with which the program becomes the manager.
 pub const COMMAND: &str = "manager";
 
-/// The program that runs, also where its file was replaced meanwhile.
+/// The running program's file, even if it was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
-/// Variables that it gets of the monitor's: what is logged, whether developers may look into it, the local time.
+/// Environment variables that the manager inherits from the monitor: the log filter, whether
+/// developers may look into the process, the local time.
 const VARIABLES: [&str; 3] = ["SPIRULA_LOG", "SPIRULA_DUMPABLE", "TZ"];
-/// Has the allocator take memory as it is used, and not a gigabyte at once, and give large pieces back when they are freed: what it has
-/// counts against [`MEMORY`], whether it is used or not.
+/// Makes the allocator take memory as it is used, rather than a gigabyte at once, and return large
+/// pieces when they are freed: all that it takes counts against [`MEMORY`].
 const ALLOCATOR: [(&str, &str); 2] = [
     ("MIMALLOC_ARENA_EAGER_COMMIT", "0"),
     ("MIMALLOC_ARENA_MAX_OBJECT_SIZE", "1M"),
 ];
-/// Bytes of memory that it may take: three copies of the largest object, as read, put together and on the way out, for each of which the
-/// allocator maps 40 MiB, and what is needed anyhow.
+/// The limit of the manager's memory in bytes: three copies of the largest object, as read,
+/// assembled and on the way out, for each of which the allocator maps 40 MiB, and the rest of the
+/// process.
 const MEMORY: u64 = 192 << 20;
-/// Requests that wait to be looked at, at either end.
+/// Requests that wait, at either end.
 const QUEUE: usize = 256;
-/// How long the monitor may take to say what to start with.
+/// How long the monitor may take to send [`Start`].
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many signs of life may get lost before it counts as silent.
+/// The number of missed signs of life after which the manager counts as silent.
 const HEARTBEATS: u32 = 6;
 
-/// The running manager. It is killed when this is dropped; what was on its way to the cluster then may still happen.
+/// The running manager. Dropping this kills it; its requests on the way to the cluster may still be
+/// executed.
 #[derive(Debug)]
 pub struct Process {
     requests: mpsc::Sender<Request>,
@@ -62,8 +66,9 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Starts it, as a child of the calling thread, with which it ends. `tell` is called in a task of the calling `LocalSet`. Where nothing
-    /// is heard for so long as `silence` says it is killed. [`News::Ended`] comes once, whatever ends it.
+    /// Starts the manager as a child of the calling thread, with which it ends. `tell` is called in
+    /// a task of the calling `LocalSet`. After a silence of `silence` the manager is killed.
+    /// [`News::Ended`] comes exactly once, whatever the cause.
     ///
     /// # Errors
     /// Where the system starts no process.
@@ -82,7 +87,7 @@ impl Process {
         Ok(Self { requests, talking })
     }
 
-    /// Hands a request over; gives it back where too many wait, or the process has ended.
+    /// Sends a request; returns it if too many wait, or the process has ended.
     ///
     /// # Errors
     /// The request.
@@ -113,7 +118,7 @@ fn spawn(program: &Path, socket: StdStream) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Speaks with the child until it ends or must be ended. Returns why.
+/// Talks to the child until it ends or must be ended. Returns the reason.
 async fn talk(
     mut child: Child,
     socket: UnixStream,
@@ -126,7 +131,7 @@ async fn talk(
         why = hear(from, silence, tell) => why,
         why = ask(to, start, queue) => why,
     };
-    // One that closes the socket, or says what makes no sense, may not end by itself.
+    // A child that closes the socket, or sends nonsense, may not end by itself.
     let ended = match child.try_wait() {
         Ok(Some(status)) => Ok(status),
         _ => end(&mut child, matches!(why, Heard::Gone)).await,
@@ -138,7 +143,7 @@ async fn talk(
     }
 }
 
-/// Ends a child; where it has hung up it is about to end, and left the time to do so by itself.
+/// Ends a child; one that has closed its socket is given time to end by itself.
 async fn end(child: &mut Child, is_ending: bool) -> io::Result<ExitStatus> {
     const MOMENT: Duration = Duration::from_secs(1);
     if is_ending && let Ok(status) = tokio::time::timeout(MOMENT, child.wait()).await {
@@ -148,13 +153,13 @@ async fn end(child: &mut Child, is_ending: bool) -> io::Result<ExitStatus> {
     child.wait().await
 }
 
-/// Why nothing more is heard of a child.
+/// Why the child sends nothing more.
 enum Heard {
-    /// It said that it can't go on.
+    /// It reported that it can't go on.
     Ended(String),
-    /// It did what it must not.
+    /// It broke the protocol.
     Fault(String),
-    /// It has hung up.
+    /// It closed the socket.
     Gone,
 }
 
@@ -190,7 +195,7 @@ async fn ask(mut to: OwnedWriteHalf, start: Start, mut queue: mpsc::Receiver<Req
     while sent.is_ok() {
         sent = match queue.recv().await {
             Some(request) => write(&mut to, &request).await,
-            // Whoever has started it does not want it any more.
+            // The owner has dropped the handle.
             None => return std::future::pending().await,
         };
     }
@@ -198,7 +203,7 @@ async fn ask(mut to: OwnedWriteHalf, start: Start, mut queue: mpsc::Receiver<Req
     std::future::pending().await
 }
 
-/// Writes a value. What is too large was made here, and is never.
+/// Writes a value. This end never makes one that is too large for a frame.
 async fn write(to: &mut OwnedWriteHalf, value: &impl Encode) -> Result<(), FrameError> {
     match wire::frame(value) {
         Some(frame) => wire::send(to, &frame).await,
@@ -212,19 +217,19 @@ async fn write(to: &mut OwnedWriteHalf, value: &impl Encode) -> Result<(), Frame
 /// Why the manager's process can't work.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// It was started by hand.
+    /// It was not started by a monitor.
     #[error("a monitor starts the manager, nobody else: {0}")]
     NotStartedByMonitor(io::Error),
-    /// The system does not let it bound what it may take.
+    /// The system refuses to bound its resources.
     #[error("the manager can't be confined: {0}")]
     NotConfined(io::Error),
-    /// The monitor says what makes no sense.
+    /// The monitor sends messages that can't be decoded.
     #[error("the manager heard what it does not understand: {0}")]
     Monitor(String),
 }
 
-/// Gives up what the manager does not need: it ends with the monitor, and its memory is bounded. To be called at once; what other
-/// daemons give up it has given up already.
+/// Gives up rights that the manager does not need: it ends with the monitor, and its memory is
+/// bounded. To be called first; rights that all daemons give up are gone already.
 ///
 /// # Errors
 /// [`ServeError::NotConfined`].
@@ -238,8 +243,8 @@ pub fn restrict() -> Result<(), ServeError> {
     setrlimit(Resource::Data, memory).map_err(failed)
 }
 
-/// Is the manager, with the monitor at the other end of standard input, until that hangs up. Must be called inside a `LocalSet`.
-///
+/// Runs the manager, with the monitor at the other end of standard input, until the monitor closes
+/// it. Must be called inside a `LocalSet`.
 /// # Errors
 /// Where nobody started it as [`Process`] does, and where what it hears makes no sense.
 pub async fn serve() -> Result<(), ServeError> {

@@ -1,4 +1,4 @@
-//! What is asked of the manager's modules, and what they answer.
+//! Questions to the manager's modules, and their answers.
 
 use std::net::IpAddr;
 
@@ -12,36 +12,38 @@ pub const MODULE: &str = "rbd_support";
 /// Errno numbers of answers.
 pub use spirula_client::errno;
 
-/// Whose a command is, and what they may do. A command was admitted before; the module asks what it may touch.
+/// The rights of a command's asker. The command itself was admitted before; modules check access to
+/// pools and namespaces.
 #[derive(Debug, Clone)]
 pub enum Authority {
-    /// Whoever asked may do everything.
+    /// The asker may do everything.
     All,
-    /// The holder of capabilities.
+    /// The asker has limited capabilities.
     Limited(Box<Holder>),
 }
 
 /// A holder of capabilities at the manager.
 #[derive(Debug, Clone)]
 pub struct Holder {
-    /// Who.
+    /// The entity.
     pub name: AuthName,
-    /// What it may do.
+    /// Its capabilities.
     pub cap: MgrCap,
-    /// From where it asks.
+    /// The address from which it asks.
     pub ip: Option<IpAddr>,
-    /// What the command needs.
+    /// The access that the command needs.
     pub access: Access,
 }
 
 impl Authority {
-    /// Whether images of all namespaces of a pool may be touched; of all pools where none is named.
+    /// Whether images of all namespaces of a pool may be accessed; without a pool, of all pools.
     pub fn allows_all_of(&self, pool: Option<&str>) -> bool {
-        // No pool or namespace of images is called so: what is allowed there is allowed everywhere.
+        // No pool or namespace of images can have this name: capabilities that match it match
+        // everywhere.
         self.allows(pool.unwrap_or("/"), "/")
     }
 
-    /// Whether images of this pool and namespace may be touched.
+    /// Whether images of this pool and namespace may be accessed.
     pub fn allows(&self, pool: &str, namespace: &str) -> bool {
         let Self::Limited(holder) = self else { return true };
         let named = [("pool", pool), ("namespace", namespace)];
@@ -61,18 +63,18 @@ impl Authority {
 /// A command.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// Its words: `rbd task list`.
+    /// Its first words: `rbd task list`.
     pub prefix: String,
     /// Its arguments.
     pub args: Map<String, Value>,
-    /// Whose it is.
+    /// The asker's rights.
     pub authority: Authority,
-    /// The pool that is meant where none is named (`rbd_default_pool`).
+    /// The pool of a command that names none (`rbd_default_pool`).
     pub default_pool: String,
 }
 
 impl Question {
-    /// An argument that need not be given.
+    /// An optional argument.
     pub(crate) fn optional(&self, name: &str) -> Option<&str> {
         self.args.get(name).and_then(Value::as_str)
     }

@@ -1,8 +1,9 @@
-//! By whose rights the manager does something.
+//! The rights under which the manager works.
 //!
-//! Tasks and schedules lie in pools that tenants may write, and so does all that images say of themselves: where their data is,
-//! what they are clones of, from where they migrate. So nothing is done by rights of the manager's own, which would be anybody's. For
-//! each piece of work the monitor makes a client that may do what is written here and nothing else; the OSDs see to that.
+//! Tasks and schedules lie in pools that tenants may write, and so do the images' headers, which
+//! name the place of their data, their parents and the source of their migrations. So the manager
+//! does nothing with rights of its own, which any tenant could then use. For each piece of work the
+//! monitor makes a client with the rights described here; the OSDs enforce them.
 
 use serde::{Deserialize, Serialize};
 use spirula_cephx::{AuthName, CryptoKey};
@@ -16,30 +17,32 @@ pub struct Place {
     pub namespace: String,
 }
 
-/// A task or schedule that the manager has stored for somebody. The monitors remember who that was, where no tenant writes.
+/// The record of a task or schedule that the manager has stored for an entity. The monitors
+/// remember the entity, where no tenant can write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Its name among all: `task/POOL/NAMESPACE/ID`, or the object of a schedule and its key there.
+    /// Its unique name: `task/POOL/NAMESPACE/ID`, or the object of a schedule and its key there.
     pub key: String,
-    /// What was stored, word for word: what was changed since is nobody's.
+    /// The stored text, word for word: a changed record has no origin.
     pub text: String,
 }
 
-/// Whose rights are added to those in the place itself.
+/// The rights that a client gets besides those in its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Basis {
-    /// Those of whoever asks the question of this number.
+    /// The rights of the asker of this question.
     Asked(u64),
-    /// Those that whoever had this stored had then.
+    /// The rights that the entity had which had this record stored.
     Stored {
-        /// What is stored.
+        /// The stored record.
         origin: Origin,
-        /// Where; what nobody is known to have asked for is done there only. `None` where only administrators write.
+        /// The record's place; a record of unknown origin only gives rights there. `None` where
+        /// only administrators write.
         at: Option<Place>,
     },
 }
 
-/// With what a client logs in.
+/// The login of a client.
 #[derive(Debug, Clone)]
 pub struct Login {
     /// Its name.

@@ -1,8 +1,8 @@
-//! What is asked of the manager's modules and what they tell, and their life: they work with RADOS clients of their own, in a process
-//! of their own (`process.rs`).
+//! Requests to the manager's modules, their news, and their life: they work with RADOS clients of
+//! their own, in a process of their own (`process.rs`).
 //!
-//! Their work begins to work once the cluster has shut the client of the manager before it out, so that two managers never do at the same
-//! time.
+//! They begin to work once the client of the manager before is on the blocklist, so that two
+//! managers never work at the same time.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,35 +22,37 @@ use crate::modules::Modules;
 use crate::question::{Question, Reply, errno};
 use crate::rights::{Basis, Login, Origin, Place};
 
-/// Payload bytes that are received at the same time, and kept for reuse. A larger object comes alone.
+/// Payload bytes that are received at the same time, and kept for reuse. A larger object is
+/// received alone.
 const MEMORY: usize = 4 << 20;
 /// How long a login may take.
 const CONNECT: Duration = Duration::from_secs(30);
-/// Being alive is said not more often.
+/// The shortest time between two signs of life.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(50);
 /// How long a request waits for the modules to be ready.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the modules are started with.
+/// The parameters of the modules.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// Who logs in to read what there is to do.
+    /// The entity of the reader.
     pub name: AuthName,
     /// Its key.
     pub key: CryptoKey,
     /// The monitors.
     pub monitors: Vec<EntityAddr>,
-    /// The addresses of the clients, as the manager map has them: that of the one that logs in, and those of the pieces of work.
+    /// The addresses of the clients, as the manager map names them: the reader's, and those for the
+    /// pieces of work.
     pub addresses: Vec<EntityAddr>,
     /// Modes of connections.
     pub modes: ModeLists,
-    /// The OSDMap in which the client of the manager before is shut out.
+    /// The epoch of the OSDMap that blocks the client of the manager before.
     pub osdmap_epoch: u32,
-    /// How often they say that they are alive ([`News::Alive`]).
+    /// How often the modules send a sign of life ([`News::Alive`]).
     pub heartbeat: Duration,
 }
 
-/// Images whose names are wanted.
+/// A request for the names of images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImagesToName {
     /// The pool of their headers.
@@ -61,93 +63,95 @@ pub struct ImagesToName {
     pub ids: Vec<String>,
 }
 
-/// What the modules are to do.
+/// A request to the modules.
 #[derive(Debug)]
 pub enum Request {
     /// Answer a command, under this number.
     Ask(u64, Box<Question>),
     /// Find the names of images.
     NameImages(ImagesToName),
-    /// Log in so: the answer to [`News::Open`]. Without a login there are no such rights.
+    /// Log in: the answer to [`News::Open`]. Without a login the wanted rights don't exist.
     Login {
         /// The client's number.
         client: u64,
-        /// With what.
+        /// The login.
         login: Option<Login>,
     },
     /// The answer to [`News::Note`].
     Noted {
         /// The question's number.
         question: u64,
-        /// Whether it is remembered.
+        /// Whether the origin is remembered.
         done: bool,
     },
 }
 
-/// How far a task is, for who shows progress.
+/// News of a task, for progress displays.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskNews {
-    /// It is under way.
+    /// The task is under way.
     Progress {
         /// The task.
         id: String,
-        /// What it does.
+        /// Its description.
         message: String,
         /// The part of it that is done.
         share: f64,
-        /// What it is about.
+        /// The image that it works on.
         refs: serde_json::Map<String, serde_json::Value>,
     },
-    /// It is done.
+    /// The task is done.
     Complete {
         /// The task.
         id: String,
     },
-    /// It is given up.
+    /// The task has failed for good.
     Failed {
         /// The task.
         id: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// What the modules tell.
+/// News of the modules.
 #[derive(Debug)]
 pub enum News {
-    /// They are at work.
+    /// The modules are at work.
     Alive,
     /// The answer to the command of this number.
     Reply(u64, Reply),
-    /// Names by ids, of those images that have one.
+    /// Names by ids of those images that have a name.
     Named(ImagesToName, BTreeMap<String, String>),
-    /// Something about a task.
+    /// News of a task.
     Task(TaskNews),
-    /// A client is wanted that has rights in a place.
+    /// The modules want a client with rights in a place.
     Open {
         /// Its number.
         client: u64,
-        /// Where.
+        /// The place.
         place: Place,
-        /// Whose rights it has besides.
+        /// The rights that it has besides.
         basis: Basis,
     },
     /// The client of this number is not needed any more.
     Closed(u64),
-    /// Whoever asks a question has this stored: it is to be remembered with what they may do.
+    /// A record is stored for the asker of a question: the monitors are to remember it with the
+    /// asker's rights.
     Note {
         /// The question's number.
         question: u64,
-        /// What is stored.
+        /// The record.
         origin: Origin,
     },
-    /// What is stored under this key is no more.
+    /// The record under this key is removed.
     Forget(String),
-    /// These are all tasks that there are, by the keys of their origins.
+    /// These are all existing tasks, by the keys of their origins.
     Tasks(BTreeSet<String>),
-    /// Something in a pool looks as if somebody meant harm.
+    /// Data in a pool looks like an attack.
     Suspect(String),
-    /// It has ended, or is about to: another one must be started under another address.
+    /// The modules have ended, or are about to: another manager must be started under another
+    /// address.
     Ended(String),
 }
 
@@ -158,7 +162,7 @@ pub fn not_ready() -> Reply {
 
 pub(crate) type Tell = Rc<dyn Fn(News)>;
 
-/// What requests wait for.
+/// Requests wait here until the modules are ready.
 #[derive(Default)]
 struct Ready {
     modules: OnceCell<Rc<Modules>>,
@@ -180,7 +184,7 @@ impl Ready {
     }
 }
 
-/// Works, and does what is requested, until there will be no more requests.
+/// Works, and serves requests, until the queue of requests is closed.
 pub(crate) async fn run(start: Start, mut queue: mpsc::Receiver<Request>, tell: Tell) {
     let ready = Rc::new(Ready::default());
     let desk = Rc::new(Desk::new(Rc::clone(&tell)));
@@ -201,7 +205,7 @@ pub(crate) async fn run(start: Start, mut queue: mpsc::Receiver<Request>, tell: 
     }
 }
 
-/// Works until that is not possible any more, and says why.
+/// Works until that is not possible any more, and returns the reason.
 async fn work(start: Start, ready: Rc<Ready>, desk: Rc<Desk>) -> String {
     let (rados, clients) = match connect(start, desk).await {
         Ok(connected) => connected,
@@ -217,7 +221,7 @@ async fn work(start: Start, ready: Rc<Ready>, desk: Rc<Desk>) -> String {
     modules.work().await.text()
 }
 
-/// Connects, and waits until nobody else is at work.
+/// Connects, and waits until the manager before is on the blocklist.
 async fn connect(start: Start, desk: Rc<Desk>) -> spirula_client::Result<(Rados, Rc<Clients>)> {
     let options = Options {
         name: start.name,

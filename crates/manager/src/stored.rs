@@ -1,4 +1,4 @@
-//! What is stored in pools for the manager, as it reads it: for the fuzz target `manager`.
+//! Decodes the manager's records in pools: for the fuzz target `manager`.
 
 use chrono::DateTime;
 
@@ -6,8 +6,8 @@ use crate::rights::Place;
 use crate::schedules::Schedule;
 use crate::tasks::Task;
 
-/// Reads bytes as a task that lies in a pool `p` under a key, and as a schedule. What makes no sense is left there; here it is nothing.
-///
+/// Decodes bytes as a task in a pool `p`, and as a schedule. Undecodable records, which the manager
+/// leaves in place, are ignored here.
 /// # Panics
 /// Where the reader has a defect.
 pub fn read_stored(data: &[u8]) {

@@ -1,4 +1,4 @@
-//! How the monitor and the manager's process speak to each other: frames on a pair of sockets.
+//! The frames between the monitor and the manager's process, on a pair of sockets.
 //!
 //! ```text
 //! frame   := length:u32 body
@@ -25,24 +25,25 @@ use crate::service::{ImagesToName, News, Request, Start, TaskNews};
 
 /// Bytes of a frame's body.
 pub(crate) const MAX_FRAME: usize = 8 << 20;
-/// Bytes of a text about a task. What a task is about is JSON: many values take more memory than text.
+/// Bytes of a text about a task. A task's references are JSON, whose values take more memory than
+/// their text.
 const MAX_TEXT: usize = 64 << 10;
 /// Bytes of a command's arguments, as JSON.
 const MAX_ARGS: usize = 1 << 20;
 
-/// Why a frame was not read or written.
+/// Why a frame could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
-    /// The other end is gone.
+    /// The other end has closed the socket.
     #[error("it has hung up")]
     Gone,
-    /// The socket.
+    /// The socket failed.
     #[error(transparent)]
     Io(std::io::Error),
-    /// The other end sends more than it may.
+    /// The other end sends a frame that is too large.
     #[error("a message of {0} bytes")]
     TooLarge(usize),
-    /// What the other end sends makes no sense.
+    /// The other end sends a frame that can't be decoded.
     #[error("an unreadable message: {0}")]
     Malformed(#[from] Error),
 }
@@ -57,7 +58,7 @@ impl From<std::io::Error> for FrameError {
     }
 }
 
-/// Reads the next value. It is not to be given up amid a frame.
+/// Reads the next value. The future must not be dropped within a frame.
 pub(crate) async fn receive<T: Decode>(
     from: &mut (impl AsyncRead + Unpin),
 ) -> std::result::Result<T, FrameError> {
@@ -75,7 +76,7 @@ pub(crate) async fn receive<T: Decode>(
     Ok(decode_all(&body)?)
 }
 
-/// A frame with this value; `None` where it would be too large.
+/// The frame of a value; `None` if it is too large.
 pub(crate) fn frame(value: &impl Encode) -> Option<Vec<u8>> {
     let mut w = Writer::new();
     let len = w.hole_u32();
@@ -87,7 +88,8 @@ pub(crate) fn frame(value: &impl Encode) -> Option<Vec<u8>> {
     Some(w.into_vec())
 }
 
-/// The frame that tells something. An answer that is too large is an error to whoever asked; what else is too large is not told.
+/// The frame of news. An answer that is too large becomes an error for the asker; other news of
+/// that size are dropped.
 pub(crate) fn frame_of_news(news: &News) -> Option<Vec<u8>> {
     frame(news).or_else(|| {
         tracing::warn!("news of more than {MAX_FRAME} bytes are not told");
@@ -334,7 +336,7 @@ impl Decode for Question {
 }
 
 impl Question {
-    /// Whether its arguments are few enough to be handed to the manager.
+    /// Whether its arguments are small enough for a frame.
     pub(crate) fn fits(&self) -> bool {
         serde_json::to_string(&self.args).is_ok_and(|t| t.len() <= MAX_ARGS)
     }
@@ -567,7 +569,7 @@ mod tests {
         }
     }
 
-    /// What was sent comes out as it was, whatever it is.
+    /// Checks that a value survives encoding and decoding.
     fn same<T: Encode + Decode + std::fmt::Debug>(value: T) {
         let encoded = encode_to_vec(&value);
         let decoded: T = decode_all(&encoded).unwrap();

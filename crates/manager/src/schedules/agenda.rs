@@ -1,10 +1,10 @@
-//! What happens next.
+//! The next events of all schedules.
 
 use std::collections::BTreeMap;
 
 use chrono::{NaiveDateTime, Timelike};
 
-/// What is to be done, by its time: local, without seconds.
+/// Events by their time: local, without seconds.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
     times: BTreeMap<NaiveDateTime, Vec<T>>,
@@ -19,7 +19,7 @@ impl<T> Default for Agenda<T> {
 }
 
 impl<T: PartialEq> Agenda<T> {
-    /// Notes something for a time, once.
+    /// Adds an event at a time, once.
     pub(crate) fn add(&mut self, at: NaiveDateTime, what: T) {
         let entries = self.times.entry(at).or_default();
         if !entries.contains(&what) {
@@ -27,7 +27,7 @@ impl<T: PartialEq> Agenda<T> {
         }
     }
 
-    /// Takes what is due; otherwise tells when something will be.
+    /// Takes an event that is due; else returns the time of the next one.
     pub(crate) fn take(&mut self, now: NaiveDateTime) -> Result<T, Option<NaiveDateTime>> {
         let Some(mut first) = self.times.first_entry() else {
             return Err(None);
@@ -44,7 +44,7 @@ impl<T: PartialEq> Agenda<T> {
         what.ok_or(None)
     }
 
-    /// Forgets what is not due yet.
+    /// Removes the events that are not due yet.
     pub(crate) fn clear_future(&mut self, now: NaiveDateTime) {
         let minute = now
             .with_second(0)
@@ -53,7 +53,7 @@ impl<T: PartialEq> Agenda<T> {
         self.times.retain(|at, _| *at <= minute);
     }
 
-    /// Forgets what is no more.
+    /// Keeps the events for which `keep` returns true.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.times.retain(|_, entries| {
             entries.retain(&mut keep);
@@ -61,7 +61,7 @@ impl<T: PartialEq> Agenda<T> {
         });
     }
 
-    /// All, in the order of their times.
+    /// All events, in the order of their times.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NaiveDateTime, &T)> {
         self.times
             .iter()

@@ -1,4 +1,4 @@
-//! How often something happens, and from which time of the day on.
+//! The interval of a schedule's item, and its start time.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,7 +15,7 @@ const MAX_MINUTES: u64 = 36_525 * DAY;
 pub(crate) struct Interval(u64);
 
 impl Interval {
-    /// Reads `90`, `90m`, `2h` or `1d`.
+    /// Parses `90`, `90m`, `2h` or `1d`.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let unit = match text.chars().last() {
             Some('d') => DAY,
@@ -58,8 +58,8 @@ pub(crate) struct StartTime {
 const DAY_MINUTES: i32 = 24 * 60;
 
 impl StartTime {
-    /// Reads a time as ISO 8601 has it, with or without a date, seconds and a zone, or of a clock with twelve hours; nothing from an
-    /// empty text.
+    /// Parses a time in ISO 8601, with or without a date, seconds and a zone, or of a clock with
+    /// twelve hours; `None` for an empty text.
     pub(crate) fn parse(text: &str) -> Result<Option<Self>, Failure> {
         if text.is_empty() {
             return Ok(None);
@@ -93,7 +93,7 @@ impl StartTime {
         Ok(Some(Self { hour, minute, offset }))
     }
 
-    /// Minutes into the day at which it is, as Ceph counts: a zone's offset is added to them.
+    /// Minutes since midnight, as Ceph counts: the zone's offset is added.
     pub(crate) fn minutes(self) -> u64 {
         let offset = self.offset.unwrap_or_default().rem_euclid(DAY_MINUTES);
         u64::from(self.hour * 60 + self.minute) + u64::from(offset.unsigned_abs())
@@ -123,7 +123,7 @@ fn zone(time: &str) -> Option<(&str, Option<i32>)> {
     (minutes < 60 && offset < DAY_MINUTES).then_some((clock, Some(sign * offset)))
 }
 
-/// `HH:MM[:SS[.…]]`; the hour alone where `hour_only` is true.
+/// `HH:MM[:SS[.…]]`; with `hour_only` the hour alone.
 fn clock_time(text: &str, hour_only: bool) -> Option<(u32, u32)> {
     let number = |t: &str| {
         let valid = (1..=2).contains(&t.len()) && t.bytes().all(|b| b.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! What a schedule is for: everything, a pool, a namespace in it, or an image.
+//! The level of a schedule: everything, a pool, a namespace in it, or an image.
 
 use crate::failure::Failure;
 
@@ -12,7 +12,7 @@ pub(crate) struct LevelNames<'a> {
 }
 
 impl<'a> LevelNames<'a> {
-    /// Reads what a user wrote.
+    /// Parses a user's text.
     pub(crate) fn parse(text: &'a str) -> Result<Self, Failure> {
         let broken = || Failure::Value(format!("failed to parse {text}"));
         if text.is_empty() {
@@ -37,7 +37,7 @@ impl<'a> LevelNames<'a> {
         })
     }
 
-    /// Reads the key under which a schedule is stored: the same with ids of pool and image.
+    /// Parses the key under which a schedule is stored: a level with ids of pool and image.
     pub(crate) fn parse_key(key: &'a str) -> Option<(i64, Self)> {
         let mut parts = key.splitn(3, '/');
         let pool = parts
@@ -56,16 +56,16 @@ impl<'a> LevelNames<'a> {
     }
 }
 
-/// Whether a key is that of a pool, or of something in it.
+/// Whether a key belongs to a pool, or to something in it.
 pub(crate) fn is_in_pool(key: &str, pool: i64) -> bool {
     let rest = key.strip_prefix(&pool.to_string());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// A level, by the ids that there are.
+/// A level of existing pools and images, by their ids.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Level {
-    /// As it is shown.
+    /// The level in listings.
     pub(crate) name: String,
     pub(crate) pool: Option<i64>,
     pub(crate) namespace: Option<String>,
@@ -91,7 +91,7 @@ impl Level {
         self.pool.is_none()
     }
 
-    /// Whether it is a part of another one.
+    /// Whether it is part of another level, or equal to it.
     pub(crate) fn is_within(&self, other: &Self) -> bool {
         if other.is_global() {
             return !self.is_global();
@@ -107,7 +107,7 @@ impl Level {
         }
     }
 
-    /// Whether it covers this place. The namespace without a name stands for all of them, as in Ceph.
+    /// Whether it covers this place. The default namespace stands for all namespaces, as in Ceph.
     pub(crate) fn covers(&self, pool: i64, namespace: &str, image: Option<&str>) -> bool {
         let named = |n: &&String| !n.is_empty();
         self.pool.is_none_or(|p| p == pool)
@@ -123,7 +123,7 @@ impl Level {
                 .is_none_or(|i| Some(i.as_str()) == image)
     }
 
-    /// Whether the two have something in common.
+    /// Whether the two levels overlap.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         fn may_be<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> Option<bool> {
             match (a, b) {

@@ -1,4 +1,5 @@
-//! What is done regularly: the trash is emptied of what has expired, and images that are mirrored by snapshots get a new one.
+//! Schedules: expired images are purged from the trash, and images that are mirrored by snapshots
+//! get new ones.
 //!
 //! Formats, answers and times are those of Ceph's `src/pybind/mgr/rbd_support/{schedule,trash_purge_schedule,mirror_snapshot_schedule}.py`.
 //! Times are local ones.
@@ -33,7 +34,7 @@ use crate::question::{Authority, Reply};
 use crate::rights::{Basis, Origin, Place as Home};
 use crate::service::News;
 
-/// What is done.
+/// The kind of a schedule's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     TrashPurge,
@@ -55,7 +56,7 @@ impl Kind {
     }
 }
 
-/// To what it is done: a pool and namespace, or an image in them.
+/// The target of the work: a pool and namespace, or an image in them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
     pool: i64,
@@ -63,35 +64,35 @@ struct Target {
     image: Option<String>,
 }
 
-/// The schedules of a kind, and what follows from them.
+/// The schedules of a kind, and their targets and events.
 #[derive(Default)]
 struct State {
-    /// By the keys of their levels.
+    /// The schedules with their levels, by key.
     schedules: BTreeMap<String, (Level, Schedule)>,
-    /// With what they are called: the pool, or the image with pool and namespace.
+    /// The targets with their names: the pool, or the image with pool and namespace.
     targets: BTreeMap<Target, String>,
     agenda: Agenda<Target>,
 }
 
-/// Most images of which a snapshot is made at the same time (`max_concurrent_snap_create`).
+/// The most mirror snapshots that are made at the same time (`max_concurrent_snap_create`).
 const SNAPSHOTS: usize = 4;
 
-/// Does one kind of thing.
+/// Schedules and does the work of one kind.
 pub(crate) struct Scheduler {
     kind: Kind,
-    /// Reads what there is and writes schedules, and nothing else.
+    /// Reads pools and images, and writes schedules, and nothing else.
     cluster: Cluster,
     clients: Rc<Clients>,
     state: RefCell<State>,
-    /// One command, or reading of what there is, at a time.
+    /// Held by a command, or while pools and images are read.
     turn: Mutex<()>,
     wake: Notify,
-    /// What there is has to be read at once.
+    /// Pools and images must be read at once.
     is_stale: Cell<bool>,
     permits: Rc<Semaphore>,
-    /// Images of which a snapshot is being made.
+    /// Images whose mirror snapshot is being made.
     pending: RefCell<Vec<Target>>,
-    /// For what the schedules that there are have not enough rights.
+    /// Targets for which no schedule has enough rights.
     denied: RefCell<BTreeSet<Target>>,
 }
 
@@ -100,7 +101,7 @@ fn now() -> NaiveDateTime {
 }
 
 impl State {
-    /// The schedule for a target, with its key: the nearest.
+    /// The schedule of the nearest level that covers a target, with its key.
     fn schedule_for(&self, target: &Target) -> Option<(&str, &Schedule)> {
         let (pool, namespace) = (Some(target.pool), Some(target.namespace.as_str()));
         let keys = [
@@ -120,7 +121,7 @@ impl State {
         }
     }
 
-    /// Makes the agenda anew, but for what is due.
+    /// Recomputes the agenda, except the events that are due.
     fn rebuild(&mut self, now: NaiveDateTime) {
         self.agenda.clear_future(now);
         let targets: Vec<Target> = self.targets.keys().cloned().collect();
@@ -129,7 +130,7 @@ impl State {
         }
     }
 
-    /// Takes what there is now in place of what there was.
+    /// Replaces the targets.
     fn set_targets(&mut self, targets: BTreeMap<Target, String>, now: NaiveDateTime) {
         self.agenda.retain(|t| targets.contains_key(t));
         let old = std::mem::replace(&mut self.targets, targets);
@@ -144,7 +145,8 @@ impl State {
         }
     }
 
-    /// The schedules of a level and below; those of the level above where it has none of its own. Only those that are `seen`.
+    /// The schedules of a level and below; those of the level above if it has none of its own. Only
+    /// those for which `seen` returns true.
     fn list(&self, level: &Level, seen: impl Fn(&Level) -> bool) -> Value {
         let above = || {
             let all = self
@@ -222,7 +224,7 @@ impl Scheduler {
         }
     }
 
-    /// What the monitors know a schedule by.
+    /// The origin under which the monitors know a schedule.
     fn origin(&self, key: &str, schedule: &Schedule) -> Origin {
         Origin {
             key: self.origin_key(key),
@@ -234,7 +236,7 @@ impl Scheduler {
         format!("{}/{key}", self.kind.place().object)
     }
 
-    /// By whose rights something is done to a target. `None` where no schedule is for it any more.
+    /// The rights for the work on a target. `None` if no schedule covers it any more.
     fn basis(&self, target: &Target) -> Option<Basis> {
         let state = self.state.borrow();
         let (key, schedule) = state.schedule_for(target)?;
@@ -354,7 +356,7 @@ impl Scheduler {
         Reply::output(python::dumps_indented(&json!({key: shown})))
     }
 
-    /// Reads all schedules. Those that are for nothing any more are forgotten.
+    /// Reads all schedules. Those whose level does not exist any more are removed.
     async fn read_all(&self, cluster: &Snapshot) -> Result<(), Failure> {
         let place = self.kind.place();
         let mut schedules = BTreeMap::new();
@@ -389,7 +391,7 @@ impl Scheduler {
                 Ok(level) => level,
                 Err(Failure::Value(why)) => {
                     tracing::info!("{} {key}: {why}", place.object);
-                    // Whoever may write here does not say what becomes of another pool's schedules.
+                    // A tenant that may write this pool has no say about another pool's schedules.
                     if is_in_pool(&key, pool) {
                         self.tell(News::Forget(self.origin_key(&key)));
                     }
@@ -428,7 +430,7 @@ impl Module for Scheduler {
     }
 }
 
-/// Whether whoever has this authority may touch all that a level covers.
+/// Whether an authority may access everything that a level covers.
 fn is_allowed(cluster: &Snapshot, authority: &Authority, level: &Level) -> bool {
     let pool = level.pool.map(|id| cluster.pool_name(id));
     match (pool, &level.namespace) {

@@ -1,4 +1,5 @@
-//! From what users write and what is stored to levels of pools, namespaces and images that exist.
+//! Resolves users' specifications and stored keys to levels of existing pools, namespaces and
+//! images.
 
 use spirula_client::IoCtx;
 use spirula_rbd::{
@@ -15,7 +16,7 @@ fn value<T>(text: String) -> Result<T, Failure> {
     Err(Failure::Value(text))
 }
 
-/// Whether a failure says that there is no such thing, or else what it is.
+/// `None` if the failure says that the thing does not exist.
 fn unless_missing<T>(found: spirula_rbd::Result<T>, what: &str) -> Result<Option<T>, Failure> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -44,7 +45,8 @@ async fn check_namespace(kind: Kind, io: &IoCtx, namespace: &str) -> Result<(), 
     Ok(())
 }
 
-/// Checks that an image may have schedules: it is mirrored by snapshots. `shown` is what the user calls it.
+/// Checks that an image may have schedules: it is mirrored by snapshots. `shown` is the user's name
+/// for it.
 async fn check_image(io: &IoCtx, id: &str, shown: &str) -> Result<(), Failure> {
     let image = mirrored_image(io, id).await;
     let image =
@@ -59,7 +61,7 @@ async fn check_image(io: &IoCtx, id: &str, shown: &str) -> Result<(), Failure> {
     }
 }
 
-/// The level that a user means.
+/// The level of a user's specification.
 pub(crate) async fn by_name(
     kind: Kind,
     (cluster, now): (&Cluster, &Snapshot),
@@ -103,7 +105,7 @@ pub(crate) async fn by_name(
     Ok(level)
 }
 
-/// The level that a stored schedule is for. Where it is for nothing any more that is a [`Failure::Value`].
+/// The level of a stored schedule. [`Failure::Value`] if it does not exist any more.
 pub(crate) async fn by_key(kind: Kind, io: &IoCtx, pool_name: &str, key: &str) -> Result<Level, Failure> {
     let Some((pool, names)) = LevelNames::parse_key(key) else {
         return value(format!("failed to parse: {key}"));

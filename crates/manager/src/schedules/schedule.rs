@@ -1,4 +1,4 @@
-//! When something happens: at several intervals, each with a start time.
+//! A schedule: several intervals, each with a start time.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(crate) struct Schedule {
     items: BTreeSet<(Interval, Option<StartTime>)>,
 }
 
-/// What this many items have to be read of a schedule; nobody adds so many by hand.
+/// The most items that are read of a schedule; nobody adds so many by hand.
 const MAX_ITEMS: usize = 4096;
 
 impl Schedule {
@@ -30,7 +30,7 @@ impl Schedule {
         self.items.is_empty()
     }
 
-    /// The next time after `now`, both in local time; nothing where the schedule is empty.
+    /// The next time after `now`, both in local time; `None` for an empty schedule.
     pub(crate) fn next_run(&self, now: NaiveDateTime) -> Option<NaiveDateTime> {
         let next = |(interval, start): &(Interval, Option<StartTime>)| {
             let epoch = DateTime::UNIX_EPOCH.naive_utc();
@@ -48,12 +48,12 @@ impl Schedule {
         Value::Array(self.items.iter().map(item).collect())
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub(crate) fn to_json(&self) -> String {
         python::dumps_indented(&self.to_value())
     }
 
-    /// Reads a stored schedule.
+    /// Parses a stored schedule.
     pub(crate) fn from_json(text: &str) -> Option<Self> {
         let items: Vec<Value> = serde_json::from_str(text).ok()?;
         let mut schedule = Self::default();

@@ -1,5 +1,5 @@
-//! Schedules, where Ceph's manager keeps them: those of pools and below in an object of the pool, the one for everything in the
-//! central configuration, as an option of the module.
+//! The stored schedules, in the place of Ceph's manager: those of pools and below in an object of
+//! the pool, the global one in the central configuration, as an option of the module.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -9,17 +9,17 @@ use spirula_client::{IoCtx, Rados};
 use crate::failure::Failure;
 use crate::question::{MODULE, errno};
 
-/// Schedules read at a time: what is stored as one may have several MiB.
+/// Schedules that are read at a time: one record may have several MiB.
 const BATCH: u64 = 2;
-/// So many bytes of schedules are read in a pool, which tenants write.
+/// The most bytes of schedules that are read from a pool, which tenants write.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Where schedules of a kind are.
+/// The place of the schedules of a kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     /// The object in each pool.
     pub(crate) object: &'static str,
-    /// The option.
+    /// The option of the global schedule.
     pub(crate) option: &'static str,
 }
 
@@ -28,7 +28,7 @@ impl Place {
         format!("mgr/{MODULE}/{}", self.option)
     }
 
-    /// The schedule for everything.
+    /// The global schedule.
     pub(crate) async fn global(self, rados: &Rados) -> Result<Option<String>, Failure> {
         // The client's name is the manager's with a part of its own.
         let own = rados.name();
@@ -43,7 +43,7 @@ impl Place {
         }
     }
 
-    /// Sets or clears it.
+    /// Sets or clears the global schedule.
     pub(crate) async fn set_global(self, rados: &Rados, schedule: Option<String>) -> Result<(), Failure> {
         let command = match schedule {
             Some(value) => {
@@ -99,7 +99,7 @@ impl Place {
         }
     }
 
-    /// Sets or clears the schedule of a pool or below.
+    /// Sets or clears the schedule of a pool, or of something in it.
     pub(crate) async fn set(self, io: &IoCtx, key: String, schedule: Option<String>) -> Result<(), Failure> {
         let key = Bytes::from(key);
         let done = match schedule {

@@ -1,4 +1,4 @@
-//! Doing what is scheduled, at its time.
+//! Does the scheduled work at its time.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,26 +19,26 @@ use crate::failure::Failure;
 use crate::rights::{Basis, Place};
 use crate::service::News;
 
-/// Removes the images in the trash that need not stay any longer.
+/// Removes the images in the trash whose deferment has ended.
 async fn purge(io: &IoCtx) -> spirula_rbd::Result<()> {
     let due = trash_due(io, UTime::now(), None).await?;
     trash_purge(io, due, &Progress::untold()).await
 }
 
-/// How often is looked for pools, namespaces and images.
+/// How often pools, namespaces and images are listed.
 const REFRESH: Duration = Duration::from_secs(60);
-/// How long the clock is believed: it may be set.
+/// The longest wait on the clock, which may be set meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of what there is to do something to, of all pools together. One pool or namespace has much less
-/// (`mirrored_images`), so that it does not leave the others out.
+/// Bytes of all targets in all pools together. One pool or namespace has far fewer
+/// (`mirrored_images`), so that it does not crowd out the others.
 const MAX_TARGET_BYTES: usize = 48 << 20;
 
-/// What there is to do something to, with the names that are shown.
+/// The existing targets, with their names.
 #[derive(Default)]
 struct Targets {
     names: BTreeMap<Target, String>,
-    /// Bytes of all of them.
+    /// Bytes of all targets.
     bytes: usize,
 }
 
@@ -47,7 +47,7 @@ impl Targets {
         self.bytes >= MAX_TARGET_BYTES
     }
 
-    /// Adds one, where there is room.
+    /// Adds a target, if there is room.
     fn insert(&mut self, target: Target, shown: String) {
         let text = target.namespace.len() + target.image.as_ref().map_or(0, String::len) + shown.len();
         self.bytes += text + size_of::<(Target, String)>();
@@ -58,7 +58,8 @@ impl Targets {
 }
 
 impl Scheduler {
-    /// Reads what is scheduled, so that commands may be answered. Fails where the cluster has shut this client out.
+    /// Reads the schedules, so that commands may be answered. Fails where this client is on the
+    /// blocklist.
     pub(super) async fn prepare(&self) -> Result<(), Failure> {
         match self.refresh().await {
             Err(e) if e.is_shut_out() => return Err(e),
@@ -68,7 +69,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Works, until the cluster has shut this client out.
+    /// Works until this client is on the blocklist.
     pub(super) async fn keep(self: Rc<Self>) -> Failure {
         let mut refreshed = Instant::now();
         loop {
@@ -116,7 +117,8 @@ impl Scheduler {
         }
     }
 
-    /// Warns, once for each target, where a schedule may not do what it is for: nobody is known to have added it.
+    /// Warns, once for each target, that its schedule lacks the rights for its work: its origin is
+    /// unknown.
     fn note_denied(&self, target: &Target, why: &Failure) {
         if why.is_denied() && self.denied.borrow_mut().insert(target.clone()) {
             let known = self.cluster.known();
@@ -127,7 +129,8 @@ impl Scheduler {
         }
     }
 
-    /// Makes a snapshot of an image in the background, unless the one before is not made yet.
+    /// Makes a mirror snapshot of an image in the background, unless the one before is still being
+    /// made.
     fn begin_snapshot(self: &Rc<Self>, basis: Basis, target: Target, id: String) {
         if self.pending.borrow().contains(&target) {
             tracing::info!("image {id}: the snapshot before is not made yet");
@@ -152,7 +155,7 @@ impl Scheduler {
         made.map_err(|e| Failure::rbd(&e, "error creating mirror snapshot"))
     }
 
-    /// Reads what is scheduled, and what there is to do it to.
+    /// Reads the schedules and their targets.
     async fn refresh(&self) -> Result<(), Failure> {
         let _turn = self.turn.lock().await;
         let cluster = self.cluster.newest().await?;
@@ -180,7 +183,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether a schedule has something in common with a level.
+    /// Whether the level of a schedule overlaps this level.
     fn is_scheduled(&self, level: &Level) -> bool {
         let state = self.state.borrow();
         state.schedules.values().any(|(l, _)| l.meets(level))
@@ -257,7 +260,7 @@ async fn primary_images(io: &IoCtx) -> spirula_rbd::Result<BTreeMap<String, Stri
     Ok(found)
 }
 
-/// Makes a mirror snapshot of an image, if it still is one that gets some.
+/// Makes a mirror snapshot of an image, if it is still mirrored by snapshots and primary.
 async fn snapshot(io: &IoCtx, id: &str) -> spirula_rbd::Result<()> {
     let image = mirrored_image(io, id).await?;
     let is_due = image.is_some_and(|i| i.mode == MIRROR_BY_SNAPSHOTS) && is_mirror_primary(io, id).await?;

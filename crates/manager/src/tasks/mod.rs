@@ -1,7 +1,8 @@
-//! What is done to images in the background, one task after the other: flattening them and removing them.
+//! Background tasks on images, one after the other: flattening, removal, migration.
 //!
-//! Tasks are kept in the object `rbd_task` of each image's pool and namespace, so the next manager goes on with them. Formats,
-//! answers and the order in which things are tried are those of Ceph's `src/pybind/mgr/rbd_support/task.py`.
+//! Tasks are kept in the object `rbd_task` of each image's pool and namespace, so that the next
+//! manager goes on with them. Formats, answers and the order of attempts are those of Ceph's
+//! `src/pybind/mgr/rbd_support/task.py`.
 
 mod queue;
 mod run;
@@ -35,29 +36,31 @@ use crate::service::News;
 
 /// The object that holds the tasks of a pool and namespace.
 const OBJECT: &str = "rbd_task";
-/// Tasks read at a time: what is stored as one may have several MiB.
+/// Tasks that are read at a time: one record may have several MiB.
 const BATCH: u64 = 2;
-/// So many bytes of tasks are read in a pool and namespace.
+/// The most bytes of tasks that are read from a pool and namespace.
 const MAX_BYTES: usize = 1 << 20;
 
-/// MiB of objects that are copied at a time, by all tasks: as many as the largest object has, since each is in memory twice.
+/// MiB of objects that all tasks copy at a time: the size of the largest object, as each is in
+/// memory twice.
 const COPIED_MIB: usize = 32;
-/// Objects of which an image's object map may tell: with objects of 4 MiB these are 128 TiB.
+/// The most objects that an image's object map may cover: with objects of 4 MiB these are 128 TiB.
 const MAX_MAPPED: u64 = 32 << 20;
 
-/// The tasks, and who works on them.
+/// The tasks, and their execution.
 pub(crate) struct Tasks {
     /// Reads and writes tasks, and nothing else.
     cluster: Cluster,
     clients: Rc<Clients>,
     queue: RefCell<Queue>,
-    /// The tasks that are under way, by their pools: one in each, so that nobody's tasks wait for another tenant's.
+    /// The tasks under way by pool: one in each, so that no tenant's tasks wait for another's.
     running: RefCell<BTreeMap<i64, Turn>>,
-    /// Memory for the objects that all of them copy.
+    /// Memory for the objects that all tasks copy.
     copies: Arc<Semaphore>,
-    /// One command at a time: whether there is an equal task is found out and a new one added without another between.
+    /// Held by a command: no other one comes between the search for an equal task and the addition
+    /// of a new one.
     turn: Mutex<()>,
-    /// There may be something to do.
+    /// Notified when a task may be due.
     wake: Notify,
 }
 
@@ -74,7 +77,7 @@ impl Tasks {
         })
     }
 
-    /// Reads the tasks that there are.
+    /// Reads the existing tasks.
     async fn read_all(&self) -> Result<(), Failure> {
         let mut is_complete = true;
         for (id, name) in self.cluster.known().image_pools() {
@@ -114,8 +117,8 @@ impl Tasks {
         self.clients.desk().tell(news);
     }
 
-    /// Reads the tasks that lie in a place, in a pool of this name. Those that can't be meant by the manager are left there.
-    /// Returns whether there are no others.
+    /// Reads the tasks in a place, in a pool of this name. Records that no manager can have written
+    /// are left in place. Returns whether there were none of these.
     async fn load_from(&self, io: &IoCtx, home: &Place, pool: &str) -> spirula_client::Result<bool> {
         let mut refused: Vec<&str> = Vec::new();
         let read = self.read_from(io, home, pool, &mut refused).await;
@@ -128,7 +131,7 @@ impl Tasks {
         read
     }
 
-    /// Returns whether all were read: those over the bound are not.
+    /// Reads the tasks in a place. Returns whether all were read: records beyond the limit are not.
     async fn read_from(
         &self,
         io: &IoCtx,
@@ -192,14 +195,15 @@ impl Tasks {
         }
     }
 
-    /// A client that has the rights of whoever asks this question, and those in the image's pool and namespace.
+    /// A client with the rights of the question's asker, and those in the image's pool and
+    /// namespace.
     async fn client(&self, asked: &Asked<'_>, spec: &ImageSpec) -> Result<Client, Failure> {
         let place = place(&asked.cluster, spec)?;
         let basis = Basis::Asked(asked.number);
         self.clients.open(Work::Command, &place, basis).await
     }
 
-    /// Where the tasks of a place are stored.
+    /// The context of the tasks of a place.
     async fn store(&self, home: &Place) -> spirula_client::Result<IoCtx> {
         let io = self.cluster.rados().pool_by_id(home.pool).await?;
         Ok(io.with_namespace(home.namespace.as_str()))
@@ -283,13 +287,13 @@ impl Tasks {
         self.add((asked, spec), message, refs).await
     }
 
-    /// The answer where there is such a task already.
+    /// The answer if there is an equal task already.
     fn known(&self, refs: &Refs) -> Option<Reply> {
         let queue = self.queue.borrow();
         queue.find(refs).map(|t| Reply::output(t.to_json()))
     }
 
-    /// Adds a task that a question is about.
+    /// Adds the task that a question asks for.
     async fn add(
         &self,
         (asked, spec): (&Asked<'_>, &ImageSpec),
@@ -386,7 +390,7 @@ fn place(cluster: &Snapshot, spec: &ImageSpec) -> Result<Place, Failure> {
     })
 }
 
-/// What an image is called, by its pool's id.
+/// The name of an image, by its pool's id.
 fn name(cluster: &Snapshot, (pool, namespace, image): &(i64, String, String)) -> ImageSpec {
     ImageSpec {
         pool: cluster.pool_name(*pool).to_owned(),
@@ -418,7 +422,7 @@ fn missing(spec: &ImageSpec) -> Failure {
     Failure::Rbd(errno::ENOENT, format!("Image {spec} does not exist"))
 }
 
-/// Forgets a task in its pool.
+/// Removes a task's record from its pool.
 async fn remove_stored(io: &IoCtx, key: String) -> Result<(), Failure> {
     let keys = [Bytes::from(key)].into();
     match io.omap_rm_keys(OBJECT, &keys).await {
@@ -429,15 +433,15 @@ async fn remove_stored(io: &IoCtx, key: String) -> Result<(), Failure> {
     }
 }
 
-/// What has to be known of an image before a task is made of it.
+/// The properties of an image that decide about a new task.
 struct Look {
     id: String,
     has_parent: bool,
     has_snapshots: bool,
 }
 
-/// Looks at an image, where there is one. Where it is to be written it is opened for that, so that what keeps from it is told at
-/// once.
+/// Reads an image, if it exists. An image that the task will write is opened for writing, so that
+/// obstacles are reported at once.
 async fn look_at(io: &IoCtx, spec: &ImageSpec, read_only: bool) -> Result<Option<Look>, Failure> {
     let options = Options {
         read_only,
@@ -466,12 +470,12 @@ async fn look_at(io: &IoCtx, spec: &ImageSpec, read_only: bool) -> Result<Option
     Ok(Some(look))
 }
 
-/// What was being done where an image of the first format is asked for its id.
+/// The failed operation for an image of the first format, which has no id.
 fn no_id(image: &str) -> String {
     format!("error getting id for image b'{image}'")
 }
 
-/// What was being done where an image can't be opened.
+/// The failed operation for an image that can't be opened.
 fn opening(image: &str) -> String {
     format!("error opening image b'{image}' at snapshot None")
 }

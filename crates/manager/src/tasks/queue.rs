@@ -1,4 +1,4 @@
-//! The tasks that are under way or wait.
+//! Tasks under way and waiting.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,11 +7,11 @@ use chrono::{DateTime, Utc};
 use super::task::{Refs, Task, is_meant};
 use crate::rights::Place;
 
-/// Tasks that are remembered when they are done, so that a command that comes again does not begin anew.
+/// Finished tasks that are remembered, so that a repeated command does not begin anew.
 const REMEMBERED: usize = 50;
 
-/// A task's turn: tasks are tried by their sequence, which counts those of one pool and namespace; those of others that are
-/// alike come in the order in which they came.
+/// A task's turn. Tasks are tried by their sequence numbers, which count the tasks of one pool and
+/// namespace; equal numbers of different places go by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn {
     sequence: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Takes a task in.
+    /// Adds a task.
     pub(crate) fn insert(&mut self, task: Task) -> Turn {
         self.arrivals += 1;
         let turn = Turn {
@@ -44,8 +44,8 @@ impl Queue {
         turn
     }
 
-    /// The number of the next task in a pool and namespace; `None` where the last one there has the largest. Others' tasks do not
-    /// count: whoever may write there could use the numbers up.
+    /// The number of the next task in a pool and namespace; `None` where the last one there has the
+    /// largest number. Tasks of other places do not count: their tenants could use the numbers up.
     pub(crate) fn next_sequence(&self, place: &Place) -> Option<u64> {
         let there = self.tasks.values().chain(&self.completed);
         let last = there.filter(|t| t.home == *place).map(|t| t.sequence).max();
@@ -60,7 +60,7 @@ impl Queue {
         self.tasks.get_mut(&turn)
     }
 
-    /// The task of this name among those that somebody may see: names in pools may be anybody's choice.
+    /// The task of this name for which `seen` returns true: tenants may choose equal names.
     pub(crate) fn by_id(&self, id: &str, seen: impl Fn(&Task) -> bool) -> Option<(Turn, &Task)> {
         let mut named = self.tasks.iter().filter(|(_, t)| t.id == id);
         named.find(|(_, t)| seen(t)).map(|(turn, task)| (*turn, task))
@@ -71,7 +71,7 @@ impl Queue {
         self.tasks.values()
     }
 
-    /// A task that does the same, or has done it lately.
+    /// A task that does the same work, or has done it lately.
     pub(crate) fn find(&self, refs: &Refs) -> Option<&Task> {
         let waiting = self.tasks.values().find(|t| is_meant(&t.refs, refs));
         waiting.or_else(|| self.completed.iter().rev().find(|t| is_meant(&t.refs, refs)))
@@ -83,7 +83,7 @@ impl Queue {
         due.map(|(turn, _)| *turn).collect()
     }
 
-    /// Forgets a task; one that was done is remembered for a while.
+    /// Removes a task; a finished one is remembered for a while.
     pub(crate) fn remove(&mut self, turn: Turn) {
         let Some(task) = self.tasks.remove(&turn) else {
             return;

@@ -1,4 +1,4 @@
-//! How tasks are done: those that are due, one after the other in each pool.
+//! Executes tasks: those that are due, one after the other in each pool.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -23,24 +23,24 @@ use crate::question::errno;
 use crate::rights::Basis;
 use crate::service::{News, TaskNews};
 
-/// How often is looked for tasks whose time has come.
+/// How often due tasks are searched.
 const PERIOD: Duration = Duration::from_secs(5);
-/// How often progress is told.
+/// How often progress is reported.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 
-/// Objects of an image that are copied at the same time: the manager is to stay small.
+/// Objects of an image that are copied at the same time: the manager's memory is small.
 const COPIES: usize = 1;
 
-/// How an attempt ended.
+/// The end of an attempt.
 enum End {
-    /// The task is done, or never will be, for this reason.
+    /// The task is done; with a reason, it can never be done.
     Over(Option<&'static str>),
-    /// It was given up by a user.
+    /// A user cancelled the task.
     Canceled,
 }
 
 impl Tasks {
-    /// Works, until the cluster has shut this client out.
+    /// Works until this client is on the blocklist.
     pub(super) async fn run(self: Rc<Self>) -> Failure {
         let mut attempts = JoinSet::new();
         loop {
@@ -62,7 +62,7 @@ impl Tasks {
         }
     }
 
-    /// The tasks that begin now: the first that is due in each pool where none is under way.
+    /// The tasks to begin now: the first due one in each pool without a task under way.
     fn turns(&self) -> Vec<Turn> {
         let (queue, mut running) = (self.queue.borrow(), self.running.borrow_mut());
         let mut begin = Vec::new();
@@ -78,7 +78,7 @@ impl Tasks {
         begin
     }
 
-    /// How images are opened.
+    /// The options for opening images.
     fn limits(&self) -> Options {
         Options {
             in_flight: Some(COPIES),
@@ -88,7 +88,7 @@ impl Tasks {
         }
     }
 
-    /// Tries a task, whose turn it is. What it fails with is noted with it.
+    /// Tries a task whose turn it is. Its failure is stored with it.
     async fn attempt(self: &Rc<Self>, turn: Turn) -> Result<(), Failure> {
         let outcome = self.try_once(turn).await;
         self.running.borrow_mut().retain(|_, t| *t != turn);
@@ -160,7 +160,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// A task is over, and stored no more.
+    /// Removes a finished task.
     fn forget(&self, turn: Turn) {
         self.post_end(turn);
         let mut queue = self.queue.borrow_mut();
@@ -246,7 +246,7 @@ impl Tasks {
         }
     }
 
-    /// Hears how far a task is, and ends it when it was canceled.
+    /// The listener of a task's progress, which ends the task if it was cancelled.
     fn listener(self: &Rc<Self>, turn: Turn) -> Progress {
         let (tasks, told) = (Rc::downgrade(self), std::cell::Cell::new(None::<Instant>));
         Progress::new(move |done, total| {
@@ -271,7 +271,7 @@ impl Tasks {
         })
     }
 
-    /// Tells how far a task is; with `begin` also where nothing was told of it yet.
+    /// Reports a task's progress; with `begin` also the first time.
     fn post(&self, turn: Turn, share: f64, begin: bool) {
         let mut queue = self.queue.borrow_mut();
         let Some(task) = queue.get_mut(turn) else {
@@ -289,7 +289,7 @@ impl Tasks {
         }));
     }
 
-    /// Tells that a task is over.
+    /// Reports the end of a task.
     pub(super) fn post_end(&self, turn: Turn) {
         let is_posted = self.queue.borrow().get(turn).is_some_and(|t| t.is_posted);
         if !is_posted {
@@ -305,10 +305,10 @@ impl Tasks {
     }
 }
 
-/// What Ceph's library calls all that is done to a migration.
+/// The failed operation in librbd's words, for all steps of a migration.
 const MIGRATING: &str = "error aborting migration";
 
-/// Why an image is not one for which there is anything to be done.
+/// Why there is nothing to do for an image.
 fn why_invalid(action: Action) -> Option<&'static str> {
     match action {
         Action::Flatten => Some("Image does not have parent"),

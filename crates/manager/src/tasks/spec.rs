@@ -7,12 +7,12 @@ use crate::failure::Failure;
 pub(crate) struct ImageSpec {
     pub(crate) pool: String,
     pub(crate) namespace: String,
-    /// Its name; its id where it is in the trash.
+    /// The image's name; its id in the trash.
     pub(crate) image: String,
 }
 
 impl ImageSpec {
-    /// Reads it. `default_pool` is meant where none is named.
+    /// Parses a specification. `default_pool` applies if it names none.
     pub(crate) fn parse(text: &str, default_pool: &str) -> Result<Self, Failure> {
         let parts: Vec<&str> = text.split('/').collect();
         let (pool, namespace, image) = match *parts.as_slice() {

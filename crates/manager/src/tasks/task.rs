@@ -1,4 +1,4 @@
-//! A task, and how it is stored: as Ceph's manager stores it, so that either can go on with it.
+//! A task and its record, which Ceph's manager understands as well.
 
 use chrono::{DateTime, Local, TimeDelta, Utc};
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use spirula_text::python;
 use super::spec::ImageSpec;
 use crate::rights::{Origin, Place};
 
-/// What happens to the image.
+/// The work on the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Flatten,
@@ -34,10 +34,11 @@ impl Action {
     }
 }
 
-/// What a task is about. Two tasks with the same are the same.
+/// The image and the action of a task. Equal ones mean equal tasks.
 pub(crate) type Refs = Map<String, Value>;
 
-/// What a task is about, at its beginning: an image by its name, whose id may be known, or one in the trash by its id.
+/// The references of a new task: an image by its name, and its id if that is known, or by its id in
+/// the trash.
 pub(crate) fn refs(action: Action, spec: &ImageSpec, id: Option<&str>) -> Refs {
     let mut refs = Refs::new();
     let mut put = |key: &str, value: &str| drop(refs.insert(key.to_owned(), json!(value)));
@@ -55,7 +56,7 @@ pub(crate) fn refs(action: Action, spec: &ImageSpec, id: Option<&str>) -> Refs {
 
 const IMAGE_ID: &str = "image_id";
 
-/// Whether a task with `known` is meant by `asked`, which may not know the image's id.
+/// Whether `asked`, which may lack the image's id, means the task with `known`.
 pub(crate) fn is_meant(known: &Refs, asked: &Refs) -> bool {
     if asked.contains_key(IMAGE_ID) || !known.contains_key(IMAGE_ID) {
         return known == asked;
@@ -68,11 +69,11 @@ pub(crate) fn is_meant(known: &Refs, asked: &Refs) -> bool {
 /// A task.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
-    /// Counts the tasks of all pools.
+    /// Its sequence number in its pool and namespace.
     pub(crate) sequence: u64,
     /// Its name: a UUID.
     pub(crate) id: String,
-    /// What it does, for people.
+    /// Its description, for people.
     pub(crate) message: String,
     pub(crate) refs: Refs,
     pub(crate) action: Action,
@@ -80,31 +81,31 @@ pub(crate) struct Task {
     pub(crate) retry_message: Option<String>,
     /// Attempts so far.
     pub(crate) attempts: u32,
-    /// When it is tried again.
+    /// When it is due for another attempt.
     pub(crate) retry_time: Option<DateTime<Utc>>,
     pub(crate) in_progress: bool,
-    /// The part that is done.
+    /// The part that is done, from 0 to 1.
     pub(crate) progress: f64,
     pub(crate) canceled: bool,
-    /// Why it was given up.
+    /// Why it failed for good.
     pub(crate) failure: Option<String>,
-    /// Who shows progress knows of it.
+    /// Whether progress displays know of it.
     pub(crate) is_posted: bool,
-    /// Where it is stored.
+    /// The place of its record.
     pub(crate) home: Place,
-    /// As what.
+    /// The text of its record.
     text: String,
 }
 
-/// A stored task may be as long.
+/// The longest record of a task.
 const MAX_TEXT: usize = 8 << 10;
 
-/// The pause after an attempt grows by this with each, up to [`MAX_PAUSE`].
+/// The pause grows by this with each attempt, up to [`MAX_PAUSE`].
 const PAUSE: TimeDelta = TimeDelta::seconds(30);
 const MAX_PAUSE: TimeDelta = TimeDelta::seconds(300);
 
 impl Task {
-    /// A task that was not tried yet; `None` where `refs` make no sense.
+    /// A new task; `None` if `refs` can't be interpreted.
     pub(crate) fn new(sequence: u64, id: String, message: String, refs: Refs, home: Place) -> Option<Self> {
         let name = refs.get("action")?.as_str()?;
         let (_, action) = ACTIONS.iter().find(|(n, _)| *n == name)?;
@@ -136,8 +137,8 @@ impl Task {
         Some(task)
     }
 
-    /// Reads a task that is stored under a key in a place, in a pool of this name. Whoever may write there may have put it there: it is
-    /// refused where it is no task, or is about another place. The error says why.
+    /// Parses the record under a key in a place, in a pool of this name. A tenant may have written
+    /// it: a record that is no task, or names another place, is refused. The error says why.
     pub(crate) fn stored(key: &[u8], value: &[u8], home: &Place, pool: &str) -> Result<Self, &'static str> {
         if value.len() > MAX_TEXT {
             return Err("too long");
@@ -171,9 +172,9 @@ impl Task {
         })
     }
 
-    /// What the monitors know it by.
+    /// The origin under which the monitors know it.
     pub(crate) fn origin(&self) -> Origin {
-        // With the place: whoever may write in another one may have given a task there the same name.
+        // With the place, as a tenant of another place may have given a task there the same name.
         let Place { pool, namespace } = &self.home;
         Origin {
             key: format!("task/{pool}/{namespace}/{}", self.id),
@@ -181,7 +182,7 @@ impl Task {
         }
     }
 
-    /// The key under which it is stored.
+    /// The key of its record.
     pub(crate) fn key(&self) -> String {
         format!("{:016X}", self.sequence)
     }
@@ -190,7 +191,7 @@ impl Task {
         self.refs.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The image: by its id where it is in the trash.
+    /// The image: by its id in the trash, else by its name.
     pub(crate) fn spec(&self) -> ImageSpec {
         let image = match self.action {
             Action::TrashRemove => IMAGE_ID,
@@ -212,7 +213,7 @@ impl Task {
         self.retry_time.is_none_or(|at| at <= now)
     }
 
-    /// An attempt is over.
+    /// Counts an attempt and sets the time of the next one.
     pub(crate) fn attempted(&mut self, now: DateTime<Utc>) {
         self.in_progress = false;
         self.attempts = self.attempts.saturating_add(1);
@@ -221,7 +222,7 @@ impl Task {
         self.retry_time = now.checked_add_signed(pause);
     }
 
-    /// As it is shown, and as it is stored at its beginning.
+    /// The task in listings, and the first part of its record.
     pub(crate) fn to_value(&self) -> Value {
         let mut v = json!({
             "sequence": self.sequence, "id": self.id, "message": self.message, "refs": self.refs,
@@ -252,7 +253,7 @@ impl Task {
     }
 }
 
-/// A time where this process runs, as Python's `datetime.isoformat` writes it.
+/// The local time of this process, as Python's `datetime.isoformat` writes it.
 fn local_time(at: DateTime<Utc>) -> String {
     let local = at.with_timezone(&Local);
     let format = if local.timestamp_subsec_micros() == 0 {
@@ -273,7 +274,7 @@ mod tests {
 
     /// Written by Ceph 16.2's own class for tasks.
     const OFFICIAL: &str = r#"{"sequence": 1, "id": "0b4ac5b2-26e0-4dd2-b5ea-b9a4e1ad6d1f", "message": "Flattening image p/n/\u00e4", "refs": {"action": "flatten", "pool_name": "p", "pool_namespace": "n", "image_name": "\u00e4", "image_id": "10226b8b4567"}}"#;
-    /// What it adds after two attempts.
+    /// The fields that it adds after two attempts.
     const TRIED: &str = r#", "retry_message": "[errno 39] x", "retry_attempts": 2, "retry_time": "1970-01-01T00:01:00.000678", "in_progress": true, "progress": 0.3333333333333333, "canceled": true}"#;
 
     fn home() -> Place {
@@ -307,7 +308,7 @@ mod tests {
         }
     }
 
-    /// Whoever may write into a pool may store anything there.
+    /// A tenant that may write a pool may store any record there.
     #[test]
     fn a_task_is_about_the_place_where_it_is_stored() {
         let stored = |key: &str, text: &str, namespace: &str, pool: &str| {
