@@ -1,18 +1,19 @@
-//! Why a method, or what it asked of its object, failed.
+//! Failures of methods, and of their operations on the object.
 
 /// A failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// The positive error number that the client sees negated.
     Errno(i32),
-    /// What was asked for is being fetched: the method is to end now and is called again with it.
+    /// The data that was asked for is being fetched: the method must return now, and is called
+    /// again with it.
     NotFetched,
 }
 
-/// The result of a method and of all it asks of its object.
+/// The result of a method, and of its operations on the object.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Input that can't be understood, or makes no sense.
+/// Input that can't be decoded, or is inconsistent.
 pub(crate) const EINVAL: i32 = 22;
 
 #[allow(missing_docs)]

@@ -1,4 +1,5 @@
-//! Filters: what a client's listing of a placement group leaves out (`PGLSFilter` in Ceph's `src/osd/osd_types.h`).
+//! Filters of listings of a placement group, by which clients leave objects out (`PGLSFilter` in
+//! Ceph's `src/osd/osd_types.h`).
 
 use std::fmt::Debug;
 
@@ -7,50 +8,50 @@ use spirula_denc::Reader;
 
 use crate::{Error, Result};
 
-/// Which objects a listing is to have.
+/// Selects the objects of a listing.
 pub trait Filter: Debug + Send {
-    /// The attribute that it judges objects by, with the `_` before it that clients' attributes have in an OSD's store;
-    /// empty where it does not ask for one.
+    /// The attribute by which it selects, with the `_` before it that clients' attributes have in
+    /// an OSD's store; empty if it needs none.
     fn attribute(&self) -> &[u8];
 
-    /// Whether the object of this name is wanted. `value` is its attribute: empty where the filter asks for none, `None`
-    /// where the object lacks it.
+    /// Whether the object of this name is selected. `value` is its attribute: empty where the
+    /// filter needs none, `None` where the object lacks it.
     fn wants(&self, name: &[u8], value: Option<&Bytes>) -> bool;
 }
 
-/// A kind of filter that a class has.
+/// A kind of filter that a class offers.
 #[derive(Debug)]
 pub struct FilterKind {
     /// Its name.
     pub name: &'static str,
-    /// Reads what a filter of it is told from a request, of which more follows.
+    /// Decodes a filter's parameters from a request, which has more data behind them.
     pub(crate) read: fn(&mut Reader<'_>) -> Result<Box<dyn Filter>>,
 }
 
 impl FilterKind {
-    /// Makes a filter of the request's input, of which it reads its part.
+    /// Makes a filter of its parameters in the request's input.
     ///
     /// # Errors
-    /// EINVAL for input that it can't decode.
+    /// EINVAL for parameters that it can't decode.
     pub fn filter(&self, input: &mut Reader<'_>) -> Result<Box<dyn Filter>> {
         (self.read)(input)
     }
 }
 
-/// The kind called `plain`, which is of no class: objects whose attribute has a value.
+/// The filter `plain`, which belongs to no class: objects whose attribute has a given value.
 pub static PLAIN: FilterKind = FilterKind {
     name: "plain",
     read: has_value,
 };
 
-/// Objects whose attribute has a value.
+/// Selects objects whose attribute has a given value.
 #[derive(Debug)]
 struct HasValue {
     attribute: Bytes,
     value: Bytes,
 }
 
-/// Reads the name of an attribute and a value.
+/// Decodes the name of an attribute and a value.
 pub(crate) fn has_value(input: &mut Reader<'_>) -> Result<Box<dyn Filter>> {
     let (attribute, value) = input.get().map_err(|_| Error::EINVAL)?;
     Ok(Box::new(HasValue { attribute, value }))

@@ -7,19 +7,19 @@ use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
 
 use crate::{Error, FilterKind, Object, Result};
 
-/// What a method may do, as in Ceph's `src/include/rados/objclass.h` (`CLS_METHOD_*`).
+/// Flags of a method, as in Ceph's `src/include/rados/objclass.h` (`CLS_METHOD_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// It reads the object.
+    /// The method reads the object.
     pub const RD: Self = Self(1);
-    /// It changes the object.
+    /// The method changes the object.
     pub const WR: Self = Self(2);
-    /// In a cache tier, the object is to be fetched for it.
+    /// In a cache tier, the object is promoted for the method.
     pub const PROMOTE: Self = Self(8);
 
-    /// Whether all of `other` are set.
+    /// Whether all flags of `other` are set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -33,10 +33,11 @@ impl BitOr for Flags {
     }
 }
 
-/// What a method returns to its caller.
+/// The result and output of a method.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Return {
-    /// The result; a negative error number discards what the method did, as [`Error`] does, but keeps `data`.
+    /// The result; a negative error number discards the method's writes, as [`Error`] does, but
+    /// keeps `data`.
     pub code: i32,
     /// The output.
     pub data: Bytes,
@@ -56,9 +57,9 @@ impl<T: Encode> From<T> for Return {
 pub struct Method {
     /// Its name.
     pub name: &'static str,
-    /// What it may do.
+    /// Its flags.
     pub flags: Flags,
-    /// Runs it on its input.
+    /// Runs it on its encoded input.
     pub(crate) run: fn(&mut dyn Object, &Bytes) -> Result<Return>,
 }
 
@@ -66,7 +67,7 @@ impl Method {
     /// Calls the method.
     ///
     /// # Errors
-    /// EINVAL for input that it can't decode, and what the method fails with.
+    /// EINVAL for input that it can't decode, and the method's own error.
     pub fn call(&self, object: &mut dyn Object, input: &Bytes) -> Result<Return> {
         (self.run)(object, input)
     }
@@ -95,9 +96,9 @@ impl Class {
     }
 }
 
-/// Declares a class: the name, then each method with what it may do and the function that is it. A function takes the
-/// object and one argument that decodes from the input, and returns what encodes to the output. Filters may follow, each
-/// with the function that reads one.
+/// Declares a class: its name, then each method with its flags and its function. A function takes
+/// the object and one argument that decodes from the input, and returns a value that encodes to the
+/// output. Filters may follow, each with the function that decodes its parameters.
 macro_rules! class {
     ($name:literal { $($method:literal: $first:ident $(| $more:ident)* => $function:path;)+ }
         $(filters { $($filter:literal => $read:path;)+ })?) => {
@@ -118,22 +119,22 @@ macro_rules! class {
 }
 pub(crate) use class;
 
-/// Decodes a method's input. As in Ceph, bytes after it do not matter.
+/// Decodes a method's input. As in Ceph, bytes behind it are ignored.
 pub(crate) fn input<T: Decode>(bytes: &Bytes) -> Result<T> {
     Reader::new(bytes).get().map_err(|_| Error::EINVAL)
 }
 
-/// Decodes what an object holds.
+/// Decodes stored bytes.
 pub(crate) fn stored<T: Decode>(bytes: &Bytes) -> Result<T> {
     Reader::new(bytes).get().map_err(|_| Error::EIO)
 }
 
-/// Encodes what an object is to hold.
+/// Encodes a value to be stored.
 pub(crate) fn to_bytes<T: Encode>(value: &T) -> Bytes {
     encode_to_vec(value).into()
 }
 
-/// Input or output without a format: all bytes as they are.
+/// Input or output without a format: the bytes as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Raw(pub(crate) Bytes);
 
@@ -149,7 +150,7 @@ impl Decode for Raw {
     }
 }
 
-/// No output, or input that does not matter.
+/// No output, or input that is ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Nothing;
 

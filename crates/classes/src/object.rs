@@ -1,4 +1,4 @@
-//! What a method sees of the world.
+//! The interface between a method and its object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use spirula_denc::{EntityAddr, EntityName, UTime};
 
 use crate::Result;
 
-/// A client: who called, or watches.
+/// A client: the caller, or a watcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caller {
     /// Its name: `client.` and its global id.
@@ -21,57 +21,58 @@ pub struct Caller {
 pub struct Stat {
     /// Bytes.
     pub size: u64,
-    /// When it was last changed, by the client's clock.
+    /// When it was last changed, by the writing client's clock.
     pub mtime: UTime,
 }
 
 /// A part of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// In the order of their keys.
+    /// The items in the order of their keys.
     pub items: Vec<T>,
     /// Whether more follow.
     pub more: bool,
 }
 
-/// The object that a method was called on, in the transaction of its request.
+/// The object on which a method was called, in the transaction of its request.
 ///
-/// Data, attributes and omap read as they were before the request; [`stat`](Self::stat), like the outcome of writes,
-/// follows what the request did so far. A write that fails spoils the request only if its method fails too. Every
-/// method fails with the error number that the same operation of a client would get, or with
-/// [`Error::NotFetched`](crate::Error::NotFetched).
+/// Data, attributes and omap read as they were before the request; [`stat`](Self::stat) and the
+/// outcome of writes reflect what the request has done so far. A failed write fails the request
+/// only if the method fails too. Every operation fails with the error number that a client's
+/// operation would get, or with [`Error::NotFetched`](crate::Error::NotFetched).
 #[allow(clippy::missing_errors_doc)]
 pub trait Object {
-    /// Who called.
+    /// The caller.
     fn caller(&self) -> Caller;
 
     /// The time of the call.
     fn now(&self) -> UTime;
 
-    /// Fills `out` with bytes that nobody got before. The same call, run again, gets the same ones.
+    /// Fills `out` with unique random bytes. The same call of a method that runs again gets the
+    /// same ones.
     fn random(&mut self, out: &mut [u8]);
 
-    /// What tells this step of the request from all other steps of requests to the placement group: the version that
-    /// clients saw last, a dot, and the number of operations that the request executed so far, those of methods
-    /// included.
+    /// A text that is unique among all steps of requests to the placement group: the version that
+    /// clients saw last, a dot, and the number of operations that the request has executed so far,
+    /// those of methods included.
     fn subop_version(&self) -> String;
 
-    /// Size and time; ENOENT where there is no object. A method need not be marked as
-    /// reading for it.
+    /// Size and time; ENOENT where the object does not exist. A method needs no flag for it.
     fn stat(&mut self) -> Result<Stat>;
 
-    /// The method is about to make so many bytes of its own, beyond what it was given or has read. ENOMEM where that is more than methods
-    /// may have.
+    /// Reserves memory for bytes that the method is about to make, beyond its input and what it has
+    /// read. ENOMEM where that is more than methods may have.
     fn reserve(&mut self, bytes: u64) -> Result<()>;
 
-    /// The newest snapshot id that writers of the object knew, as of before the request; ENOENT where there is neither
-    /// the object nor a clone of it. A method need not be marked as reading for it.
+    /// The snapshot sequence of the object before the request; ENOENT where neither the object nor
+    /// a clone of it exists. A method needs no flag for it.
     fn snapset_seq(&mut self) -> Result<u64>;
 
-    /// Up to `length` bytes from `offset` on, all where `length` is 0; nothing where there is no object.
+    /// Up to `length` bytes from `offset` on, all where `length` is 0; nothing where the object
+    /// does not exist.
     fn read(&mut self, offset: u64, length: u64) -> Result<Bytes>;
 
-    /// An attribute; ENODATA where the object lacks it, ENOENT where there is no object.
+    /// An attribute; ENODATA where the object lacks it, ENOENT where the object does not exist.
     fn getxattr(&mut self, name: &[u8]) -> Result<Bytes>;
 
     /// All attributes.
@@ -83,16 +84,16 @@ pub trait Object {
     /// Up to `max` omap keys after `after`.
     fn omap_keys(&mut self, after: &[u8], max: u64) -> Result<Page<Bytes>>;
 
-    /// Those of the omap keys that there are, with their values.
+    /// Those of the omap keys that exist, with their values.
     fn omap_by_keys(&mut self, keys: &BTreeSet<Bytes>) -> Result<BTreeMap<Bytes, Bytes>>;
 
-    /// Who watches the object.
+    /// The clients that watch the object.
     fn watchers(&mut self) -> Result<Vec<Caller>>;
 
-    /// The omap header, empty where none was written.
+    /// The omap header; empty if it was never written.
     fn omap_header(&mut self) -> Result<Bytes>;
 
-    /// Creates the object. EEXIST where it exists and `exclusive` forbids that.
+    /// Creates the object. With `exclusive`, EEXIST where it exists.
     fn create(&mut self, exclusive: bool) -> Result<()>;
 
     /// Writes at an offset.
@@ -101,7 +102,7 @@ pub trait Object {
     /// Replaces all data.
     fn write_full(&mut self, data: Bytes) -> Result<()>;
 
-    /// Cuts or extends the data.
+    /// Truncates or extends the data.
     fn truncate(&mut self, size: u64) -> Result<()>;
 
     /// Removes the object.
@@ -119,7 +120,7 @@ pub trait Object {
     /// Removes omap keys.
     fn omap_remove(&mut self, keys: &BTreeSet<Bytes>) -> Result<()>;
 
-    /// Removes the omap keys from `begin` on and before `end`.
+    /// Removes the omap keys from `begin` to before `end`.
     fn omap_remove_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()>;
 
     /// Removes all omap keys and the header.

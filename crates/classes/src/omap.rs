@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use crate::{Error, Object, Result};
 
-/// Pairs that are read at once: as many as an OSD returns to clients at once, too.
+/// Pairs that are read at once: as many as an OSD returns to clients at once.
 const PAGE: u64 = 1024;
 
-/// The value of a key, if there is that key.
+/// The value of a key, if the key exists.
 pub(crate) fn find(object: &mut dyn Object, key: &[u8]) -> Result<Option<Bytes>> {
     let keys = BTreeSet::from([Bytes::copy_from_slice(key)]);
     Ok(object.omap_by_keys(&keys)?.into_values().next())
@@ -26,12 +26,13 @@ pub(crate) fn set(object: &mut dyn Object, key: impl Into<Bytes>, value: Bytes) 
     object.omap_set(&BTreeMap::from([(key.into(), value)]))
 }
 
-/// Removes a key, which need not be there; ENOENT where there is no object.
+/// Removes a key, which need not exist; ENOENT where the object does not exist.
 pub(crate) fn remove(object: &mut dyn Object, key: impl Into<Bytes>) -> Result<()> {
     object.omap_remove(&BTreeSet::from([key.into()]))
 }
 
-/// Shows the pairs after the key `after` whose keys start with `prefix`, until there are no more, or `visit` has enough.
+/// Calls `visit` with the pairs behind the key `after` whose keys start with `prefix`, until the
+/// last, or until it breaks.
 pub(crate) fn scan(
     object: &mut dyn Object,
     after: &[u8],
@@ -54,7 +55,8 @@ pub(crate) fn scan(
     }
 }
 
-/// Up to `max` of these pairs, with what `read` makes of each from the key's rest after the prefix and the value.
+/// Up to `max` of these pairs, each converted by `read` from the key's rest behind the prefix and
+/// the value.
 pub(crate) fn list<T>(
     object: &mut dyn Object,
     after: &[u8],

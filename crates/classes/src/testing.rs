@@ -7,7 +7,7 @@ use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
 
 use crate::{Caller, Error, Flags, Object, Page, Result, Stat, find};
 
-/// What an object is.
+/// The content of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) exists: bool,
@@ -15,11 +15,11 @@ pub(crate) struct State {
     pub(crate) attrs: BTreeMap<Bytes, Bytes>,
     pub(crate) omap: BTreeMap<Bytes, Bytes>,
     pub(crate) header: Bytes,
-    /// The newest snapshot id that writers knew.
+    /// The snapshot sequence.
     pub(crate) snapset_seq: u64,
 }
 
-/// An object with all that a method is told.
+/// An object, and everything else that a method may see.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) state: State,
@@ -47,8 +47,8 @@ impl Default for World {
 }
 
 impl World {
-    /// Calls a method as an OSD does: again and again, with one more answer each time, until it has all it asks for.
-    /// Returns result and output; what it wrote stays where it succeeded.
+    /// Calls a method as an OSD does: again and again, each time with one more answer, until it has
+    /// all data. Returns result and output; the writes of a successful call are kept.
     pub(crate) fn call(&mut self, class: &str, method: &str, input: &[u8]) -> (i32, Bytes) {
         let method = find(class.as_bytes()).unwrap().method(method.as_bytes()).unwrap();
         let input = Bytes::copy_from_slice(input);
@@ -95,7 +95,7 @@ struct Run<'a> {
     new: State,
     reads: u32,
     wrote: bool,
-    /// How many reads of the store have an answer already.
+    /// The number of reads of the store that have an answer already.
     fetched: u32,
     steps: u32,
 }
@@ -298,7 +298,7 @@ impl Object for Run<'_> {
     }
 }
 
-/// Bytes from hexadecimal digits; `-` for none.
+/// Decodes hexadecimal digits; `-` stands for no bytes.
 pub(crate) fn unhex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()
@@ -308,8 +308,8 @@ pub(crate) fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect()
 }
 
-/// Replays what `record.py` recorded from real Ceph: the same calls must have the same results and outputs, and leave
-/// the same object.
+/// Replays a transcript that `record.py` recorded from real Ceph: the same calls must have the same
+/// results and outputs, and leave the same object.
 pub(crate) fn replay(transcript: &str) {
     let mut world = World::default();
     let mut seen = State::default();

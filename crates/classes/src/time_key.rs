@@ -1,19 +1,19 @@
-//! The omap keys of entries in the order of time, which the classes `log` and `timeindex` share.
+//! The omap keys of entries ordered by time, for the classes `log` and `timeindex`.
 
 use std::cmp::Ordering;
 
 use bytes::Bytes;
 use spirula_denc::UTime;
 
-/// What all these keys start with.
+/// The prefix of all these keys.
 pub(crate) const TIME_KEY_PREFIX: &[u8] = b"1_";
 
-/// The start of the keys of a microsecond: seconds with ten digits, microseconds with six.
+/// The prefix of the keys of one microsecond: seconds with ten digits, microseconds with six.
 pub(crate) fn time_key(time: UTime) -> String {
     format!("1_{:010}.{:06}_", time.sec, time.nsec / 1000)
 }
 
-/// The key that a client gives as a bound, or that of the time where it gives none.
+/// A bound: the client's key or, if that is empty, the key of the time.
 pub(crate) fn key_or_time(key: Bytes, time: UTime) -> Bytes {
     match key.is_empty() {
         true => time_key(time).into(),
@@ -21,7 +21,7 @@ pub(crate) fn key_or_time(key: Bytes, time: UTime) -> Bytes {
     }
 }
 
-/// How as much of `key` as `bound` is long compares with `bound`.
+/// Compares the start of `key`, cut to the length of `bound`, with `bound`.
 fn compare_start(key: &[u8], bound: &[u8]) -> Ordering {
     key.get(..bound.len()).unwrap_or(key).cmp(bound)
 }

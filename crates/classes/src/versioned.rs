@@ -1,6 +1,6 @@
-//! Structures in a versioned section, of which most is made that methods take, return and store.
+//! Versioned structures: the form of most input, output and stored values of methods.
 
-/// Reads a field of [`versioned`].
+/// Decodes a field of [`versioned`].
 macro_rules! field {
     ($r:ident, $version:ident) => {
         $r.get()?
@@ -11,7 +11,8 @@ macro_rules! field {
 }
 pub(crate) use field;
 
-/// Declares structures. A field that older versions lack says since when there is it and what it was before.
+/// Declares structures. A field that older versions lack states its first version, and its value in
+/// older ones.
 macro_rules! versioned {
     ($(
         $(#[$doc:meta])*

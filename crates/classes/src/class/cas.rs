@@ -1,8 +1,9 @@
 //! Chunks of deduplicated objects, removed with the last object that refers to them. Formats: Ceph's
 //! `src/cls/cas/cls_cas_ops.h` and `cls_cas_internal.h`.
 //!
-//! A reference is the name of an object that has it, and one object may have several. Where they are many, others may have
-//! written them less exactly: counted by the objects' hashes, by their pools, or altogether.
+//! A reference names an object that uses the chunk; one object may have several references. Where
+//! there are many, other implementations may have stored less: counts by the objects' hashes, by
+//! their pools, or one total.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ class! { "cas" {
 
 const ATTRIBUTE: &[u8] = b"chunk_refs";
 
-/// Asks to compare the content where the chunk exists.
+/// A flag: compare the content if the chunk exists.
 const VERIFY: u64 = 1;
 
 versioned! {
@@ -41,28 +42,28 @@ versioned! {
     }
 }
 
-/// References: the attribute.
+/// The references to a chunk, as its attribute holds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refs {
-    /// How often each object refers to the chunk.
+    /// The number of references of each object.
     ByObject(BTreeMap<HObject, u64>),
-    /// How often the objects of a pool and of a part of their hashes do.
+    /// The number of references of the objects of a pool and a part of their hashes.
     ByHash {
         /// References altogether.
         total: u64,
-        /// How many of the hashes' lower bits are known.
+        /// The number of known lower bits of the hashes.
         bits: u32,
         /// By pool and hash.
         counts: BTreeMap<(i64, u32), u64>,
     },
-    /// How often the objects of a pool do.
+    /// The number of references of the objects of a pool.
     ByPool {
         /// References altogether.
         total: u64,
         /// By pool.
         counts: BTreeMap<i64, u64>,
     },
-    /// How many there are.
+    /// The number of references.
     Count(u64),
 }
 
@@ -76,7 +77,7 @@ fn add(n: &mut u64) {
     *n = n.saturating_add(1);
 }
 
-/// Takes one from what is counted under a key; whether there was one.
+/// Subtracts one from the count of a key; returns whether there was one.
 fn take<K: Ord>(counts: &mut BTreeMap<K, u64>, key: &K) -> bool {
     let Some(n) = counts.get_mut(key) else {
         return false;
@@ -108,7 +109,8 @@ impl Refs {
         }
     }
 
-    /// Drops a reference; whether there was one. Without any left, those to come are kept exactly again.
+    /// Drops a reference; returns whether there was one. When none is left, later ones are counted
+    /// by object again.
     fn put(&mut self, source: &HObject) -> bool {
         let (found, left) = match self {
             Self::ByObject(counts) => return take(counts, source),
@@ -133,7 +135,7 @@ impl Refs {
     }
 }
 
-/// Seven bits a byte, the lowest first; all but the last have the highest bit set.
+/// Writes seven bits a byte, the lowest first; all bytes but the last have the highest bit set.
 fn put_varint(w: &mut Writer, mut v: u64) {
     while v > 0x7f {
         w.put(&(v as u8 | 0x80));
@@ -157,7 +159,7 @@ fn varint(r: &mut Reader<'_>) -> spirula_denc::Result<u64> {
     }
 }
 
-/// The lowest bit is the sign.
+/// Writes a number whose lowest encoded bit is the sign.
 fn put_signed_varint(w: &mut Writer, v: i64) {
     put_varint(w, v.unsigned_abs() << 1 | u64::from(v < 0));
 }
@@ -261,7 +263,7 @@ fn write_refs(object: &mut dyn Object, refs: &Refs) -> Result<Nothing> {
     object.setxattr(ATTRIBUTE, to_bytes(refs)).map(|()| Nothing)
 }
 
-/// Creates the chunk, or refers to it where it exists.
+/// Creates the chunk, or adds a reference if it exists.
 fn create_or_get_ref(object: &mut dyn Object, op: CreateOp) -> Result<Nothing> {
     let mut refs = match unless(read_refs(object), &[Error::ENOENT])? {
         Some(refs) => {
@@ -296,8 +298,8 @@ fn put_ref(object: &mut dyn Object, op: RefOp) -> Result<Nothing> {
     write_refs(object, &refs)
 }
 
-/// How often the object, deduplicated, is made of the chunk of this name. There are no deduplicated objects here: the
-/// answer is that of an object that is not one.
+/// The number of references of the object, if it is deduplicated, to the chunk of this name. There
+/// are no deduplicated objects here, so the answer is that of any other object.
 fn references_chunk(_: &mut dyn Object, _chunk: Bytes) -> Result<Return> {
     Err(Error::ENOLINK)
 }

@@ -1,4 +1,5 @@
-//! The example: methods that show what a method can do and what it can't (Ceph's `src/cls/hello/cls_hello.cc`).
+//! The example class: methods that show what methods can and can't do (Ceph's
+//! `src/cls/hello/cls_hello.cc`).
 
 use bytes::Bytes;
 
@@ -21,9 +22,9 @@ class! { "hello" {
     "hello" => has_value;
 } }
 
-/// How long a name is at most.
+/// The length of the longest name.
 const MAX_NAME: usize = 100;
-/// How much of the object is read back.
+/// The bytes of the object that are read back.
 const MAX_REPLAY: u64 = 1100;
 
 fn greeting(name: &Raw) -> Result<Bytes> {
@@ -40,7 +41,7 @@ fn say_hello(_: &mut dyn Object, name: Raw) -> Result<Raw> {
     greeting(&name).map(Raw)
 }
 
-/// Creates the object with a greeting, and with who said it.
+/// Creates the object with a greeting and the greeter's name.
 fn record_hello(object: &mut dyn Object, name: Raw) -> Result<Nothing> {
     let text = greeting(&name)?;
     if unless(object.stat(), &[Error::ENOENT])?.is_some() {
@@ -56,8 +57,8 @@ fn sign(object: &mut dyn Object, attribute: &[u8]) -> Result<Nothing> {
     object.setxattr(attribute, text.into()).map(|()| Nothing)
 }
 
-/// Changes the object and returns data and a positive result, which only a client sees that asks for what writes
-/// return; with input it fails, and returns data all the same.
+/// Changes the object and returns data and a positive result, which only a client sees that asks
+/// for writes' return values; with input it fails, and returns data all the same.
 fn write_return_data(object: &mut dyn Object, input: Raw) -> Result<Return> {
     object.setxattr(b"foo", Bytes::from_static(b"bar"))?;
     Ok(match input.0.is_empty() {
@@ -83,12 +84,12 @@ fn write_too_much_return_data(object: &mut dyn Object, _: Nothing) -> Result<Ret
     })
 }
 
-/// What was recorded.
+/// Returns the recorded greeting.
 fn replay(object: &mut dyn Object, _: Nothing) -> Result<Raw> {
     object.read(0, MAX_REPLAY).map(Raw)
 }
 
-/// Makes what was recorded loud, and notes who did.
+/// Turns the recorded greeting into capitals, and records the caller.
 fn turn_it_to_11(object: &mut dyn Object, input: Raw) -> Result<Nothing> {
     if !input.0.is_empty() {
         return Err(Error::EINVAL);
@@ -98,12 +99,12 @@ fn turn_it_to_11(object: &mut dyn Object, input: Raw) -> Result<Nothing> {
     sign(object, b"amplified_by")
 }
 
-/// Reads although it is not marked as reading.
+/// Reads although its flags do not say so.
 fn bad_reader(object: &mut dyn Object, _: Nothing) -> Result<Raw> {
     object.read(0, 100).map(Raw)
 }
 
-/// Writes although it is not marked as writing.
+/// Writes although its flags do not say so.
 fn bad_writer(object: &mut dyn Object, input: Raw) -> Result<Nothing> {
     object.write_full(input.0).map(|()| Nothing)
 }

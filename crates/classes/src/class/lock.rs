@@ -1,7 +1,9 @@
-//! Advisory locks on objects, exclusive or shared, each under a name of its own. What holds a lock is a client together
-//! with a cookie of its choice. Formats: Ceph's `src/cls/lock/cls_lock_types.h` and `cls_lock_ops.h`.
+//! Advisory locks on objects, exclusive or shared, each under a name of its own. A holder is a
+//! client together with a cookie of its choice. Formats: Ceph's `src/cls/lock/cls_lock_types.h` and
+//! `cls_lock_ops.h`.
 //!
-//! A lock lives in the attribute `lock.` and its name. Locks are advice: nothing keeps others from writing.
+//! A lock is the attribute `lock.` and its name. Locks are advisory: other clients can write all
+//! the same.
 
 use std::collections::BTreeMap;
 
@@ -24,14 +26,14 @@ class! { "lock" {
     "set_cookie": RD | WR | PROMOTE => set_cookie;
 } }
 
-/// What kind of lock it is. Unknown values survive.
+/// The type of a lock. Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LockType(pub(crate) u8);
 
 impl LockType {
     pub(crate) const EXCLUSIVE: Self = Self(1);
     pub(crate) const SHARED: Self = Self(2);
-    /// Exclusive, and the object is removed with the lock.
+    /// An exclusive lock; the object is removed with it.
     pub(crate) const EXCLUSIVE_EPHEMERAL: Self = Self(3);
 
     fn is_known(self) -> bool {
@@ -49,9 +51,9 @@ impl LockType {
 
 spirula_denc::transparent!(LockType);
 
-/// It is no error to hold the lock already: what holds it is renewed.
+/// A flag: a holder may take the lock again, which renews it.
 const FLAG_MAY_RENEW: u8 = 1;
-/// It is an error not to hold the lock already.
+/// A flag: only a holder may take the lock, which renews it.
 const FLAG_MUST_RENEW: u8 = 2;
 
 versioned! {
@@ -62,7 +64,7 @@ versioned! {
         pub(crate) cookie: Bytes,
         pub(crate) tag: Bytes,
         pub(crate) description: Bytes,
-        /// How long the lock holds; zero for ever.
+        /// How long the lock lasts; zero for ever.
         pub(crate) duration: UTime,
         pub(crate) flags: u8,
     }
@@ -111,20 +113,20 @@ versioned! {
     pub(crate) struct LockInfo: "lock_info_t", version 1 {
         pub(crate) lockers: BTreeMap<LockerId, LockerInfo>,
         pub(crate) kind: LockType,
-        /// While the lock is held, only who names the same tag may take it too.
+        /// While the lock is held, only clients with the same tag may take it too.
         pub(crate) tag: Bytes,
     }
 
-    /// What is known of one that holds a lock.
+    /// The record of a holder.
     pub(crate) struct LockerInfo: "locker_info_t", version 1 {
-        /// When it no longer does; zero for never.
+        /// When its hold ends; zero for never.
         pub(crate) expiration: UTime,
         pub(crate) addr: EntityAddr,
         pub(crate) description: Bytes,
     }
 }
 
-/// One that holds a lock.
+/// A holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LockerId {
     pub(crate) locker: EntityName,
@@ -158,7 +160,7 @@ fn attribute(name: &[u8]) -> Vec<u8> {
     [PREFIX, until_nul(name)].concat()
 }
 
-/// The lock of that name without those whose time is over; a lock that nobody ever took is empty.
+/// The lock of that name without expired holders; empty if it was never taken.
 fn read_lock(object: &mut dyn Object, name: &[u8]) -> Result<LockInfo> {
     let Some(bytes) = unless(object.getxattr(&attribute(name)), &[Error::ENODATA])? else {
         return Ok(LockInfo::default());
@@ -220,7 +222,7 @@ fn lock(object: &mut dyn Object, op: LockOp) -> Result<Nothing> {
     write_lock(object, &op.name, &lock).map(|()| Nothing)
 }
 
-/// A time and a span of any nanoseconds; seconds saturate.
+/// Adds a time span to a time, with any number of nanoseconds; seconds saturate.
 fn sum(time: UTime, span: UTime) -> UTime {
     const SECOND: u64 = 1_000_000_000;
     let cap = |sec: u64| u32::try_from(sec).unwrap_or(u32::MAX);
@@ -274,7 +276,8 @@ fn assert_locked(object: &mut dyn Object, op: AssertOp) -> Result<Nothing> {
     held_by_caller(object, op).map(|_| Nothing)
 }
 
-/// The lock, and the caller as its holder. EBUSY where it is not held, not like that, or not by the caller.
+/// The lock, and the caller as its holder. EBUSY where the caller does not hold it with this type
+/// and tag.
 fn held_by_caller(object: &mut dyn Object, op: AssertOp) -> Result<(LockInfo, LockerId)> {
     if !op.kind.is_known() || op.name.is_empty() {
         return Err(Error::EINVAL);

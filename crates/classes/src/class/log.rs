@@ -1,7 +1,7 @@
 //! A log in the object's omap, in the order of time. Formats: Ceph's `src/cls/log/cls_log_types.h` and `cls_log_ops.h`.
 //!
-//! The key of an entry is [`time_key`] and what tells it from others of the same microsecond, unless the client gives
-//! the key.
+//! The key of an entry is [`time_key`] and a suffix that is unique within a microsecond, unless the
+//! client gives the key.
 
 use std::collections::BTreeMap;
 
@@ -45,16 +45,16 @@ versioned! {
     /// Input of `add`.
     pub(crate) struct AddOp: "cls_log_add_op", version 2 {
         pub(crate) entries: Vec<Entry>,
-        /// Entries from before the latest one are filed with it.
+        /// Entries older than the latest one are stored at its time.
         pub(crate) monotonic_inc: bool where since 2 else true,
     }
 
     /// Input of `list`.
     pub(crate) struct ListOp: "cls_log_list_op", version 1 {
         pub(crate) from_time: UTime,
-        /// Where not empty, the key after which to begin, whatever `from_time` says.
+        /// If not empty, the key after which to begin, instead of `from_time`.
         pub(crate) marker: Bytes,
-        /// Where to end, itself not included; meant only where `from_time` is set.
+        /// The end of the listing, excluded; ignored unless `from_time` is set.
         pub(crate) to_time: UTime,
         pub(crate) max_entries: i32,
     }
@@ -62,12 +62,12 @@ versioned! {
     /// Output of `list`.
     pub(crate) struct ListReply: "cls_log_list_ret", version 1 {
         pub(crate) entries: Vec<Entry>,
-        /// The last key that was looked at.
+        /// The last key that was read.
         pub(crate) marker: Bytes,
         pub(crate) truncated: bool,
     }
 
-    /// Input of `trim`: both ends as time or, where not empty, as key, the end included.
+    /// Input of `trim`: each bound as a time or, if not empty, as a key; the end is included.
     pub(crate) struct TrimOp: "cls_log_trim_op", version 2 {
         pub(crate) from_time: UTime,
         pub(crate) to_time: UTime,
@@ -84,7 +84,7 @@ versioned! {
     }
 }
 
-/// The header; what can't be read as one counts as none.
+/// The header; an undecodable one counts as none.
 fn read_header(object: &mut dyn Object) -> Result<Header> {
     let bytes = object.omap_header()?;
     Ok(stored(&bytes).unwrap_or_default())
@@ -129,7 +129,7 @@ fn list(object: &mut dyn Object, op: ListOp) -> Result<ListReply> {
             reply.truncated = false;
             break;
         }
-        // What can't be read is no entry.
+        // Undecodable values are skipped.
         reply.entries.extend(stored(&value).ok());
     }
     Ok(reply)

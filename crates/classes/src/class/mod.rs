@@ -1,4 +1,4 @@
-//! The classes that there are: each a file or directory here and its line in [`CLASSES`].
+//! The registry of classes: each is a file or directory here and has a line in [`CLASSES`].
 
 mod cas;
 mod hello;

@@ -1,7 +1,7 @@
 //! An object that is removed with the last reference to it. Formats: Ceph's `src/cls/refcount/cls_refcount_ops.h`.
 //!
-//! A reference is a tag. An object without any may be taken for one that has a single reference of any tag: those are
-//! objects from before they were counted.
+//! A reference is a tag. With `implicit_ref`, an object without references counts as having one
+//! reference under any tag: such objects are from before references were counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +21,14 @@ class! { "refcount" {
 
 const ATTRIBUTE: &[u8] = b"refcount";
 
-/// The tag that stands for any.
+/// The tag that stands for any tag.
 const WILDCARD: Bytes = Bytes::new();
 
 versioned! {
     /// Input of `get` and `put`.
     pub(crate) struct GetPutOp: "cls_refcount_get_op", version 1 {
         pub(crate) tag: Bytes,
-        /// An object without references has one of any tag.
+        /// Whether an object without references counts as having one under any tag.
         pub(crate) implicit_ref: bool,
     }
 
@@ -42,10 +42,10 @@ versioned! {
         pub(crate) implicit_ref: bool,
     }
 
-    /// The attribute.
+    /// The attribute with the references.
     pub(crate) struct Refs: "obj_refcount", version 2 {
         pub(crate) refs: BTreeMap<Bytes, bool>,
-        /// References that were dropped; dropping one again does nothing.
+        /// Tags whose references were dropped; dropping them again does nothing.
         pub(crate) retired: BTreeSet<Bytes> where since 2 else BTreeSet::new(),
     }
 }

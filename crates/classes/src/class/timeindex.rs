@@ -29,7 +29,7 @@ versioned! {
     /// An entry.
     pub(crate) struct Entry: "cls_timeindex_entry", version 1 {
         pub(crate) time: UTime,
-        /// What tells the key from others of the same time.
+        /// The part of the key that is unique within one time.
         pub(crate) extension: Bytes,
         pub(crate) value: Bytes,
     }
@@ -42,9 +42,9 @@ versioned! {
     /// Input of `list`.
     pub(crate) struct ListOp: "cls_timeindex_list_op", version 1 {
         pub(crate) from_time: UTime,
-        /// Where not empty, the key after which to begin, whatever `from_time` says.
+        /// If not empty, the key after which to begin, instead of `from_time`.
         pub(crate) marker: Bytes,
-        /// Where to end, itself not included; not meant where it is before `from_time`.
+        /// The end of the listing, excluded; ignored if it is before `from_time`.
         pub(crate) to_time: UTime,
         pub(crate) max_entries: i32,
     }
@@ -52,12 +52,12 @@ versioned! {
     /// Output of `list`.
     pub(crate) struct ListReply: "cls_timeindex_list_ret", version 1 {
         pub(crate) entries: Vec<Entry>,
-        /// The last key that is in the reply.
+        /// The last key in the reply.
         pub(crate) marker: Bytes,
         pub(crate) truncated: bool,
     }
 
-    /// Input of `trim`: both ends as time or, where not empty, as key, the end included.
+    /// Input of `trim`: each bound as a time or, if not empty, as a key; the end is included.
     pub(crate) struct TrimOp: "cls_timeindex_trim_op", version 1 {
         pub(crate) from_time: UTime,
         pub(crate) to_time: UTime,
@@ -104,8 +104,9 @@ fn list(object: &mut dyn Object, op: ListOp) -> Result<ListReply> {
     Ok(reply)
 }
 
-/// Time and extension of a key, as Ceph's `sscanf` with `1_%d.%d_%255s` finds them: microseconds come out as
-/// nanoseconds, the extension without what follows a blank. `None` where the key ends before the time.
+/// Time and extension of a key, as Ceph's `sscanf` with `1_%d.%d_%255s` parses them: microseconds
+/// become nanoseconds, and the extension ends at a blank. `None` where the key ends before the
+/// time.
 fn parse_key(key: &[u8]) -> Option<(UTime, Bytes)> {
     let mut rest = until_nul(key).strip_prefix(TIME_KEY_PREFIX)?;
     if rest.iter().all(|b| is_space(*b)) {
@@ -132,7 +133,8 @@ fn parse_key(key: &[u8]) -> Option<(UTime, Bytes)> {
     Some((time, word.take(MAX_EXTENSION).copied().collect()))
 }
 
-/// A decimal number at the start of `text`, which is moved past it; it wraps as `int` does.
+/// Parses a decimal number at the start of `text`, which moves past it; the number wraps as `int`
+/// does.
 fn scan_number(text: &mut &[u8]) -> Option<u32> {
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     let (number, rest) = text.split_at_checked(digits).filter(|(n, _)| !n.is_empty())?;

@@ -27,7 +27,7 @@ versioned! {
         pub(crate) tag: Bytes,
     }
 
-    /// What the version must be, compared with another.
+    /// A condition: how the object's version compares with another.
     pub(crate) struct Condition: "obj_version_cond", version 1 {
         pub(crate) ver: ObjVersion,
         pub(crate) kind: u32,
@@ -40,9 +40,9 @@ versioned! {
 
     /// Input of `inc`, `inc_conds` and `check_conds`.
     pub(crate) struct Conditional: "cls_version_inc_op", version 1 {
-        /// Does not matter.
+        /// Ignored.
         pub(crate) version: ObjVersion,
-        /// All must hold.
+        /// The conditions, all of which must hold.
         pub(crate) conditions: Vec<Condition>,
     }
 }
@@ -70,7 +70,7 @@ fn conditions_hold(conditions: &[Condition], have: &ObjVersion) -> Result<()> {
     }
 }
 
-/// The object's version, `None` where it was given none.
+/// The object's version; `None` if it was never set.
 fn stored_version(object: &mut dyn Object) -> Result<Option<ObjVersion>> {
     let bytes = unless(object.getxattr(ATTRIBUTE), &[Error::ENOENT, Error::ENODATA])?;
     bytes.as_ref().map(stored).transpose()

@@ -1,9 +1,10 @@
-//! Journals of events, in the order in which they happened, that several clients follow at their own pace. Formats:
+//! Journals of events in their order, which several clients follow at their own pace. Formats:
 //! Ceph's `src/cls/journal/cls_journal_types.h`.
 //!
-//! The omap of a journal's header has what it was made with, the range of sets of objects that hold its entries, its
-//! clients with what each has processed, and its tags. A tag marks entries of one writer; it goes when all clients are
-//! beyond it. Entries are appended to other objects, as long as those are small.
+//! The omap of a journal's header has the journal's fixed properties, the range of object sets with
+//! its entries, its clients with their commit positions, and its tags. A tag marks the entries of
+//! one writer; it is removed when all clients are beyond it. Entries are appended to other objects,
+//! as long as those are small.
 
 pub(crate) mod tags;
 
@@ -50,40 +51,40 @@ const NEXT_TAG_TID: &[u8] = b"next_tag_tid";
 const NEXT_TAG_CLASS: &[u8] = b"next_tag_class";
 const CLIENT_PREFIX: &[u8] = b"client_";
 
-/// Clients that are looked at together for the position of the slowest.
+/// Clients that are read at a time to find the slowest position.
 const CLIENT_BATCH: u64 = 256;
 
 versioned! {
-    /// An entry that a client processed.
+    /// The position of an entry that a client has processed.
     pub struct ObjectPosition: "cls::journal::ObjectPosition", version 1 {
-        /// The object that holds it.
+        /// The object with the entry.
         pub object_number: u64,
-        /// Its tag.
+        /// The entry's tag.
         pub tag_tid: u64,
-        /// Its number among those with the tag.
+        /// The entry's number under the tag.
         pub entry_tid: u64,
     }
 
-    /// The last entry of each object that a client processed, the latest first.
+    /// The last entry in each object that a client has processed, the latest first.
     pub struct ObjectSetPosition: "cls::journal::ObjectSetPosition", version 1 {
         /// One for each object.
         pub positions: Vec<ObjectPosition>,
     }
 
-    /// One that follows the journal.
+    /// A client of the journal.
     pub struct Client: "cls::journal::Client", version 1 {
-        /// Its name; empty for the one that writes.
+        /// Its name; empty for the writer.
         pub id: Bytes,
-        /// Its own.
+        /// Data for the client's own use.
         pub data: Bytes,
-        /// What it has processed.
+        /// The client's commit position.
         pub commit_position: ObjectSetPosition,
-        /// Whether the journal waits for it.
+        /// Whether the journal keeps entries for the client.
         pub state: ClientState,
     }
 }
 
-/// Whether the journal waits for a client. Unknown values survive.
+/// Whether the journal keeps entries for a client. Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClientState(pub u8);
 
@@ -94,7 +95,7 @@ impl ClientState {
 spirula_denc::transparent!(ClientState);
 
 impl Client {
-    /// Whether the journal waits for it.
+    /// Whether the journal keeps entries for the client.
     pub fn is_connected(&self) -> bool {
         self.state != ClientState::DISCONNECTED
     }
@@ -104,7 +105,7 @@ fn client_key(id: &[u8]) -> Vec<u8> {
     [CLIENT_PREFIX, id].concat()
 }
 
-/// A value of the header; EINVAL where it can't be read.
+/// A value of the header; EINVAL where it can't be decoded.
 fn read<T: spirula_denc::Decode>(object: &mut dyn Object, key: &[u8]) -> Result<T> {
     input(&omap::get(object, key)?)
 }
@@ -167,7 +168,7 @@ fn set_active_set(object: &mut dyn Object, set: u64) -> Result<Nothing> {
     advance(object, ACTIVE_SET, set)
 }
 
-/// Sets an end of the range of object sets, which never goes back.
+/// Sets an end of the range of object sets, which only advances.
 fn advance(object: &mut dyn Object, key: &[u8], set: u64) -> Result<Nothing> {
     let current: u64 = read(object, key)?;
     match set.cmp(&current) {
@@ -181,7 +182,7 @@ fn get_client(object: &mut dyn Object, id: Bytes) -> Result<Client> {
     read(object, &client_key(&id))
 }
 
-/// The first clients after the one of that id, or from the first on; in the order of their ids.
+/// Clients in the order of their ids: those after `id`, or from the first on.
 fn clients_after(object: &mut dyn Object, id: &[u8], max: u64) -> Result<Vec<Client>> {
     let after = if id.is_empty() {
         // The id may be empty: begin before its key.
@@ -196,7 +197,8 @@ fn client_list(object: &mut dyn Object, (after, max): (Bytes, u64)) -> Result<Ve
     clients_after(object, &after, max)
 }
 
-/// Where the slowest of the clients is that the journal waits for. Where one is nowhere, no others of its batch count.
+/// The position of the slowest client for which the journal keeps entries. A client without a
+/// position hides the others of its batch.
 fn slowest_position(object: &mut dyn Object) -> Result<ObjectSetPosition> {
     let mut slowest = ObjectSetPosition::default();
     let mut least: Option<(u64, u64)> = None;
@@ -239,7 +241,7 @@ fn client_register(object: &mut dyn Object, (id, data): (Bytes, Bytes)) -> Resul
     write(object, &key, &client)
 }
 
-/// Changes what is known of a client.
+/// Changes the record of a client.
 fn update(object: &mut dyn Object, id: &[u8], change: impl FnOnce(&mut Client)) -> Result<Nothing> {
     let key = client_key(id);
     let mut client: Client = read(object, &key)?;
@@ -279,7 +281,7 @@ fn client_commit(object: &mut dyn Object, (id, position): Commit) -> Result<Noth
     write(object, &key, &client)
 }
 
-/// Shows the clients in the order of their keys.
+/// Calls `visit` with the clients in the order of their keys.
 fn scan_clients(
     object: &mut dyn Object,
     mut visit: impl FnMut(&[u8], &Client) -> ControlFlow<()>,
@@ -289,7 +291,7 @@ fn scan_clients(
     })
 }
 
-/// The size of the object, 0 where there is none; EOVERFLOW where that is as much as it may have, or more.
+/// The size of the object, `None` where it does not exist; EOVERFLOW where it is `max` or more.
 fn size_below(object: &mut dyn Object, max: u64) -> Result<Option<u64>> {
     let size = crate::error::unless(object.stat(), &[Error::ENOENT])?.map(|stat| stat.size);
     if size.is_some_and(|size| size >= max) {
@@ -302,8 +304,8 @@ fn guard_append(object: &mut dyn Object, max: u64) -> Result<Nothing> {
     size_below(object, max).map(|_| Nothing)
 }
 
-/// Ceph fills the object up to the next block where all clients can skip that, as its OSDs append faster so. Every client
-/// can read what is not filled up.
+/// Appends an entry. Ceph's OSDs fill the object up to the next block if all clients can skip such
+/// padding, as they append faster then. Every client can read entries without it.
 fn append(object: &mut dyn Object, (max, data): (u64, Bytes)) -> Result<Nothing> {
     let size = size_below(object, max)?.unwrap_or_default();
     if max == 0 {

@@ -1,4 +1,5 @@
-//! Tags of a journal. They are numbered as they come, and each belongs to a class: a line of tags that follow each other.
+//! Tags of a journal: numbered in the order of their creation, each in a class of tags that follow
+//! each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use crate::versioned::versioned;
 use crate::{Error, Object, Result};
 
 const PREFIX: &[u8] = b"tag_";
-/// Asks for a class of its own.
+/// Asks for a new class.
 const NEW_CLASS: u64 = u64::MAX;
 
 versioned! {
@@ -21,9 +22,9 @@ versioned! {
     pub struct Tag: "cls::journal::Tag", version 1 {
         /// Its number.
         pub tid: u64,
-        /// The line of tags that it belongs to.
+        /// The class of the tag.
         pub class: u64,
-        /// Its creator's.
+        /// Data of its creator.
         pub data: Bytes,
     }
 }
@@ -32,7 +33,7 @@ fn tag_key(tid: u64) -> Vec<u8> {
     format!("tag_{tid:016x}").into_bytes()
 }
 
-/// Shows the tags in order until `visit` has enough.
+/// Calls `visit` with the tags in order until it breaks.
 fn scan(object: &mut dyn Object, mut visit: impl FnMut(Bytes, Tag) -> Result<ControlFlow<()>>) -> Result<()> {
     omap::scan(object, PREFIX, PREFIX, |key, tag| visit(key, stored(&tag)?))
 }
@@ -65,8 +66,9 @@ pub(super) fn create(object: &mut dyn Object, (tid, (class, data)): Creation) ->
     write(object, &key, &Tag { tid, class, data })
 }
 
-/// Removes the tags that no client needs any more, other than the one of this key: of each class those before the newest
-/// that is not newer than the oldest in use. As long as a connected client has processed nothing, all are needed.
+/// Removes the tags that no client besides `without` needs any more: in each class those before the
+/// newest one that is not newer than the oldest tag in use. While a connected client has no
+/// position, all tags are needed.
 pub(super) fn expire(object: &mut dyn Object, without: Option<&[u8]>) -> Result<()> {
     let Some(oldest) = oldest_in_use(object, without)? else {
         return Ok(());
@@ -95,7 +97,7 @@ fn until(enough: bool) -> ControlFlow<()> {
     }
 }
 
-/// The oldest tag of a position, if there is one.
+/// The oldest tag in a client's position, if there is one.
 fn oldest_of(client: &Client) -> Option<u64> {
     client.commit_position.positions.iter().map(|p| p.tag_tid).min()
 }
@@ -115,7 +117,7 @@ fn oldest_in_use(object: &mut dyn Object, without: Option<&[u8]>) -> Result<Opti
     Ok(oldest.filter(|tid| !one_is_nowhere && *tid != u64::MAX))
 }
 
-/// By class, the newest tag among all up to the first that is not older than `oldest`.
+/// By class, the newest tag up to and with the first one that is not older than `oldest`.
 fn needed_by_class(object: &mut dyn Object, oldest: u64) -> Result<BTreeMap<u64, u64>> {
     let mut newest = BTreeMap::new();
     scan(object, |_, tag| {

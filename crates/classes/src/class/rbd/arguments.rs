@@ -1,8 +1,8 @@
-//! What methods take: fields one after the other, of which older clients leave out the last.
+//! Arguments of methods: consecutive fields, of which older clients leave out the last.
 
 use spirula_denc::{Decode, Reader};
 
-/// Declares such a structure.
+/// Declares a structure of arguments.
 macro_rules! arguments {
     ($(
         $(#[$doc:meta])*

@@ -1,4 +1,4 @@
-//! Elements of two bits with checksums: `BitVector<2>` of Ceph's `src/common/bit_vector.hpp`.
+//! Two-bit elements with checksums: `BitVector<2>` of Ceph's `src/common/bit_vector.hpp`.
 //!
 //! A header with the number of elements, four elements in every byte with the first in the highest bits, and a footer
 //! with the checksums (CRC-32C) of the header and of every 4096 bytes of elements. The footer may be empty.
@@ -13,12 +13,12 @@ pub(super) const BLOCK: usize = 4096;
 /// Elements in a byte.
 pub(super) const PER_BYTE: u64 = 4;
 
-/// The elements.
+/// A vector of two-bit elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BitVector {
     len: u64,
     data: Vec<u8>,
-    /// Whether its checksums are written.
+    /// Whether the encoding has checksums.
     pub(super) checksummed: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn checksum(block: &[u8]) -> u32 {
     !crc32c::crc32c_append(!0, block)
 }
 
-/// Bytes of so many elements.
+/// Bytes of `len` elements.
 pub(super) fn bytes_for(len: u64) -> u64 {
     len.div_ceil(PER_BYTE)
 }
@@ -49,17 +49,17 @@ pub(super) fn decode_header(r: &mut Reader<'_>) -> Result<(u64, u32)> {
     Ok((len, checksum(header)))
 }
 
-/// An element of a byte.
+/// The `i`-th element of a byte.
 fn element(byte: u8, i: u64) -> u8 {
     byte >> (6 - 2 * (i % PER_BYTE)) & 3
 }
 
-/// Four elements of this value.
+/// A byte of four elements with this value.
 fn four(value: u8) -> u8 {
     (value & 3) * 0b01_01_01_01
 }
 
-/// Replaces the elements from `from` on and before `to`. Returns whether any changed.
+/// Replaces the elements from `from` to before `to`. Returns whether any has changed.
 pub(super) fn replace(data: &mut [u8], from: u64, to: u64, by: impl Fn(u8) -> u8) -> bool {
     if from >= to {
         return false;
@@ -89,23 +89,23 @@ pub(super) fn replace(data: &mut [u8], from: u64, to: u64, by: impl Fn(u8) -> u8
 }
 
 impl BitVector {
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// An element; 0 where there is none.
+    /// An element; 0 beyond the end.
     pub fn get(&self, i: u64) -> u8 {
         let at = usize::try_from(i / PER_BYTE).ok().filter(|_| i < self.len);
         at.and_then(|at| self.data.get(at)).map_or(0, |b| element(*b, i))
     }
 
-    /// Replaces elements. Returns whether any changed.
+    /// Replaces elements. Returns whether any has changed.
     pub fn replace(&mut self, from: u64, to: u64, by: impl Fn(u8) -> u8) -> bool {
         replace(&mut self.data, from, to.min(self.len), by)
     }
@@ -119,7 +119,7 @@ impl BitVector {
         ends.all(|i| self.get(i) == value) && middle.is_none_or(|b| b.iter().all(|b| *b == four(value)))
     }
 
-    /// The elements in this byte; `fill` where there are no more.
+    /// The byte at an offset, with `fill` for elements beyond the end.
     fn byte_or(&self, at: u64, fill: u8) -> u8 {
         let left = self.len.saturating_sub(at.saturating_mul(PER_BYTE));
         let byte = usize::try_from(at).ok().and_then(|at| self.data.get(at));
@@ -133,8 +133,8 @@ impl BitVector {
         }
     }
 
-    /// Makes each byte of elements, the first in the highest bits, what `by` makes of it and of that of `other`, whose elements are
-    /// `fill` where it has no more. Returns whether any changed.
+    /// Replaces each byte of four elements by `by` of it and the same byte of `other`, whose
+    /// elements beyond its end are `fill`. Returns whether any has changed.
     pub(super) fn combine(&mut self, other: &Self, fill: u8, by: impl Fn(u8, u8) -> u8) -> bool {
         let (whole, rest) = (self.len / PER_BYTE, self.len % PER_BYTE);
         let mut changed = false;
@@ -159,7 +159,7 @@ impl BitVector {
         w.into_vec().into()
     }
 
-    /// Cuts or extends it; new elements are `fill`.
+    /// Shortens or extends it; new elements are `fill`.
     pub fn resize(&mut self, len: u64, fill: u8) {
         let old = std::mem::replace(&mut self.len, len);
         let bytes = usize::try_from(bytes_for(len)).unwrap_or(usize::MAX);

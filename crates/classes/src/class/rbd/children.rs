@@ -1,5 +1,5 @@
-//! The clones of snapshots: those that only hold on to protected ones are listed per pool, in `rbd_children`, and those
-//! that hold on to any in the header of the snapshot's image.
+//! The clones of snapshots. Clones of protected snapshots (format 1) are listed per pool in
+//! `rbd_children`, other clones (format 2) in the header of the parent's image.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::method::Nothing;
 use crate::{Error, Object, Result};
 
 arguments! {
-    /// A parent, whose encoding is the key of its children.
+    /// A parent; its encoding is the key of its list of clones.
     pub(super) struct ParentKey {
         pub(super) pool_id: u64,
         pub(super) image_id: Bytes,
@@ -54,7 +54,7 @@ pub(super) fn get(object: &mut dyn Object, parent: ParentKey) -> Result<Ids> {
     keys::require(object, parent.key())
 }
 
-/// A clone, wherever it is.
+/// A clone with its pool and namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChildImageSpec {
     /// Its pool.
@@ -90,12 +90,12 @@ impl Decode for ChildImageSpec {
 
 type Specs = BTreeSet<ChildImageSpec>;
 
-/// The key of a snapshot's clones.
+/// The key of a snapshot's list of clones.
 fn children_key(snap: u64) -> String {
     format!("snap_children_{snap:016x}")
 }
 
-/// Notes a clone, which keeps the snapshot.
+/// Lists a clone, which keeps the snapshot from being removed.
 pub(super) fn attach(object: &mut dyn Object, (id, child): (u64, ChildImageSpec)) -> Result<Nothing> {
     let mut snap = record::read(object, id)?;
     if snap.namespace.is_trash() {

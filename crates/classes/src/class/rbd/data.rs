@@ -1,4 +1,4 @@
-//! What is done to the objects that hold an image's data.
+//! Methods of an image's data objects.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ fn exists(object: &mut dyn Object) -> Result<bool> {
     unless(object.stat(), &[Error::ENOENT]).map(|s| s.is_some())
 }
 
-/// Writes what a parent holds, unless the clone has the object already.
+/// Writes the parent's data, unless the object exists.
 pub(super) fn copyup(object: &mut dyn Object, data: Raw) -> Result<Nothing> {
     if !exists(object)? {
         object.write(0, data.0)?;
@@ -21,7 +21,8 @@ pub(super) fn copyup(object: &mut dyn Object, data: Raw) -> Result<Nothing> {
     Ok(Nothing)
 }
 
-/// The same with extents: offsets with lengths, and the data of all of them.
+/// Writes the parent's data, unless the object exists: extents (offsets with lengths), and the data
+/// of all of them.
 pub(super) fn sparse_copyup(
     object: &mut dyn Object,
     (extents, data): (BTreeMap<u64, u64>, Bytes),
@@ -41,13 +42,13 @@ pub(super) fn sparse_copyup(
     Ok(Nothing)
 }
 
-/// The snapshot id is newer than all that writers of the object knew.
+/// Expects that the snapshot id is newer than the object's snapshot sequence.
 const NEWER: u8 = 0;
-/// It is not.
+/// Expects that it is not newer.
 const NOT_NEWER: u8 = 1;
 
-/// ERANGE where a snapshot id is not as said to those that writers of the object knew. Copies of images rely on it, so
-/// as not to write to an object that was written to meanwhile.
+/// Compares a snapshot id with the object's snapshot sequence; ERANGE where it is not as expected.
+/// Copies of images rely on it, so as not to overwrite an object that was written meanwhile.
 pub(super) fn assert_snapc_seq(object: &mut dyn Object, (seq, state): (u64, u8)) -> Result<Nothing> {
     let known = unless(object.snapset_seq(), &[Error::ENOENT])?;
     let is_newer = known.is_none_or(|known| seq > known);
@@ -59,7 +60,7 @@ pub(super) fn assert_snapc_seq(object: &mut dyn Object, (seq, state): (u64, u8))
     }
 }
 
-/// Gives up the space of zeros: of all chunks of that size that hold nothing else.
+/// Frees the space of zeros: of all chunks of that size that hold only zeros.
 pub(super) fn sparsify(object: &mut dyn Object, (chunk, remove_empty): (u64, bool)) -> Result<Nothing> {
     object.stat()?;
     let data = object.read(0, 0)?;
@@ -81,7 +82,7 @@ pub(super) fn sparsify(object: &mut dyn Object, (chunk, remove_empty): (u64, boo
     Ok(Nothing)
 }
 
-/// Where the chunks are that do not hold zeros only; those next to each other as one.
+/// The ranges of the chunks that hold more than zeros; adjacent chunks are joined.
 fn nonzero_extents(data: &[u8], chunk: usize) -> Vec<Range<usize>> {
     let mut extents: Vec<Range<usize>> = Vec::new();
     let mut start = 0;

@@ -15,9 +15,9 @@ const NAME_PREFIX: &str = "name_";
 /// The key of the directory's state.
 const STATE: &str = "state";
 
-/// Images may be added.
+/// The state in which images may be added.
 const READY: u8 = 0;
-/// They may not: the namespace is being removed.
+/// The state in which no images may be added: the namespace is being removed.
 const ADD_DISABLED: u8 = 1;
 
 fn id_key(id: &[u8]) -> Bytes {
@@ -28,7 +28,7 @@ fn name_key(name: &[u8]) -> Bytes {
     [NAME_PREFIX.as_bytes(), name].concat().into()
 }
 
-/// Letters and digits, at least one.
+/// Whether an id consists of letters and digits, at least one.
 pub(super) fn is_valid_id(id: &[u8]) -> bool {
     !id.is_empty() && id.iter().all(u8::is_ascii_alphanumeric)
 }
@@ -41,7 +41,7 @@ pub(super) fn get_name(object: &mut dyn Object, id: Bytes) -> Result<Bytes> {
     keys::require(object, id_key(&id))
 }
 
-/// Names with ids.
+/// Lists names with ids.
 pub(super) fn list(object: &mut dyn Object, (after, max): (Bytes, u64)) -> Result<BTreeMap<Bytes, Bytes>> {
     let found = keys::list(object, NAME_PREFIX, &after, max)?;
     let ids = found.into_iter().map(|(name, id)| Ok((name, stored(&id)?)));
@@ -85,7 +85,7 @@ pub(super) fn remove_image(object: &mut dyn Object, (name, id): (Bytes, Bytes)) 
 }
 
 arguments! {
-    /// What `dir_rename_image` takes.
+    /// Input of `dir_rename_image`.
     pub(super) struct Rename {
         pub(super) from: Bytes,
         pub(super) to: Bytes,
@@ -104,7 +104,7 @@ pub(super) fn rename_image(object: &mut dyn Object, op: Rename) -> Result<Nothin
     link(object, &op.to, &op.id)
 }
 
-/// ENOENT where the state is another, or none was ever set.
+/// ENOENT where the directory has another state, or none.
 pub(super) fn state_assert(object: &mut dyn Object, state: u8) -> Result<Nothing> {
     match keys::require::<u8>(object, STATE)? == state {
         true => Ok(Nothing),

@@ -1,5 +1,5 @@
-//! What an image can do and which clients may open it: its features, those of operations that it has to do with, and
-//! its flags.
+//! Features of an image, which decide which clients may open it; its operation features, and its
+//! flags.
 
 use spirula_maps::snap::NOSNAP;
 
@@ -9,58 +9,58 @@ use crate::error::unless;
 use crate::method::Nothing;
 use crate::{Error, Object, Result};
 
-/// It can have a parent.
+/// The image may have a parent.
 pub const LAYERING: u64 = 1 << 0;
-/// It is striped otherwise than object by object.
+/// The image is striped otherwise than object by object.
 pub const STRIPINGV2: u64 = 1 << 1;
-/// Who writes holds a lock.
+/// A client that writes holds the exclusive lock.
 pub const EXCLUSIVE_LOCK: u64 = 1 << 2;
-/// A map says which of its objects exist.
+/// The image has a map of its existing objects.
 pub const OBJECT_MAP: u64 = 1 << 3;
-/// The map says, too, which were written since the newest snapshot.
+/// The object map also tells which objects were written since the newest snapshot.
 pub const FAST_DIFF: u64 = 1 << 4;
-/// Flattening it takes the parent from its snapshots, too.
+/// Flattening the image also removes the parent from its snapshots.
 pub const DEEP_FLATTEN: u64 = 1 << 5;
-/// Changes go to a journal first.
+/// Changes are written to a journal first.
 pub const JOURNALING: u64 = 1 << 6;
-/// Its data is in another pool.
+/// The image's data is in another pool.
 pub const DATA_POOL: u64 = 1 << 7;
-/// It has features of operations: only who knows them may write.
+/// The image has operation features: only clients that know these may write.
 pub const OPERATIONS: u64 = 1 << 8;
-/// It is being migrated.
+/// The image is being migrated.
 pub const MIGRATING: u64 = 1 << 9;
-/// It is a mirror image: only mirroring writes.
+/// The image is a mirror's copy: only mirroring writes.
 pub const NON_PRIMARY: u64 = 1 << 10;
-/// A client has a cache with data that is not written yet.
+/// A client has a cache with unwritten data.
 pub const DIRTY_CACHE: u64 = 1 << 11;
 
-/// Every feature, all of which a client has to know to write.
+/// Every feature; a client that writes must know all that an image has.
 pub const ALL: u64 = (1 << 12) - 1;
-/// Those that a client has to know to read.
+/// Features that a client must know to read.
 const INCOMPATIBLE: u64 = LAYERING | STRIPINGV2 | DATA_POOL | DIRTY_CACHE;
-/// Those that come and go during an image's life.
+/// Features that can be enabled and disabled.
 const MUTABLE: u64 = EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | JOURNALING | NON_PRIMARY | DIRTY_CACHE;
-/// Those that may go, but not come.
+/// Features that can only be disabled.
 const DISABLE_ONLY: u64 = DEEP_FLATTEN;
-/// Those that methods set and users do not.
+/// Features that methods set, not users.
 const INTERNAL: u64 = OPERATIONS | MIGRATING;
 
-/// It has snapshots with clones that hold on to them.
+/// The image has snapshots with clones of format 2.
 pub const CLONE_PARENT: u64 = 1 << 0;
-/// It is such a clone.
+/// The image is a clone of format 2.
 pub const CLONE_CHILD: u64 = 1 << 1;
-/// It belongs to a group.
+/// The image belongs to a group.
 pub const GROUP: u64 = 1 << 2;
-/// It has removed snapshots that clones hold on to.
+/// The image has removed snapshots that clones still need.
 pub const SNAP_TRASH: u64 = 1 << 3;
-/// Every feature of operations.
+/// Every operation feature.
 const OPERATIONS_ALL: u64 = (1 << 4) - 1;
 
 pub(super) const FEATURES: &str = "features";
 const OP_FEATURES: &str = "op_features";
 pub(super) const FLAGS: &str = "flags";
 
-/// The image's features, `None` for what is no image of this format.
+/// The image's features; `None` for an object that is no image of this format.
 pub(super) fn read(object: &mut dyn Object) -> Result<Option<u64>> {
     keys::get(object, FEATURES)
 }
@@ -82,12 +82,12 @@ pub(super) fn has(object: &mut dyn Object, feature: u64) -> Result<bool> {
     unless(require(object, feature), &[Error::ENOEXEC, Error::EIO]).map(|r| r.is_some())
 }
 
-/// `old` with the bits of `mask` as `new` has them.
+/// `old`, with the bits of `mask` taken from `new`.
 fn masked(old: u64, new: u64, mask: u64) -> u64 {
     (old & !mask) | (new & mask)
 }
 
-/// Sets features of operations, and the feature that says that there are any.
+/// Sets operation features, and the feature that tells that there are any.
 pub(super) fn set_operations(object: &mut dyn Object, operations: u64, mask: u64) -> Result<()> {
     let old: u64 = read(object)?.ok_or(Error::ENOENT)?;
     let old_operations = keys::get(object, OP_FEATURES)?.unwrap_or_default();
@@ -108,7 +108,7 @@ pub(super) fn set_operations(object: &mut dyn Object, operations: u64, mask: u64
     }
 }
 
-/// The image's features, and those of them that a client has to know to read or, by default, to write.
+/// The image's features, and those that a client must know to read or, by default, to write.
 pub(super) fn get_features(
     object: &mut dyn Object,
     (_snap, read_only): (u64, Trailing<bool>),
@@ -127,7 +127,7 @@ pub(super) fn set_features(object: &mut dyn Object, (new, mask): (u64, u64)) -> 
     if mask & INTERNAL != 0 {
         return Err(Error::EINVAL);
     }
-    // Newer clients may want to be rid of what is not known here.
+    // Newer clients may disable features that are not known here.
     let mask = mask & ALL;
     if new & mask & !MUTABLE != 0 || !new & mask & !(MUTABLE | DISABLE_ONLY) != 0 {
         return Err(Error::EINVAL);
@@ -158,7 +158,7 @@ pub(super) fn get_flags(object: &mut dyn Object, snap: u64) -> Result<u64> {
 }
 
 arguments! {
-    /// What `set_flags` takes.
+    /// Input of `set_flags`.
     pub(super) struct SetFlags {
         pub(super) flags: u64,
         pub(super) mask: u64,

@@ -13,11 +13,11 @@ const IMAGE_PREFIX: &str = "image_";
 /// The key of an image's header that names its group.
 const GROUP: &str = "rbd_group_ref";
 
-/// No pool.
+/// Stands for no pool.
 const NO_POOL: i64 = -1;
 
 versioned! {
-    /// An image.
+    /// A reference to an image.
     pub(crate) struct GroupImageSpec: "GroupImageSpec", version 1 {
         pub(crate) image_id: Bytes,
         pub(crate) pool_id: i64,
@@ -26,7 +26,7 @@ versioned! {
     /// An image of a group.
     pub(crate) struct GroupImageStatus: "GroupImageStatus", version 1 {
         pub(crate) spec: GroupImageSpec,
-        /// Whether the image names the group, too.
+        /// Whether the image's header names the group, too.
         pub(crate) state: u8,
     }
 
@@ -40,7 +40,7 @@ versioned! {
 }
 
 impl GroupImageSpec {
-    /// The key that the group has it under; empty without a pool.
+    /// The key of the image in the group's header; empty without a pool.
     fn key(&self) -> Vec<u8> {
         if self.pool_id == NO_POOL {
             return Vec::new();
@@ -50,7 +50,7 @@ impl GroupImageSpec {
         key
     }
 
-    /// The image whose key ends so, after the prefix.
+    /// The image of a key, from the part behind the prefix.
     fn from_key(rest: &[u8]) -> Result<Self> {
         let at = rest.iter().position(|b| *b == b'_').ok_or(Error::EIO)?;
         let (pool, id) = (&rest[..at], &rest[at + 1..]);
@@ -87,7 +87,7 @@ pub(super) fn image_list(
     found.into_iter().map(image).collect()
 }
 
-/// The group that an image names. That which can't be read is the caller's fault, to Ceph.
+/// The group that an image names. An undecodable value is EINVAL, as in Ceph.
 fn group_of(object: &mut dyn Object) -> Result<Option<GroupSpec>> {
     omap::find(object, GROUP.as_bytes())?
         .as_ref()
@@ -107,7 +107,7 @@ pub(super) fn join(object: &mut dyn Object, group: GroupSpec) -> Result<Nothing>
     }
 }
 
-/// Makes the image name no group, where it names this one.
+/// Removes the group's name from the image, if the image names this group.
 pub(super) fn leave(object: &mut dyn Object, group: GroupSpec) -> Result<Nothing> {
     if group_of(object)?.ok_or(Error::ENOENT)? != group {
         return Err(Error::EBADF);

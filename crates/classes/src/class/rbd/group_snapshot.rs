@@ -14,7 +14,7 @@ use crate::{Error, Object, Result};
 
 const PREFIX: &str = "snapshot_";
 const ORDER_PREFIX: &str = "snap_order_";
-/// The number of the last snapshot that was made.
+/// The key of the highest number of a snapshot.
 const MAX_ORDER: &str = "snap_max_order";
 
 /// The snapshot is being made.
@@ -76,7 +76,7 @@ pub(super) fn get_by_id(object: &mut dyn Object, id: Bytes) -> Result<GroupSnaps
     keys::require(object, key(&id))
 }
 
-/// Up to the first that can't be read.
+/// Lists snapshots, up to the first undecodable one.
 pub(super) fn list(
     object: &mut dyn Object,
     (after, max): (GroupSnapshot, u64),
@@ -85,7 +85,7 @@ pub(super) fn list(
     Ok(found.iter().map_while(|(_, snap)| stored(snap).ok()).collect())
 }
 
-/// By id, what tells which snapshots were made before others.
+/// The numbers of snapshots by id, which tell the order of their creation.
 pub(super) fn list_order(
     object: &mut dyn Object,
     (after, max): (Bytes, u64),

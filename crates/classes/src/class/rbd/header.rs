@@ -1,4 +1,4 @@
-//! An image's header: its size, and where and how its data lies.
+//! An image's header: its size, and the layout and place of its data.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ const DATA_POOL: &str = "data_pool_id";
 const STRIPE_UNIT: &str = "stripe_unit";
 const STRIPE_COUNT: &str = "stripe_count";
 
-/// No pool.
+/// Stands for no pool.
 const NO_POOL: i64 = -1;
 
 arguments! {
-    /// What `create` takes.
+    /// Input of `create`.
     pub(super) struct Create {
         pub(super) size: u64,
         /// The size of its objects as a power of two.
         pub(super) order: u8,
         pub(super) features: u64,
-        /// What the names of its objects start with.
+        /// The prefix of its objects' names.
         pub(super) object_prefix: Bytes,
         pub(super) data_pool: Trailing<i64>,
     }
@@ -79,7 +79,8 @@ pub(super) fn get_size(object: &mut dyn Object, snap: u64) -> Result<(u8, u64)> 
     Ok((order, size))
 }
 
-/// Resizes the image. It then sees no more of its parent than it is long, even if it grows again.
+/// Resizes the image. The parent is visible at most up to the new size, even if the image grows
+/// again.
 pub(super) fn set_size(object: &mut dyn Object, size: u64) -> Result<Nothing> {
     let old: u64 = keys::require(object, SIZE)?;
     keys::set(object, SIZE, &size)?;
@@ -98,17 +99,17 @@ pub(super) fn get_object_prefix(object: &mut dyn Object, _: Nothing) -> Result<B
     keys::require(object, OBJECT_PREFIX)
 }
 
-/// The pool of its data; -1 where it is that of the header.
+/// The pool of the data; -1 for the header's pool.
 pub(super) fn get_data_pool(object: &mut dyn Object, _: Nothing) -> Result<i64> {
     Ok(keys::get(object, DATA_POOL)?.unwrap_or(NO_POOL))
 }
 
-/// The size of an object; EINVAL where there is none such.
+/// The size of an object in bytes; EINVAL for an impossible order.
 fn object_size(order: u8) -> Result<u64> {
     1u64.checked_shl(order.into()).ok_or(Error::EINVAL)
 }
 
-/// Bytes before the next object is written to, and the number of objects that are written to in turn.
+/// The stripe unit in bytes, and the stripe count.
 pub(super) fn get_stripe_unit_count(object: &mut dyn Object, _: Nothing) -> Result<(u64, u64)> {
     object.stat()?;
     features::require(object, features::STRIPINGV2)?;

@@ -1,4 +1,4 @@
-//! What users and clients note of an image, settings among it: names with values.
+//! Metadata of an image, which users and clients set, options among it: keys with values.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{Object, Result, omap};
 
 const PREFIX: &str = "metadata_";
 
-/// What clients of old get that ask for none.
+/// The number of pairs for old clients, which ask for 0.
 const DEFAULT_LIST: u64 = 64;
 
 type Values = BTreeMap<Bytes, Bytes>;

@@ -1,4 +1,5 @@
-//! An image on its way to another pool, format or layout: what its old and its new header know of it.
+//! The migration of an image to another pool, format or layout: the record in the headers of source
+//! and destination.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +10,32 @@ use super::{features, keys};
 use crate::method::Nothing;
 use crate::{Error, Object, Result};
 
-/// The key of what is known.
+/// The key of the record.
 const KEY: &str = "migration";
 
-/// The header of a source, not a destination.
+/// The record is in the source's header.
 pub const SOURCE: u8 = 1;
-/// That of a destination.
+/// The record is in the destination's header.
 pub const DESTINATION: u8 = 2;
 
-/// How far a migration is (`MigrationState`).
+/// The states of a migration (`MigrationState`).
 pub mod state {
     /// The destination is being made.
     pub const PREPARING: u8 = 1;
-    /// Clients use the destination, which shows what the source holds.
+    /// Clients use the destination, which shows the source's data.
     pub const PREPARED: u8 = 2;
-    /// What the source holds is being copied.
+    /// The source's data is being copied.
     pub const EXECUTING: u8 = 3;
-    /// The destination does without the source.
+    /// The destination does not need the source any more.
     pub const EXECUTED: u8 = 4;
-    /// The source is being made what the destination is.
+    /// The migration is being aborted.
     pub const ABORTING: u8 = 5;
 }
 
-/// What headers of the first format begin with; a NUL follows.
+/// The first bytes of headers of the first format; a NUL follows.
 const OLD_HEADER: &[u8; 33] = b"<<< Rados Block Device Image >>>\n";
-/// The same while the image is migrated, so that clients that do not know of it keep away.
+/// The first bytes of such a header during a migration, so that clients that do not know of it
+/// refuse the image.
 const OLD_HEADER_MIGRATING: &[u8; 33] = b"<<< Migrating RBD Image      >>>\n";
 
 /// A migration: `MigrationSpec` of Ceph's `src/cls/rbd/cls_rbd_types.h`.
@@ -41,33 +43,33 @@ const OLD_HEADER_MIGRATING: &[u8; 33] = b"<<< Migrating RBD Image      >>>\n";
 pub struct Migration {
     /// Whether this is the header of the source or of the destination.
     pub header_type: u8,
-    /// The pool of the other image: that to which it goes, or from which it comes.
+    /// The pool of the other image.
     pub pool_id: i64,
     /// The namespace in it.
     pub pool_namespace: Bytes,
     /// The other image's name.
     pub image_name: Bytes,
-    /// The other image's id; none of the first format.
+    /// The other image's id; empty for the first format.
     pub image_id: Bytes,
-    /// The destination's snapshots by those of the source.
+    /// The destination's snapshots by the source's.
     pub snap_seqs: BTreeMap<u64, u64>,
-    /// How much of the source the destination shows.
+    /// Bytes of the source that the destination shows.
     pub overlap: u64,
-    /// Whether what the source sees of a parent is copied as well.
+    /// Whether data of the source's parent is copied as well.
     pub flatten: bool,
     /// Whether the source was mirrored.
     pub mirroring: bool,
-    /// How far it is, of [`state`].
+    /// The state, one of [`state`].
     pub state: u8,
-    /// The same for people.
+    /// The state in words.
     pub state_description: Bytes,
-    /// How the source was mirrored.
+    /// The mirroring mode of the source.
     pub mirror_image_mode: u8,
-    /// Where it comes from that is no image here.
+    /// The source as JSON, if it is no image of this cluster.
     pub source_spec: Bytes,
 }
 
-/// The first version that has a source that is no image; clients that do not know of those can't go on.
+/// The first version with sources that are no images; clients that do not know it refuse the image.
 const WITH_SOURCE: u8 = 3;
 
 impl Encode for Migration {

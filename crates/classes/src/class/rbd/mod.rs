@@ -1,8 +1,9 @@
-//! Block images (RBD): the header objects of images, the directories that list them, their object maps, and what keeps
-//! the data of clones. Formats and results are those of Ceph's `src/cls/rbd/cls_rbd.cc`, written as releases from
-//! Nautilus on write them: the parent of an image is kept once, and its snapshots only say how much of it they see.
+//! Block images (RBD): the headers of images, the directories that list them, their object maps,
+//! and the methods of clones' data objects. Formats and results are those of Ceph's
+//! `src/cls/rbd/cls_rbd.cc`, as releases from Nautilus on write them: the parent of an image is
+//! stored once, and snapshots only have their overlap with it.
 //!
-//! All of an image's properties are omap keys of its header, so the object itself is empty.
+//! All of an image's properties are omap keys of its header, so the object's data is empty.
 
 mod arguments;
 mod bit_vector;

@@ -1,4 +1,4 @@
-//! The object `rbd_namespace`: the namespaces of a pool that images may be in.
+//! The object `rbd_namespace`: the namespaces of a pool.
 
 use bytes::Bytes;
 

@@ -1,5 +1,5 @@
-//! The objects `rbd_object_map.` and an image's id: which of the image's objects exist, so that clients need not ask for
-//! those that do not.
+//! The objects `rbd_object_map.` and an image's id: which of the image's objects exist, so that
+//! clients need not ask the OSDs.
 
 use spirula_denc::Reader;
 
@@ -11,22 +11,22 @@ use crate::{Error, Object, Result};
 
 /// The states of objects.
 pub mod object_state {
-    /// There is no such object.
+    /// The object does not exist.
     pub const NONEXISTENT: u8 = 0;
-    /// It exists, and was written since the newest snapshot.
+    /// The object exists, and was written since the newest snapshot.
     pub const EXISTS: u8 = 1;
-    /// It is being removed.
+    /// The object is being removed.
     pub const PENDING: u8 = 2;
-    /// It exists, and was not written since the newest snapshot.
+    /// The object exists, and was not written since the newest snapshot.
     pub const EXISTS_CLEAN: u8 = 3;
 }
 
 use object_state::{EXISTS, EXISTS_CLEAN};
 
-/// Objects of which a map is made at most.
+/// The most objects that a map may cover.
 const MAX_OBJECTS: u64 = 256_000_000;
 
-/// The map; EINVAL where it can't be read.
+/// The map; EINVAL where it can't be decoded.
 fn read(object: &mut dyn Object) -> Result<BitVector> {
     let size = object.stat()?.size;
     if size == 0 {
@@ -52,7 +52,7 @@ pub(super) fn save(object: &mut dyn Object, mut map: BitVector) -> Result<Nothin
     write(object, &map)
 }
 
-/// Adds objects in a state, or removes ones that are in it.
+/// Changes the number of objects: new ones have this state, and removed ones must have it.
 pub(super) fn resize(object: &mut dyn Object, (count, state): (u64, u8)) -> Result<Nothing> {
     if count > MAX_OBJECTS {
         return Err(Error::EINVAL);
@@ -67,10 +67,10 @@ pub(super) fn resize(object: &mut dyn Object, (count, state): (u64, u8)) -> Resu
 }
 
 arguments! {
-    /// What `object_map_update` takes.
+    /// Input of `object_map_update`.
     pub(super) struct Update {
         pub(super) start: u64,
-        /// The object after the last.
+        /// The first object behind the range.
         pub(super) end: u64,
         pub(super) new: u8,
         /// Only objects in this state change.
@@ -89,7 +89,8 @@ impl Update {
     }
 }
 
-/// Changes the states of objects. Only the blocks that hold them are read and written, and their checksums.
+/// Changes the states of objects. Only the blocks that hold them, and their checksums, are read and
+/// written.
 pub(super) fn update(object: &mut dyn Object, op: Update) -> Result<Nothing> {
     object.stat()?;
     let header = object.read(0, HEADER_LEN)?;
@@ -126,7 +127,7 @@ pub(super) fn update(object: &mut dyn Object, op: Update) -> Result<Nothing> {
     Ok(Nothing)
 }
 
-/// A snapshot was made: nothing was written since.
+/// Updates the map after a new snapshot: no object was written since.
 pub(super) fn snap_add(object: &mut dyn Object, _: Nothing) -> Result<Nothing> {
     let mut map = read(object)?;
     let clean = |state| if state == EXISTS { EXISTS_CLEAN } else { state };
@@ -136,7 +137,8 @@ pub(super) fn snap_add(object: &mut dyn Object, _: Nothing) -> Result<Nothing> {
     }
 }
 
-/// A snapshot with this map was removed: what was written before it was made counts as written now.
+/// Updates the map after the removal of a snapshot with this map: objects written before that
+/// snapshot count as written.
 pub(super) fn snap_remove(object: &mut dyn Object, removed: BitVector) -> Result<Nothing> {
     let mut map = read(object)?;
     // Four elements at a time: of those that are `EXISTS_CLEAN`, where the other map says `EXISTS`, or has no more, the higher bit goes.

@@ -11,8 +11,8 @@ use crate::{Error, Object, Result};
 
 /// Bytes of the header before the snapshots.
 const FIXED: usize = 112;
-/// Where the image's size is in it, and after that the newest snapshot id ever, the number of snapshots, four reserved
-/// bytes and the length of their names.
+/// The offset of the image's size in the header. Behind it are the highest snapshot id ever, the
+/// number of snapshots, four reserved bytes and the length of the snapshots' names.
 const IMAGE_SIZE_AT: usize = 80;
 /// Bytes of a snapshot without its name.
 const SNAPSHOT: u64 = 16;
@@ -20,7 +20,7 @@ const SNAPSHOT: u64 = 16;
 /// A header.
 #[derive(Debug)]
 pub(super) struct OldHeader {
-    /// What comes before the image's size.
+    /// The bytes before the image's size.
     start: Bytes,
     image_size: u64,
     seq: u64,
@@ -32,12 +32,12 @@ pub(super) struct OldHeader {
 struct Snapshot {
     id: u64,
     image_size: u64,
-    /// Without the NUL.
+    /// The name without its NUL.
     name: Bytes,
 }
 
 impl OldHeader {
-    /// Reads the header; EINVAL where there is none.
+    /// Decodes the header; EINVAL where there is none.
     pub(super) fn read(object: &mut dyn Object) -> Result<Self> {
         let fixed = object.read(0, FIXED as u64)?;
         if fixed.len() < FIXED {
@@ -69,7 +69,7 @@ impl OldHeader {
         })
     }
 
-    /// How many snapshots there are.
+    /// The number of snapshots.
     pub(super) fn count(&self) -> usize {
         self.snaps.len()
     }
@@ -103,10 +103,11 @@ impl OldHeader {
     }
 }
 
-/// Image size, newest id, number of snapshots, what is reserved and the length of the names.
+/// The image's size, the highest snapshot id, the number of snapshots, reserved bytes and the
+/// length of the names.
 type Fixed = (u64, (u64, (u32, (u32, u64))));
 
-/// What `snap_list` returns.
+/// Output of `snap_list`.
 pub(super) struct List(OldHeader);
 
 impl Encode for List {
@@ -125,7 +126,7 @@ pub(super) fn list(object: &mut dyn Object, _: Nothing) -> Result<List> {
     OldHeader::read(object).map(List)
 }
 
-/// A name ends at the first NUL.
+/// The text up to the first NUL.
 fn as_name(text: &Bytes) -> Bytes {
     text.slice(..until_nul(text).len())
 }

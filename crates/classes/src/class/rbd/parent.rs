@@ -1,4 +1,4 @@
-//! The snapshot that a clone is a clone of: `cls_rbd_parent` of Ceph's `src/cls/rbd/cls_rbd.h`.
+//! The parent of a clone: `cls_rbd_parent` of Ceph's `src/cls/rbd/cls_rbd.h`.
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, Writer};
@@ -14,14 +14,14 @@ use crate::{Error, Object, Result};
 /// The key of the parent.
 pub(super) const KEY: &str = "parent";
 
-/// A parent. It may be that of snapshots only.
+/// A parent. Perhaps only snapshots see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parent {
     pub(super) pool_id: i64,
     pub(super) pool_namespace: Bytes,
     pub(super) image_id: Bytes,
     pub(super) snap_id: u64,
-    /// How much of it the image sees: bytes from its start. `None` where only snapshots do.
+    /// The bytes from its start that the image sees. `None` where only snapshots see it.
     pub(super) head_overlap: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Default for Parent {
 }
 
 impl Parent {
-    /// Whether it is one.
+    /// Whether there is a parent.
     pub(super) fn exists(&self) -> bool {
         self.pool_id >= 0 && !self.image_id.is_empty() && self.snap_id != NOSNAP
     }
@@ -79,7 +79,7 @@ impl Decode for Parent {
 }
 
 versioned! {
-    /// A parent as clients know it.
+    /// A parent as clients name it.
     pub struct ParentImageSpec: "ParentImageSpec", version 1 {
         /// Its pool, -1 for none.
         pub pool_id: i64,
@@ -87,13 +87,13 @@ versioned! {
         pub pool_namespace: Bytes,
         /// The image.
         pub image_id: Bytes,
-        /// The snapshot of it.
+        /// The image's snapshot.
         pub snap_id: u64,
     }
 }
 
 arguments! {
-    /// A parent as clients before Nautilus name it; what they get, too.
+    /// A parent as clients before Nautilus name it, and as they are told of it.
     pub(super) struct Legacy {
         pub(super) pool_id: i64,
         pub(super) image_id: Bytes,
@@ -101,11 +101,11 @@ arguments! {
         pub(super) overlap: u64,
     }
 
-    /// What `parent_attach` takes.
+    /// Input of `parent_attach`.
     pub(super) struct Attach {
         pub(super) spec: ParentImageSpec,
         pub(super) overlap: u64,
-        /// Another parent is replaced.
+        /// Whether an existing parent is replaced.
         pub(super) reattach: Trailing<bool>,
     }
 }
@@ -172,7 +172,7 @@ pub(super) fn remove_legacy(object: &mut dyn Object, _: Nothing) -> Result<Nothi
     remove(object, true)
 }
 
-/// The parent of the image or, where it has none, of its snapshots.
+/// The parent of the image or, if it has none, of its snapshots.
 pub(super) fn get(object: &mut dyn Object, _: Nothing) -> Result<ParentImageSpec> {
     object.stat()?;
     let mut parent = Parent::default();
@@ -194,7 +194,7 @@ pub(super) fn get(object: &mut dyn Object, _: Nothing) -> Result<ParentImageSpec
     })
 }
 
-/// How much the image or a snapshot sees of the parent.
+/// The bytes of the parent that the image or a snapshot sees.
 pub(super) fn overlap_get(object: &mut dyn Object, id: u64) -> Result<Option<u64>> {
     if !features::has(object, features::LAYERING)? {
         return Ok(None);
@@ -240,7 +240,7 @@ fn write_new(object: &mut dyn Object, mut parent: Parent, reattach: bool) -> Res
     keys::set(object, KEY, &parent).map(|()| Nothing)
 }
 
-/// Takes the parent from the image, and from its snapshots where they can do without.
+/// Removes the parent from the image, and from its snapshots if they do not need it.
 fn remove(object: &mut dyn Object, legacy: bool) -> Result<Nothing> {
     object.stat()?;
     let features = features::read(object)?.unwrap_or_default();

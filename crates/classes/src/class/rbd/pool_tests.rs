@@ -1,4 +1,4 @@
-//! What official clients made Ceph keep, and what releases after the one whose transcripts are replayed added.
+//! Values that official clients made Ceph store, and methods that later releases added.
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode};
@@ -13,7 +13,7 @@ use crate::class::journal::tags::Tag;
 use crate::method::{Nothing, input, to_bytes};
 use crate::testing::{World, unhex};
 
-/// Whether a value is read, and written as it was.
+/// Whether a value is unchanged after decoding and encoding.
 fn survives<T: Decode + Encode>(value: &Bytes) -> bool {
     input::<T>(value).is_ok_and(|v| to_bytes(&v) == *value)
 }

@@ -1,8 +1,8 @@
 //! How a snapshot is protected (`cls_rbd_types.h`, `ProtectionStatus`).
 
-/// Not at all.
+/// The snapshot is not protected.
 pub const UNPROTECTED: u8 = 0;
-/// Not, as soon as it is sure that nobody clones it.
+/// The protection is being removed, while clones are searched for.
 pub const UNPROTECTING: u8 = 1;
-/// From being removed.
+/// The snapshot is protected from removal.
 pub const PROTECTED: u8 = 2;

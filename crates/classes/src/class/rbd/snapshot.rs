@@ -14,10 +14,10 @@ use crate::method::Nothing;
 use crate::versioned::versioned;
 use crate::{Error, Object, Result};
 
-/// The key of the newest snapshot id that there ever was.
+/// The key of the highest snapshot id ever.
 pub(super) const SEQ: &str = "snap_seq";
 
-/// The record of a snapshot that must be one, not the head.
+/// The record of a snapshot; the head is refused.
 fn read(object: &mut dyn Object, id: u64) -> Result<Snapshot> {
     match id {
         NOSNAP => Err(Error::EINVAL),
@@ -25,7 +25,7 @@ fn read(object: &mut dyn Object, id: u64) -> Result<Snapshot> {
     }
 }
 
-/// The newest id that there ever was, and the ids that there are, newest first: what writers send along.
+/// The snapshot context of writers: the highest id ever, and the existing ids, newest first.
 pub(super) fn get_context(object: &mut dyn Object, _: Nothing) -> Result<(u64, Vec<u64>)> {
     let records = keys::list(object, record::PREFIX, b"", u64::MAX)?;
     let id = |key: &Bytes| {
@@ -45,19 +45,19 @@ pub(super) fn get_timestamp(object: &mut dyn Object, id: u64) -> Result<UTime> {
 }
 
 versioned! {
-    /// What `snapshot_get` returns.
+    /// Output of `snapshot_get`.
     pub struct SnapshotInfo: "SnapshotInfo", version 1 {
         /// Its id.
         pub id: u64,
-        /// Whose it is.
+        /// Its kind.
         pub namespace: SnapshotNamespace,
         /// Its name.
         pub name: Bytes,
-        /// The image's size then.
+        /// The image's size at the snapshot.
         pub image_size: u64,
         /// When it was made.
         pub timestamp: UTime,
-        /// The clones that hold on to it.
+        /// The number of its clones.
         pub child_count: u32,
     }
 }
@@ -75,7 +75,7 @@ pub(super) fn get(object: &mut dyn Object, id: u64) -> Result<SnapshotInfo> {
 }
 
 arguments! {
-    /// What `snapshot_add` takes.
+    /// Input of `snapshot_add`.
     pub(super) struct Add {
         pub(super) name: Bytes,
         pub(super) id: u64,
@@ -163,7 +163,7 @@ pub(super) fn remove(object: &mut dyn Object, id: u64) -> Result<Nothing> {
     Ok(Nothing)
 }
 
-/// Removes a snapshot from sight that clones hold on to.
+/// Puts a snapshot with clones into the trash.
 pub(super) fn trash_add(object: &mut dyn Object, id: u64) -> Result<Nothing> {
     let mut snap = record::read(object, id)?;
     if snap.protection != UNPROTECTED {

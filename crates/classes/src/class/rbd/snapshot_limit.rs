@@ -1,4 +1,4 @@
-//! How many snapshots an image may have.
+//! The largest allowed number of an image's snapshots.
 
 use super::{keys, old_header, snapshot_record};
 use crate::error::unless;
@@ -7,7 +7,7 @@ use crate::{Error, Object, Result};
 
 const LIMIT: &str = "snap_limit";
 
-/// What clients set for no limit.
+/// The limit that stands for none.
 const NO_LIMIT: u64 = u64::MAX;
 
 pub(super) fn read(object: &mut dyn Object) -> Result<u64> {
@@ -18,12 +18,12 @@ pub(super) fn get(object: &mut dyn Object, _: Nothing) -> Result<u64> {
     read(object)
 }
 
-/// ERANGE where there are more snapshots already.
+/// Sets the limit; ERANGE where there are more snapshots already.
 pub(super) fn set(object: &mut dyn Object, limit: u64) -> Result<Nothing> {
     if limit == NO_LIMIT {
         return keys::remove(object, LIMIT).map(|()| Nothing);
     }
-    // What does not begin with a header of the old format has one of the new.
+    // An object without a header of the old format has one of the new format.
     let count = match unless(old_header::OldHeader::read(object), &[Error::EINVAL])? {
         Some(old) => old.count(),
         None => keys::list(object, snapshot_record::PREFIX, b"", u64::MAX)?.len(),

@@ -1,59 +1,60 @@
-//! Whose a snapshot is: `SnapshotNamespace` of Ceph's `src/cls/rbd/cls_rbd_types.h`.
+//! Kinds of snapshots: `SnapshotNamespace` of Ceph's `src/cls/rbd/cls_rbd_types.h`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, Writer};
 
-/// Whose a snapshot is.
+/// The kind of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SnapshotNamespace {
-    /// A user's.
+    /// A user's snapshot.
     #[default]
     User,
-    /// A group's.
+    /// Part of a group's snapshot.
     Group {
         /// The group's pool.
         pool: i64,
         /// The group.
         group_id: Bytes,
-        /// Its snapshot, of which this is a part.
+        /// The group's snapshot.
         group_snapshot_id: Bytes,
     },
-    /// Nobody's but its clones': it was removed.
+    /// A removed snapshot that clones still need.
     Trash {
-        /// What it was called.
+        /// Its former name.
         original_name: Bytes,
-        /// The number of the kind that it was.
+        /// The number of its former kind.
         original_kind: u32,
     },
-    /// That of mirroring.
+    /// A mirror snapshot.
     Mirror(MirrorSnapshot),
-    /// Unknown here.
+    /// A kind that is not known here.
     Unknown,
 }
 
-/// What mirroring knows of a snapshot.
+/// The mirroring data of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MirrorSnapshot {
-    /// Whether the image is the primary one, and is no more.
+    /// The role of the image at the snapshot: primary or not, demoted or not.
     pub state: u8,
-    /// Whether it was copied as a whole.
+    /// Whether the copy of the snapshot is complete.
     pub complete: bool,
-    /// The peers that have yet to copy it.
+    /// The mirror uuids of peers that still have to copy it.
     pub peers: BTreeSet<Bytes>,
-    /// The cluster of the primary image.
+    /// The mirror uuid of the primary image's cluster.
     pub primary_mirror_uuid: Bytes,
-    /// The primary image's snapshot or, on the primary, the one since which nothing was written.
+    /// The primary image's snapshot or, on the primary, the snapshot since which the image was not
+    /// written.
     pub primary_snap_id: u64,
-    /// How far the copy is.
+    /// The last object that was copied.
     pub last_copied_object_number: u64,
-    /// The primary image's snapshots and those that they are here.
+    /// Local snapshots by those of the primary image.
     pub snap_seqs: BTreeMap<u64, u64>,
 }
 
 impl MirrorSnapshot {
-    /// Whether it is one of the primary image, demoted or not.
+    /// Whether the snapshot is of a primary image, demoted or not.
     pub fn is_primary(&self) -> bool {
         self.state <= 1
     }
@@ -65,7 +66,7 @@ const TRASH: u32 = 2;
 const MIRROR: u32 = 3;
 
 impl SnapshotNamespace {
-    /// The number of its kind.
+    /// The number of the kind.
     pub fn kind(&self) -> u32 {
         match self {
             Self::User => USER,
@@ -76,12 +77,13 @@ impl SnapshotNamespace {
         }
     }
 
-    /// Whether it was removed and clones keep it.
+    /// Whether the snapshot was removed and clones still need it.
     pub fn is_trash(&self) -> bool {
         matches!(self, Self::Trash { .. })
     }
 
-    /// Whether two snapshots of one name in these are the same. What removed ones were called does not count.
+    /// Whether snapshots of one name and these kinds are the same. Former names of removed ones do
+    /// not count.
     pub fn is_same(&self, other: &Self) -> bool {
         self == other || (self.is_trash() && other.is_trash())
     }

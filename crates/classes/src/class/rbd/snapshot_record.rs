@@ -1,4 +1,4 @@
-//! What a header knows of each snapshot: `cls_rbd_snap` of Ceph's `src/cls/rbd/cls_rbd.h`.
+//! The record of a snapshot in a header: `cls_rbd_snap` of Ceph's `src/cls/rbd/cls_rbd.h`.
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, UTime, Writer};
@@ -10,10 +10,10 @@ use super::snapshot_namespace::SnapshotNamespace;
 use crate::method::stored;
 use crate::{Object, Result};
 
-/// What the keys of snapshots start with.
+/// The prefix of snapshots' keys.
 pub(super) const PREFIX: &str = "snapshot_";
 
-/// The record's first version that no longer holds the parent itself; older code can't read it.
+/// The first version of the record without the parent itself; older code can't decode it.
 const WITHOUT_PARENT: u8 = 8;
 
 /// A snapshot.
@@ -23,14 +23,15 @@ pub(super) struct Snapshot {
     pub(super) name: Bytes,
     pub(super) image_size: u64,
     pub(super) protection: u8,
-    /// The parent as it was then: in records of old, and until [`write`] took from it how much is seen of it.
+    /// The parent at the time of the snapshot: in old records, until [`write`] takes the overlap
+    /// from it.
     pub(super) parent: Parent,
     pub(super) flags: u64,
     pub(super) timestamp: UTime,
     pub(super) namespace: SnapshotNamespace,
-    /// The clones that hold on to it.
+    /// The number of its clones.
     pub(super) child_count: u32,
-    /// How much it sees of the image's parent.
+    /// The bytes of the image's parent that it sees.
     pub(super) parent_overlap: Option<u64>,
 }
 
@@ -130,7 +131,7 @@ pub(super) fn read_all(object: &mut dyn Object) -> Result<Vec<Snapshot>> {
     records.iter().map(|(_, v)| stored(v)).collect()
 }
 
-/// Writes a snapshot under its id. What it knows of the parent goes where the image keeps that.
+/// Writes the record of a snapshot. A parent in it moves to the image's own record.
 pub(super) fn write(object: &mut dyn Object, id: u64, mut snap: Snapshot) -> Result<()> {
     if snap.parent.exists() {
         let known: Option<Parent> = keys::get(object, parent::KEY)?;

@@ -1,4 +1,4 @@
-//! When an image was made, and last read and written as far as its clients tell.
+//! The times at which an image was made, and last read and written as its clients report.
 
 use spirula_denc::UTime;
 
@@ -10,7 +10,7 @@ pub(super) const CREATE: &str = "create_timestamp";
 pub(super) const ACCESS: &str = "access_timestamp";
 pub(super) const MODIFY: &str = "modify_timestamp";
 
-/// Zero for images that are older than timestamps.
+/// A timestamp; zero for images from before there were timestamps.
 fn get(object: &mut dyn Object, key: &str) -> Result<UTime> {
     Ok(keys::get(object, key)?.unwrap_or(UTime::ZERO))
 }

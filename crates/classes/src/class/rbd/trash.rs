@@ -16,17 +16,17 @@ use crate::{Error, Object, Result, omap};
 const PREFIX: &str = "id_";
 
 versioned! {
-    /// What is known of an image in the trash.
+    /// The trash entry of an image.
     pub struct TrashImage: "TrashImageSpec", version 2 {
-        /// Who put it there.
+        /// The entry's origin: a user, mirroring, migration or a removal.
         pub source: u8,
-        /// What it was called.
+        /// The image's former name.
         pub name: Bytes,
-        /// When it was put there.
+        /// When the image was put into the trash.
         pub deletion_time: UTime,
-        /// Until when it should stay.
+        /// The end of the deferment, before which the image should not be removed.
         pub deferment_end_time: UTime,
-        /// What is happening to it.
+        /// The state of the entry: normal, being moved, removed or restored.
         pub state: u8 where since 2 else 0,
     }
 }
@@ -64,13 +64,13 @@ pub(super) fn list(
         .collect()
 }
 
-/// An image, as it was stored.
+/// The entry of an image, as it is stored.
 pub(super) fn get(object: &mut dyn Object, id: Bytes) -> Result<Raw> {
     omap::get(object, &key(&id)).map(Raw)
 }
 
 arguments! {
-    /// What `trash_state_set` takes.
+    /// Input of `trash_state_set`.
     pub(super) struct StateChange {
         pub(super) id: Bytes,
         pub(super) state: u8,

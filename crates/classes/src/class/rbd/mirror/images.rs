@@ -1,4 +1,4 @@
-//! The images that are mirrored, by their ids here and by those that they have in all clusters.
+//! The mirrored images, by their local ids and by their global ids.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +13,29 @@ use crate::{Error, Object, Result};
 const PREFIX: &str = "image_";
 const GLOBAL_PREFIX: &str = "global_";
 
-/// What is happening to the mirroring of an image. Unknown values survive.
+/// The state of an image's mirroring. Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ImageState(pub u8);
 
 impl ImageState {
-    /// It is about to be mirrored no more.
+    /// The mirroring is being disabled.
     pub const DISABLING: Self = Self(0);
-    /// It is mirrored.
+    /// The image is mirrored.
     pub const ENABLED: Self = Self(1);
-    /// It is mirrored no more.
+    /// The mirroring was disabled.
     pub const DISABLED: Self = Self(2);
 }
 
 spirula_denc::transparent!(ImageState);
 
 versioned! {
-    /// An image that is mirrored.
+    /// A mirrored image.
     pub struct MirrorImage: "MirrorImage", version 2 {
         /// Its id in all clusters.
         pub global_id: Bytes,
-        /// What is happening to that.
+        /// The state of its mirroring.
         pub state: ImageState,
-        /// By its journal, or by snapshots.
+        /// The mirroring mode: by its journal, or by snapshots.
         pub mode: u8 where since 2 else 0,
     }
 }
@@ -48,7 +48,7 @@ fn global_key(global_id: &[u8]) -> Vec<u8> {
     [GLOBAL_PREFIX.as_bytes(), global_id].concat()
 }
 
-/// Images with their ids, in the order of those.
+/// Images with their ids, in the order of the ids.
 pub(super) fn read(object: &mut dyn Object, after: &[u8], max: u64) -> Result<Vec<(Bytes, MirrorImage)>> {
     let found = keys::list(object, PREFIX, after, max)?;
     found
@@ -57,7 +57,7 @@ pub(super) fn read(object: &mut dyn Object, after: &[u8], max: u64) -> Result<Ve
         .collect()
 }
 
-/// Whether an image of that global id is mirrored, and not about to be no more.
+/// Whether an image of that global id is mirrored, and its mirroring not being disabled.
 pub(super) fn is_enabled(object: &mut dyn Object, global_id: &[u8]) -> Result<bool> {
     let Some(id) = keys::get::<Bytes>(object, global_key(global_id))? else {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! The daemons of this cluster that copy images, and which copies which.
+//! The mirror daemons of this cluster, and which of them copies which image.
 
 use std::collections::BTreeMap;
 
@@ -65,11 +65,11 @@ pub(crate) fn remove(object: &mut dyn Object, id: Bytes) -> Result<Nothing> {
 }
 
 versioned! {
-    /// Which daemon is to copy an image.
+    /// The assignment of an image to a daemon.
     pub(crate) struct ImageMap: "MirrorImageMap", version 1 {
         pub(crate) instance_id: Bytes,
         pub(crate) mapped_time: UTime,
-        /// The daemons' own.
+        /// Data for the daemons' own use.
         pub(crate) data: Bytes,
     }
 }
@@ -80,7 +80,7 @@ pub(crate) fn map_list(
     (after, max): (Bytes, u64),
 ) -> Result<BTreeMap<Bytes, ImageMap>> {
     let found = keys::list(object, MAP_PREFIX, &after, max)?;
-    // What can't be read is the caller's fault, to Ceph.
+    // An undecodable value is EINVAL, as in Ceph.
     found
         .into_iter()
         .map(|(id, map)| Ok((id, input(&map)?)))

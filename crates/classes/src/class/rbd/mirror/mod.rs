@@ -1,5 +1,5 @@
-//! The object `rbd_mirroring`: whether a pool or namespace is mirrored, with which clusters, and how far its images are.
-//! Formats: Ceph's `src/cls/rbd/cls_rbd_types.h`.
+//! The object `rbd_mirroring`: the mirroring mode of a pool or namespace, its peers, and the status
+//! of its images. Formats: Ceph's `src/cls/rbd/cls_rbd_types.h`.
 
 pub(super) mod images;
 pub(super) mod instances;
@@ -13,18 +13,18 @@ use super::keys;
 use crate::method::{Nothing, Raw};
 use crate::{Error, Object, Result, omap};
 
-/// The name of this end.
+/// The key of this cluster's mirror uuid for the pool.
 const UUID: &str = "mirror_uuid";
 const MODE: &str = "mirror_mode";
-/// The namespace at the other end, where it is not called as here.
+/// The key of the namespace at the peers, if it has another name there.
 const REMOTE_NAMESPACE: &str = "mirror_remote_namespace";
 
 const DISABLED: u32 = 0;
-/// Images that are chosen one by one.
+/// The mode in which images are chosen one by one.
 const IMAGE: u32 = 1;
-/// All images with a journal.
+/// The mode in which all images with a journal are mirrored.
 const POOL: u32 = 2;
-/// No images, but there may be peers.
+/// The mode in which no images are mirrored, but peers may exist.
 const INIT_ONLY: u32 = 3;
 
 pub(super) fn uuid(object: &mut dyn Object) -> Result<Bytes> {

@@ -1,4 +1,4 @@
-//! The clusters that a pool is mirrored from or to.
+//! The peers of a pool: clusters from or to which it is mirrored.
 
 use bytes::Bytes;
 use spirula_denc::UTime;
@@ -11,7 +11,7 @@ use crate::{Error, Object, Result};
 
 const PREFIX: &str = "mirror_peer_";
 
-/// Which way images are mirrored. Unknown values survive.
+/// The direction of mirroring. Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Direction(pub u8);
 
@@ -27,21 +27,21 @@ impl Direction {
 spirula_denc::transparent!(Direction);
 
 versioned! {
-    /// A cluster that a pool is mirrored from or to.
+    /// A cluster from or to which a pool is mirrored.
     pub struct Peer: "MirrorPeer", version 2 {
-        /// Its number here.
+        /// The peer's uuid in this cluster.
         pub uuid: Bytes,
-        /// What it is called.
+        /// The peer's site name.
         pub site_name: Bytes,
-        /// The user there that images are fetched as.
+        /// The user in the peer's cluster that fetches images.
         pub client_name: Bytes,
         /// Obsolete, -1.
         pub pool_id: i64,
-        /// Which way.
+        /// The direction of mirroring.
         pub direction: Direction where since 2 else Direction::RX_TX,
-        /// What its pool calls itself, once that is known.
+        /// The mirror uuid of the peer's pool, once known.
         pub mirror_uuid: Bytes where since 2 else Bytes::new(),
-        /// When it was last heard of.
+        /// When the peer last sent a ping.
         pub last_seen: UTime where since 2 else UTime::ZERO,
     }
 }
@@ -109,7 +109,7 @@ pub(crate) fn remove(object: &mut dyn Object, uuid: Bytes) -> Result<Nothing> {
     keys::remove_any(object, key(&uuid)).map(|()| Nothing)
 }
 
-/// Changes what is known of a peer.
+/// Changes the record of a peer.
 fn update(object: &mut dyn Object, uuid: &[u8], change: impl FnOnce(&mut Peer)) -> Result<Nothing> {
     let mut peer = keys::require(object, key(uuid))?;
     change(&mut peer);
@@ -138,7 +138,7 @@ pub(crate) fn set_cluster(object: &mut dyn Object, (uuid, site): (Bytes, Bytes))
 }
 
 arguments! {
-    /// What `mirror_peer_ping` takes: who fetches images from here.
+    /// Input of `mirror_peer_ping`: the peer that fetches images from here.
     pub(crate) struct Ping {
         pub(super) site_name: Bytes,
         pub(super) mirror_uuid: Bytes,
@@ -146,7 +146,7 @@ arguments! {
     }
 }
 
-/// Notes that a peer is there. One that nobody added is added as one that only fetches.
+/// Notes a peer's ping. An unknown peer is added as one that only fetches.
 pub(crate) fn ping(object: &mut dyn Object, op: Ping) -> Result<Nothing> {
     if op.direction != Direction::TX {
         return Err(Error::EINVAL);
@@ -177,7 +177,7 @@ pub(crate) fn ping(object: &mut dyn Object, op: Ping) -> Result<Nothing> {
     write(object, peer)
 }
 
-/// The peer that calls itself so, as it is to be known from now on.
+/// The peer of a ping, as its record is from now on.
 fn known_as(peers: Vec<Peer>, op: &Ping) -> Option<Peer> {
     let by_site = peers.iter().find(|p| p.site_name == op.site_name);
     let is_of_site = by_site.is_some_and(|p| p.mirror_uuid.is_empty() || p.mirror_uuid == op.mirror_uuid);

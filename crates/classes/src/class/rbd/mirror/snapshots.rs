@@ -1,4 +1,4 @@
-//! The snapshots by which images are mirrored, in the images' headers.
+//! Mirror snapshots, in the images' headers.
 
 use bytes::Bytes;
 
@@ -8,12 +8,12 @@ use super::super::snapshot_record;
 use crate::method::Nothing;
 use crate::{Error, Object, Result};
 
-/// It is being copied from the primary image.
+/// The state of a snapshot that is copied from the primary image.
 const NON_PRIMARY: u8 = 2;
-/// As the last one of an image that was demoted.
+/// The state of a copied snapshot that was the last one of a demoted image.
 const NON_PRIMARY_DEMOTED: u8 = 3;
 
-/// Changes what mirroring knows of a snapshot; EINVAL where it is not mirroring's.
+/// Changes the mirroring data of a snapshot; EINVAL where it is no mirror snapshot.
 fn update(
     object: &mut dyn Object,
     id: u64,
@@ -27,7 +27,7 @@ fn update(
     snapshot_record::write(object, id, snap).map(|()| Nothing)
 }
 
-/// Notes that a peer no longer needs the snapshot.
+/// Notes that a peer does not need the snapshot any more.
 pub(crate) fn unlink_peer(object: &mut dyn Object, (id, peer): (u64, Bytes)) -> Result<Nothing> {
     update(object, id, |mirror| match mirror.peers.remove(&peer) {
         true => Ok(()),
@@ -36,7 +36,7 @@ pub(crate) fn unlink_peer(object: &mut dyn Object, (id, peer): (u64, Bytes)) -> 
 }
 
 arguments! {
-    /// What `mirror_image_snapshot_set_copy_progress` takes.
+    /// Input of `mirror_image_snapshot_set_copy_progress`.
     pub(crate) struct Progress {
         pub(super) id: u64,
         pub(super) complete: bool,

@@ -1,5 +1,5 @@
-//! How far the copies of mirrored images are, as the daemons that copy tell: the one of this cluster, and those of its
-//! peers. What a daemon told holds as long as that daemon watches the object.
+//! The status of mirrored images' copies, as mirror daemons report it: this cluster's daemon, and
+//! those of its peers. A report holds as long as its daemon watches the object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,13 +47,13 @@ impl Decode for Daemon {
 
 type Watchers = BTreeSet<Daemon>;
 
-/// The daemons that are there.
+/// The daemons that watch the object.
 pub(super) fn watchers(object: &mut dyn Object) -> Result<Watchers> {
     let all = object.watchers()?;
     Ok(all.into_iter().map(|w| Daemon::new(w.name, w.addr)).collect())
 }
 
-/// What a copy is at. Unknown values survive.
+/// The state of a copy. Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct CopyState(pub(crate) u8);
 
@@ -64,15 +64,15 @@ impl CopyState {
 
 spirula_denc::transparent!(CopyState);
 
-/// How far a copy is (`MirrorImageSiteStatus`).
+/// The status of a copy (`MirrorImageSiteStatus`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SiteStatus {
-    /// Of which peer it is; empty for the copy in this cluster.
+    /// The mirror uuid of the peer with the copy; empty for the copy in this cluster.
     pub(crate) mirror_uuid: Bytes,
     pub(crate) state: CopyState,
     pub(crate) description: Bytes,
     pub(crate) last_update: UTime,
-    /// Whether the daemon that told is there.
+    /// Whether the reporting daemon is alive.
     pub(crate) up: bool,
 }
 
@@ -113,7 +113,8 @@ impl Decode for SiteStatus {
     }
 }
 
-/// The daemon that told a status: the start of what is stored (`MirrorImageSiteStatusOnDisk`).
+/// The daemon that reported a status: the first field of a stored status
+/// (`MirrorImageSiteStatusOnDisk`).
 struct Origin(Daemon);
 
 impl Encode for Origin {
@@ -128,7 +129,7 @@ impl Decode for Origin {
     }
 }
 
-/// How far all copies of an image are: this cluster's first, where it has one (`MirrorImageStatus`).
+/// The status of all copies of an image: this cluster's first, if it has one (`MirrorImageStatus`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ImageStatus(Vec<SiteStatus>);
 
@@ -158,7 +159,7 @@ fn local_key(global_id: &[u8]) -> Vec<u8> {
     [PREFIX.as_bytes(), global_id].concat()
 }
 
-/// The start of the keys of what peers tell of an image.
+/// The prefix of the keys of peers' statuses of an image.
 fn remote_prefix(global_id: &[u8]) -> Vec<u8> {
     [REMOTE_PREFIX.as_bytes(), global_id, b"_"].concat()
 }
@@ -166,7 +167,7 @@ fn remote_prefix(global_id: &[u8]) -> Vec<u8> {
 type Update = (Bytes, SiteStatus);
 
 pub(crate) fn set(object: &mut dyn Object, (global_id, mut status): Update) -> Result<Nothing> {
-    // What is no longer mirrored needs no status.
+    // An image that is no longer mirrored needs no status.
     let is_enabled = unless(images::is_enabled(object, &global_id), &[Error::EIO])?;
     if is_enabled != Some(true) {
         return Ok(Nothing);
@@ -193,7 +194,7 @@ pub(crate) fn remove(object: &mut dyn Object, global_id: Bytes) -> Result<Nothin
     keys::remove_any(object, local_key(&global_id)).map(|()| Nothing)
 }
 
-/// A stored status as clients are told.
+/// A stored status in the form for clients.
 fn told(mirror_uuid: Bytes, value: &Bytes, watchers: &Watchers) -> Result<SiteStatus> {
     let (Origin(origin), status): (_, SiteStatus) = stored(value)?;
     Ok(SiteStatus {
@@ -203,12 +204,12 @@ fn told(mirror_uuid: Bytes, value: &Bytes, watchers: &Watchers) -> Result<SiteSt
     })
 }
 
-/// Statuses as they are stored, of one image or all: each page of keys that is read has the method start again, so those of
-/// many images are read together.
+/// Stored statuses of one image or all. Each page of keys that is read restarts the method, so
+/// those of many images are read together.
 struct Stored {
-    /// By global id.
+    /// Statuses of copies in this cluster by global id.
     local: BTreeMap<Bytes, Bytes>,
-    /// By global id, `_` and the peer's.
+    /// Statuses of peers' copies by global id, `_` and the peer's mirror uuid.
     remote: BTreeMap<Bytes, Bytes>,
 }
 
@@ -245,12 +246,12 @@ impl Stored {
     }
 }
 
-/// What is stored of all images' copies in this cluster, by global id.
+/// The stored statuses of all copies in this cluster, by global id.
 pub(super) fn local_of_all(object: &mut dyn Object) -> Result<BTreeMap<Bytes, Bytes>> {
     Ok(keys::list(object, PREFIX, b"", u64::MAX)?.into_iter().collect())
 }
 
-/// ENOENT where nobody told anything.
+/// The status of an image; ENOENT where no daemon reported one.
 pub(crate) fn get(object: &mut dyn Object, global_id: Bytes) -> Result<ImageStatus> {
     let watchers = watchers(object)?;
     let status = Stored::of_one(object, &global_id)?.get(&global_id, &watchers)?;
@@ -262,7 +263,7 @@ pub(crate) fn get(object: &mut dyn Object, global_id: Bytes) -> Result<ImageStat
 
 type Listing = (BTreeMap<Bytes, MirrorImage>, BTreeMap<Bytes, ImageStatus>);
 
-/// Images by id, and the status of those that have one that can be read.
+/// Images by id, and the status of those that have a decodable one.
 pub(crate) fn list(object: &mut dyn Object, (after, max): (Bytes, u64)) -> Result<Listing> {
     let watchers = watchers(object)?;
     let statuses = Stored::of_all(object)?;
@@ -277,7 +278,7 @@ pub(crate) fn list(object: &mut dyn Object, (after, max): (Bytes, u64)) -> Resul
     Ok((found, told))
 }
 
-/// What `mirror_image_status_get_summary` takes: the peers; older clients say nothing.
+/// Input of `mirror_image_status_get_summary`: the peers; older clients send none.
 pub(crate) struct Peers(Vec<Peer>);
 
 impl Decode for Peers {
@@ -290,7 +291,7 @@ impl Decode for Peers {
 }
 
 impl Peers {
-    /// Which way they mirror together.
+    /// The direction of mirroring with all peers together.
     fn direction(&self) -> Direction {
         let fetching = self.0.iter().filter(|p| p.direction != Direction::RX);
         let first = self.0.first().map_or(Direction::RX, |p| p.direction);
@@ -302,14 +303,14 @@ impl Peers {
         )
     }
 
-    /// What those that fetch call themselves.
+    /// The mirror uuids of the peers that fetch.
     fn fetching(&self) -> BTreeSet<&Bytes> {
         let fetching = self.0.iter().filter(|p| p.direction != Direction::RX);
         fetching.map(|p| &p.mirror_uuid).collect()
     }
 }
 
-/// How many images are in which state.
+/// The number of images in each state.
 pub(crate) fn get_summary(object: &mut dyn Object, peers: Peers) -> Result<BTreeMap<CopyState, i32>> {
     let watchers = watchers(object)?;
     let (direction, fetching) = (peers.direction(), peers.fetching());
@@ -323,8 +324,8 @@ pub(crate) fn get_summary(object: &mut dyn Object, peers: Peers) -> Result<BTree
     Ok(states)
 }
 
-/// One state for all copies of an image: the least, unknown where that of a copy is missing. An error of a peer's copy is
-/// more than that, even where its daemon is gone.
+/// One state for all copies of an image: the least one; unknown if that of a copy is missing. A
+/// peer's error takes precedence over that, even if its daemon is gone.
 fn summary(direction: Direction, fetching: &BTreeSet<&Bytes>, status: &ImageStatus) -> CopyState {
     let mut all = None;
     if direction == Direction::RX || direction == Direction::RX_TX {
@@ -351,7 +352,7 @@ fn summary(direction: Direction, fetching: &BTreeSet<&Bytes>, status: &ImageStat
     all.filter(|_| missing == 0).unwrap_or(CopyState::UNKNOWN)
 }
 
-/// Removes what daemons told that are gone.
+/// Removes the statuses of daemons that are gone.
 pub(crate) fn remove_down(object: &mut dyn Object, _: Nothing) -> Result<Nothing> {
     let watchers = watchers(object)?;
     for prefix in [PREFIX, REMOTE_PREFIX] {
@@ -370,7 +371,7 @@ pub(super) fn copied_by(object: &mut dyn Object, global_id: &[u8], watchers: &Wa
     origin(&omap::get(object, &local_key(global_id))?, watchers)
 }
 
-/// The daemon that told a stored status; ESTALE where it is gone.
+/// The daemon that reported a stored status; ESTALE where it is gone.
 pub(super) fn origin(value: &Bytes, watchers: &Watchers) -> Result<Daemon> {
     let (Origin(origin), _): (_, SiteStatus) = stored(value)?;
     match watchers.contains(&origin) {
