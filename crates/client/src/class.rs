@@ -13,10 +13,10 @@ pub(crate) fn call(class: &str, method: &str, input: &[u8]) -> Result<OsdOpIn> {
 }
 
 impl<C: Connection> IoCtx<C> {
-    /// Runs a method of a class on the object and gives its output.
+    /// Runs a method of a class on the object and returns its output.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where there is no such class or method, else what the method fails with.
+    /// `EOPNOTSUPP` where there is no such class or method, else the method's own error.
     pub async fn exec(
         &self,
         oid: impl Into<ObjectName>,
@@ -27,7 +27,7 @@ impl<C: Connection> IoCtx<C> {
         self.one("exec", oid, call(class, method, input)?).await
     }
 
-    /// Runs a method that writes. Its output is of no use: a request sent again would not get it.
+    /// Runs a method that writes. Its output is dropped, as a resent request would not get it.
     ///
     /// # Errors
     /// As [`IoCtx::exec`].

@@ -1,13 +1,14 @@
-//! Where the operations of an [`IoCtx`](crate::IoCtx) are carried out: on this thread, or on the one that a
-//! [`RadosHandle`](crate::RadosHandle) leads to. Each operation is written once, on top of the one method here.
+//! The place where the operations of an [`IoCtx`](crate::IoCtx) run: on this thread, or on the
+//! thread of a [`RadosHandle`](crate::RadosHandle). Each operation is written once, on top of the
+//! one method here.
 
 use crate::{Rados, Result};
 
 /// A way to a client.
 pub trait Connection: Clone {
-    /// Runs `work` on the client's thread, and gives what comes out. `bytes` is what the request and its answer take of memory, as far
-    /// as that is known before. Where the future is dropped, so is the one that `work` has made: a request that is not sent
-    /// yet is not sent any more.
+    /// Runs `work` on the client's thread, and returns its result. `bytes` is the memory of the
+    /// request and its answer, as far as that is known before. Dropping the future drops the one
+    /// that `work` has made: a request that is not sent yet is not sent any more.
     ///
     /// # Errors
     /// That of `work`; [`spirula_monc::Error::ShutDown`] where the client has ended.

@@ -9,16 +9,16 @@ use spirula_proto::osd_op_data::CopySource;
 use crate::ioctx::flagged;
 use crate::{Connection, IoCtx, Result};
 
-/// Where a chunk of an object is kept (`SET_CHUNK`).
+/// A chunk of an object that another object keeps (`SET_CHUNK`).
 #[derive(Debug, Clone)]
 pub struct Chunk {
     /// The range of the object.
     pub offset: u64,
-    /// Bytes.
+    /// The length of the range in bytes.
     pub length: u64,
     /// The object that keeps it.
     pub target: ObjectName,
-    /// Where it begins there.
+    /// The offset of the chunk in that object.
     pub target_offset: u64,
 }
 
@@ -100,8 +100,8 @@ impl<C: Connection> IoCtx<C> {
             .map(drop)
     }
 
-    /// One of the operations of cache tiers and manifests that have no arguments, past the tier as `rados` sends them.
-    ///
+    /// Runs an operation of cache tiers and manifests that has no arguments, past the tier as
+    /// `rados` sends them.
     /// # Errors
     /// `EINVAL` and others where the pool is no tier or the object has no manifest.
     pub async fn tier(&self, oid: impl Into<ObjectName>, code: OpCode) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Operations on objects' data. What is written may be several buffers: it goes out without being put together.
+//! Operations on objects' data. Data to be written may be several buffers, which are sent without
+//! being joined.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,7 @@ impl<C: Connection> IoCtx<C> {
             .map(drop)
     }
 
-    /// Cuts or extends the object to `size` bytes.
+    /// Truncates or extends the object to `size` bytes.
     ///
     /// # Errors
     /// The errno of the OSD.
@@ -80,7 +81,7 @@ impl<C: Connection> IoCtx<C> {
         .map(drop)
     }
 
-    /// Creates the object; with `exclusive`, only where there is none.
+    /// Creates the object; with `exclusive` it fails where the object exists.
     ///
     /// # Errors
     /// `EEXIST`.
@@ -104,7 +105,7 @@ impl<C: Connection> IoCtx<C> {
         .map(drop)
     }
 
-    /// The object's size in bytes and when it was last modified.
+    /// The object's size in bytes and the time of its last modification.
     ///
     /// # Errors
     /// `ENOENT` where there is none.
@@ -120,7 +121,8 @@ impl<C: Connection> IoCtx<C> {
         Ok((stat.size, stat.mtime))
     }
 
-    /// Which ranges of the object hold data, between `offset` and `offset + len`: lengths by their begins.
+    /// The ranges of the object that hold data, between `offset` and `offset + len`: lengths by
+    /// offsets.
     ///
     /// # Errors
     /// `ENOENT` where there is no object.
@@ -135,7 +137,7 @@ impl<C: Connection> IoCtx<C> {
         Ok(Reader::new(&out).get()?)
     }
 
-    /// Says what writes to expect; creates the object where there is none.
+    /// Tells the OSD which writes to expect; creates the object if it does not exist.
     ///
     /// # Errors
     /// The errno of the OSD.

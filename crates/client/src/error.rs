@@ -1,4 +1,4 @@
-//! What a request can fail with, and the errno that a user sees.
+//! Errors of requests, and the errno that a user sees.
 
 /// Errno numbers of Linux, which is what Ceph's protocol carries on every platform.
 pub mod errno {
@@ -6,13 +6,13 @@ pub mod errno {
     pub const EPERM: i32 = 1;
     /// No such pool, object or attribute.
     pub const ENOENT: i32 = 2;
-    /// An I/O error, or an answer that makes no sense.
+    /// An I/O error, or an answer that can't be decoded.
     pub const EIO: i32 = 5;
     /// No such device: the OSD exists and is down.
     pub const ENXIO: i32 = 6;
-    /// Too much.
+    /// The request, or its answer, is too large.
     pub const E2BIG: i32 = 7;
-    /// Not in a format that is known.
+    /// The format is not known.
     pub const ENOEXEC: i32 = 8;
     /// The OSD asks for another attempt; never seen outside the client.
     pub const EAGAIN: i32 = 11;
@@ -20,41 +20,41 @@ pub mod errno {
     pub const EACCES: i32 = 13;
     /// A bad address.
     pub const EFAULT: i32 = 14;
-    /// Somebody else uses it.
+    /// Another client uses it.
     pub const EBUSY: i32 = 16;
     /// Exists already.
     pub const EEXIST: i32 = 17;
-    /// Between different places.
+    /// The operation spans different places.
     pub const EXDEV: i32 = 18;
     /// A directory.
     pub const EISDIR: i32 = 21;
     /// A malformed request.
     pub const EINVAL: i32 = 22;
-    /// Larger than anything may be.
+    /// A size beyond the largest allowed one.
     pub const EFBIG: i32 = 27;
     /// No room is left.
     pub const ENOSPC: i32 = 28;
-    /// Writing where only reading is possible.
+    /// A write where only reading is possible.
     pub const EROFS: i32 = 30;
     /// Too many links.
     pub const EMLINK: i32 = 31;
-    /// A number that can't be used for this.
+    /// A number that is out of the operation's domain.
     pub const EDOM: i32 = 33;
-    /// A value out of its bounds.
+    /// A value out of its range.
     pub const ERANGE: i32 = 34;
-    /// Something that is not known here.
+    /// A feature or function that is not known here.
     pub const ENOSYS: i32 = 38;
-    /// It holds something.
+    /// The container is not empty.
     pub const ENOTEMPTY: i32 = 39;
-    /// What leads back to itself, or does not end.
+    /// A loop of references, or one without end.
     pub const ELOOP: i32 = 40;
-    /// What was read makes no sense.
+    /// The data can't be decoded.
     pub const EBADMSG: i32 = 74;
-    /// What was compared differs.
+    /// The compared data differs.
     pub const EILSEQ: i32 = 84;
-    /// Interrupted, to be asked for again.
+    /// The operation was interrupted, and is to be repeated.
     pub const ERESTART: i32 = 85;
-    /// Not possible here.
+    /// The operation is not supported here.
     pub const EOPNOTSUPP: i32 = 95;
     /// The watch is gone.
     pub const ENOTCONN: i32 = 107;
@@ -62,11 +62,11 @@ pub mod errno {
     pub const ESHUTDOWN: i32 = 108;
     /// No answer in time.
     pub const ETIMEDOUT: i32 = 110;
-    /// It was changed meanwhile.
+    /// The object was changed meanwhile.
     pub const ESTALE: i32 = 116;
-    /// Something has to be cleaned up first.
+    /// Remains of an earlier operation must be cleaned up first.
     pub const EUCLEAN: i32 = 117;
-    /// More than was allotted.
+    /// A quota is exceeded.
     pub const EDQUOT: i32 = 122;
     /// The request was given up, or its comparison failed.
     pub const ECANCELED: i32 = 125;
@@ -87,16 +87,16 @@ pub enum Error {
     /// There is no keyring.
     #[error("{0}")]
     NoKey(String),
-    /// The keyring has no key for who wants to log in.
+    /// The keyring has no key for the entity.
     #[error("{0}")]
     NotInKeyring(String),
-    /// Monitors that don't answer or refuse.
+    /// The monitors don't answer, or refuse.
     #[error(transparent)]
     Mon(#[from] spirula_monc::Error),
     /// The cluster answered with a negative errno.
     #[error("{what}: error {errno}")]
     Os {
-        /// What was asked.
+        /// The request.
         what: &'static str,
         /// The negative errno.
         errno: i32,

@@ -12,17 +12,18 @@ use crate::{Connection, Error, IoCtx, Options, Rados, Result};
 /// The name of the client's thread.
 const THREAD: &str = "rados";
 
-/// What the client may receive, in bytes: all there is. Requests wait for memory, so answers need not; and those who keep what they
-/// have read, and ask for more, must not keep anybody's answer from being read.
+/// The receive budget of the client's thread in bytes: unlimited. Requests wait for memory before
+/// they are sent, so answers need not wait; and callers that keep their answers must not hold up
+/// the answers of others.
 const RECEIVED: usize = usize::MAX >> 1;
-/// How often memory that nobody needs any more is given back.
+/// How often unused memory is returned to the system.
 const TRIM: Duration = Duration::from_secs(5);
 
 /// A handle to a client that lives on a thread of its own. Any thread may use it, in any runtime or none; clones lead to the same
 /// client, which ends when the last one is gone.
-///
-/// What requests under way and their answers take together is bounded by [`Options::memory`]: others wait before they are sent. What
-/// is in an answer belongs to whoever has it, and counts no more.
+/// The memory of all requests under way and their answers is bounded by [`Options::memory`]:
+/// further requests wait before they are sent. A delivered answer belongs to its caller and does
+/// not count any more.
 #[derive(Clone)]
 pub struct RadosHandle {
     worker: Worker<Rados>,
@@ -56,7 +57,7 @@ impl RadosHandle {
         Ok(Self { worker, name })
     }
 
-    /// Who is connected.
+    /// The entity that is logged in.
     pub fn name(&self) -> &AuthName {
         &self.name
     }
@@ -85,8 +86,8 @@ impl RadosHandle {
         Ok(IoCtx::from_parts(self.clone(), opened.await?))
     }
 
-    /// Ends the client, whoever has handles to it. What is under way ends with [`spirula_monc::Error::ShutDown`], and whether it
-    /// was done nobody knows.
+    /// Ends the client for all its handles. Requests under way fail with
+    /// [`spirula_monc::Error::ShutDown`], and may have been executed or not.
     pub fn shut_down(&self) {
         self.worker.end();
     }
@@ -109,7 +110,7 @@ fn thread(options: &Options, jobs: Jobs<Rados>, mut connected: oneshot::Sender<R
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(e) => {
-            // Whoever asked may have given up.
+            // The caller may have given up.
             let _ = connected.send(Err(Error::Config(format!("no runtime for the client: {e}"))));
             return;
         }

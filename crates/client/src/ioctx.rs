@@ -1,4 +1,4 @@
-//! A pool, and what can be done to its objects.
+//! A pool, and operations on its objects.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct IoCtx<C = Rados> {
     context: Context,
 }
 
-/// What an [`IoCtx`] says with each request.
+/// The parameters that an [`IoCtx`] puts into each request.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     locator: ObjectLocator,
@@ -35,7 +35,7 @@ pub(crate) struct Context {
 pub struct OpReply {
     /// Result and output of each operation.
     pub outs: Vec<(i32, Bytes)>,
-    /// The object's version after it, as `rados_get_last_version` gives it.
+    /// The object's version after the request, as `rados_get_last_version` returns it.
     pub version: u64,
 }
 
@@ -57,7 +57,7 @@ impl IoCtx {
 }
 
 impl Rados {
-    /// Sends a request and awaits the answer, for `timeout` at most where that is not zero.
+    /// Sends a request and awaits the answer, for at most `timeout` unless that is zero.
     async fn submit(&self, op: MOsdOp, aim: Aim, resend: Resend, timeout: Duration) -> Result<MOsdOpReply> {
         if self.map().is_none() {
             self.latest_map().await?;
@@ -92,7 +92,7 @@ impl<C> IoCtx<C> {
         self
     }
 
-    /// The same pool with a locator key, which is hashed instead of the names.
+    /// The same pool with a locator key, which is hashed instead of objects' names.
     #[must_use]
     pub fn with_locator(mut self, key: impl Into<ObjectName>) -> Self {
         self.context.locator.key = key.into();
@@ -158,7 +158,7 @@ impl<C> IoCtx<C> {
         &self.context.locator
     }
 
-    /// A request as this context wants it.
+    /// A request with this context's parameters.
     pub(crate) fn request(&self, oid: ObjectName, ops: Vec<OsdOpIn>) -> MOsdOp {
         let context = &self.context;
         let mut op = request(context.locator.clone(), oid);
@@ -189,7 +189,7 @@ impl<C: Connection> IoCtx<C> {
     /// Runs operations on one object, atomically.
     ///
     /// # Errors
-    /// The first operation's errno that is one; `EROFS` for a write where a snapshot is read.
+    /// The errno of the first failed operation; `EROFS` for a write where a snapshot is read.
     pub async fn operate(
         &self,
         what: &'static str,
@@ -224,7 +224,7 @@ impl<C: Connection> IoCtx<C> {
         self.connection.run(bytes, submit).await
     }
 
-    /// Runs one operation and gives its output.
+    /// Runs one operation and returns its output.
     pub(crate) async fn one(
         &self,
         what: &'static str,
@@ -235,21 +235,22 @@ impl<C: Connection> IoCtx<C> {
         Ok(reply.outs.pop().map(|(_, data)| data).unwrap_or_default())
     }
 
-    /// The objects of the pool, PG by PG; those of all namespaces with `all`.
+    /// Lists the objects of the pool, PG by PG; with `all`, those of all namespaces.
     pub fn list(&self, all: bool) -> ObjectList<C> {
         ObjectList::new(self.clone(), all)
     }
 
-    /// The objects of one PG of the pool.
+    /// Lists the objects of one PG of the pool.
     pub fn list_pg(&self, seed: u32, all: bool) -> ObjectList<C> {
         ObjectList::of_pg(self.clone(), all, seed)
     }
 }
 
-/// No object is larger, where nobody has set it so (`osd_max_object_size`): readers of whole objects ask for more than there is.
+/// The default of `osd_max_object_size`: readers of whole objects ask for more than objects have.
 const LARGEST_READ: u64 = 128 << 20;
 
-/// What a request and its answer take of memory, as far as that can be told before: the inputs, and what is asked for of data.
+/// The memory of a request and its answer, as far as that can be told before: the inputs, and the
+/// length of the data to be read.
 fn memory(ops: &[OsdOpIn]) -> usize {
     let of = |op: &OsdOpIn| {
         let answer = match (op.op.code, op.op.args()) {

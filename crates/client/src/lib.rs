@@ -1,5 +1,5 @@
-//! The native RADOS client: for our command line, the gateways, and anything in Rust. It also works against a
-//! real Ceph cluster.
+//! The native RADOS client: for our command line, the gateways, and other Rust programs. It also
+//! works with a real Ceph cluster.
 //!
 //! [`Rados`] is a connection to a cluster, [`IoCtx`] a pool in it. Everything runs on tokio's current-thread
 //! runtime, inside a `LocalSet` or `LocalRuntime`. Programs with several threads have a [`RadosHandle`], with the same

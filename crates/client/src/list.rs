@@ -25,14 +25,15 @@ pub struct Listed {
     pub locator: ObjectName,
 }
 
-/// A listing under way. Goes through the objects in the order of their bit-reversed hashes, and so through one PG
-/// after the other. The cursor is a place in that order: it survives splits of PGs.
+/// A listing under way. It goes through the objects in the order of their bit-reversed hashes, and
+/// so through one PG after the other. The cursor is a place in that order: it survives splits of
+/// PGs.
 pub struct ObjectList<C = Rados> {
     io: IoCtx<C>,
-    /// Where the next batch begins; the maximum at the end.
+    /// The start of the next batch; the maximum at the end.
     cursor: HObject,
     batch: VecDeque<ListEntry>,
-    /// The only PG that is listed.
+    /// The PG to which the listing is limited.
     only: Option<u32>,
 }
 
@@ -64,7 +65,7 @@ impl<C: Connection> ObjectList<C> {
         }
     }
 
-    /// Whether the next batch belongs to another PG than the one that is listed.
+    /// Whether the next batch belongs to another PG than the one to which the listing is limited.
     async fn is_past(&self) -> Result<bool> {
         let Some(seed) = self.only else { return Ok(false) };
         let raw = PgId {

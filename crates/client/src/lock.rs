@@ -11,7 +11,7 @@ use crate::{Connection, IoCtx, Result};
 
 const CLASS: &str = "lock";
 
-/// Who may hold a lock at the same time.
+/// The type of a lock, which decides how many lockers it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockType(pub u8);
 
@@ -40,17 +40,17 @@ impl LockType {
 pub struct LockRequest {
     /// The lock's name.
     pub name: String,
-    /// Who may hold it at the same time.
+    /// The lock's type.
     pub kind: LockType,
     /// Tells apart several locks of one client.
     pub cookie: String,
-    /// All lockers must give the same.
+    /// The tag, which all lockers must share.
     pub tag: String,
-    /// For people.
+    /// A description for people.
     pub description: String,
-    /// When it ends by itself; zero for never.
+    /// When the lock expires; zero for never.
     pub duration: Duration,
-    /// Bits `LOCK_FLAG_*`: 1 may renew, 2 must renew.
+    /// Bits `LOCK_FLAG_*`: 1 for may renew, 2 for must renew.
     pub flags: u8,
 }
 
@@ -75,20 +75,20 @@ pub struct Locker {
     pub name: EntityName,
     /// Its cookie.
     pub cookie: String,
-    /// When its lock ends; zero for never.
+    /// When its lock expires; zero for never.
     pub expiration: UTime,
     /// The client's address.
     pub addr: EntityAddr,
-    /// For people.
+    /// A description for people.
     pub description: String,
 }
 
-/// A lock and who holds it.
+/// A lock and its holders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
-    /// By name and cookie.
+    /// The holders by name and cookie.
     pub lockers: Vec<Locker>,
-    /// Who may hold it.
+    /// The lock's type.
     pub kind: LockType,
     /// The lockers' tag.
     pub tag: String,
@@ -123,14 +123,14 @@ impl Decode for LockInfo {
     }
 }
 
-/// An input of names and the like.
+/// Encodes an input as a versioned section.
 fn section(body: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut w = Writer::new();
     w.section(1, 1, body);
     w.into_vec()
 }
 
-/// The operation that takes a lock, for requests that do more.
+/// The operation that takes a lock, for requests with further operations.
 pub(crate) fn lock_op(lock: &LockRequest) -> Result<OsdOpIn> {
     call(CLASS, "lock", &encode_to_vec(lock))
 }
@@ -175,7 +175,7 @@ impl<C: Connection> IoCtx<C> {
         self.exec_write(oid, CLASS, "break_lock", &input).await
     }
 
-    /// A lock and who holds it; nobody where there is no such lock.
+    /// A lock and its holders; without holders if there is no such lock.
     ///
     /// # Errors
     /// `ENOENT` where there is no object.

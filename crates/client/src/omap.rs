@@ -1,4 +1,4 @@
-//! Operations on objects' maps: keys and values in the order of the keys' bytes, and a header.
+//! Operations on objects' omaps: keys and values in the order of the keys' bytes, and a header.
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, encode_to_vec};
@@ -53,7 +53,7 @@ impl<C: Connection> IoCtx<C> {
         self.ask("omap_vals", oid, op(OpCode::OMAPGETVALS, &input)).await
     }
 
-    /// The values of those of these keys that there are.
+    /// The values of those of these keys that exist.
     ///
     /// # Errors
     /// `ENOENT` where there is no object.
@@ -72,7 +72,7 @@ impl<C: Connection> IoCtx<C> {
             .map(drop)
     }
 
-    /// Removes keys; those that there are not don't matter.
+    /// Removes keys; missing ones are no error.
     ///
     /// # Errors
     /// `ENOENT` where there is no object.

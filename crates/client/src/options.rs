@@ -1,4 +1,4 @@
-//! Who connects to which cluster, as `ceph.conf` and the usual command-line arguments say it.
+//! Options of a connection, from `ceph.conf` and the usual command-line arguments.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,22 +14,22 @@ use zeroize::Zeroizing;
 
 use crate::{Error, Result};
 
-/// Where `ceph.conf` is sought without `-c` and `CEPH_CONF`.
+/// The path of `ceph.conf` without `-c` and `CEPH_CONF`.
 const CONF_DEFAULT: &str = "/etc/ceph/ceph.conf";
-/// Where keyrings are sought without a `keyring` option.
+/// The paths of keyrings without a `keyring` option.
 const KEYRINGS: [&str; 3] = [
     "/etc/ceph/$cluster.$name.keyring",
     "/etc/ceph/$cluster.keyring",
     "/etc/ceph/keyring",
 ];
 
-/// How long to try for a session where nothing says it.
+/// The default time limit for a first session.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What a connection needs to know.
+/// The options of a connection.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Who logs in.
+    /// The entity that logs in.
     pub name: AuthName,
     /// Its key.
     pub key: CryptoKey,
@@ -37,30 +37,31 @@ pub struct Options {
     pub monitors: Vec<EntityAddr>,
     /// Modes of connections (`ms_client_mode`, `ms_mon_client_mode`).
     pub modes: ModeLists,
-    /// How long to try for a session (`client_mount_timeout`).
+    /// The time limit for a first session (`client_mount_timeout`).
     pub connect_timeout: Duration,
-    /// How long a request may take (`rados_osd_op_timeout`); zero for as long as it takes.
+    /// The time limit of a request (`rados_osd_op_timeout`); zero for none.
     pub op_timeout: Duration,
-    /// The address that blocklists are to name this client by, with its nonce; otherwise that which peers see, with a nonce
-    /// of its own.
+    /// The address with nonce under which blocklists name this client; by default the address that
+    /// peers see, with a random nonce.
     pub address: Option<EntityAddr>,
     /// Payload bytes in flight before the client stops reading from its sockets.
     pub memory: usize,
 }
 
-/// What [`Options::memory`] is where nobody says it.
+/// The default of [`Options::memory`].
 const MEMORY: usize = 256 << 20;
 
 /// Where [`Options`] come from: a configuration file, and what the command line says instead.
 #[derive(Clone, Default)]
 pub struct Source {
-    /// The configuration file; else that of `CEPH_CONF`, else the default place, where it may be missing.
+    /// The configuration file; by default that of `CEPH_CONF`, else the default path, which may be
+    /// missing.
     pub conf: Option<PathBuf>,
-    /// Who logs in.
+    /// The entity that logs in.
     pub name: AuthName,
     /// Options that the command line sets, by their names with underscores.
     pub set: BTreeMap<String, String>,
-    /// How long to try for a session instead of `client_mount_timeout`.
+    /// The time limit for a first session instead of `client_mount_timeout`.
     pub connect_timeout: Option<Duration>,
 }
 
@@ -97,7 +98,7 @@ impl Lookup<'_> {
 }
 
 impl Source {
-    /// Reads the file and works out what a connection needs.
+    /// Reads the file and determines the options of a connection.
     ///
     /// # Errors
     /// [`Error::Conf`], [`Error::NoMonitors`], [`Error::NoKey`], [`Error::NotInKeyring`], or [`Error::Config`] for a bad value.
@@ -132,7 +133,7 @@ impl Source {
         })
     }
 
-    /// The value of one option for the entity, `None` where nothing says it.
+    /// The value of one option for the entity; `None` if it is not set.
     ///
     /// # Errors
     /// [`Error::Conf`] where the file can't be read.
@@ -146,7 +147,7 @@ impl Source {
         Ok(look.get(key))
     }
 
-    /// The configuration file that is named.
+    /// The path of the configuration file that is named explicitly.
     fn path(&self) -> Option<PathBuf> {
         let of_environment = || std::env::var_os("CEPH_CONF").filter(|p| !p.is_empty());
         self.conf.clone().or_else(|| of_environment().map(PathBuf::from))
@@ -168,8 +169,8 @@ impl Source {
 }
 
 impl Options {
-    /// Reads `conf` (or `CEPH_CONF`, or the default place) for the entity `name`; `keyring`, `mon_host` and
-    /// `timeout` override what stands there.
+    /// Reads `conf` (or `CEPH_CONF`, or the default path) for the entity `name`; `keyring`,
+    /// `mon_host` and `timeout` override the file.
     ///
     /// # Errors
     /// Those of [`Source::read`].
@@ -201,7 +202,7 @@ fn parse_key(text: &str) -> Result<CryptoKey> {
     CryptoKey::from_base64(text.trim()).map_err(|e| Error::Config(format!("key: {e}")))
 }
 
-/// The entity's key: given as such, in a key file, or in the first keyring that has it.
+/// The entity's key: of an option, of a key file, or of the first keyring that has it.
 fn key(look: &Lookup<'_>, name: &AuthName) -> Result<CryptoKey> {
     // A keyring on the command line is nearer than a key in the file.
     if !look.set.contains_key("keyring") {

@@ -1,4 +1,4 @@
-//! Connections to OSDs: one an OSD, made when first needed, made again when lost.
+//! Connections to OSDs: one for each OSD, made when first needed, and again when lost.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ use tokio::sync::mpsc;
 /// Pause before a lost or refused connection is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What the objecter hears from its sessions.
+/// Events of sessions for the objecter.
 pub(crate) enum Event {
-    /// The session of this number stands; what is for this OSD goes out now.
+    /// The session of this number is established; requests for its OSD can be sent.
     Up(i32, u64),
-    /// It was lost; another attempt is under way until it is closed.
+    /// The session was lost; it is reconnected until it is closed.
     Down(i32, u64),
     /// A message from this OSD, on the session of this number.
     Message(i32, u64, RawMessage),
@@ -71,7 +71,7 @@ impl OsdSessions {
         }
     }
 
-    /// Ends the session with an OSD that is down or has moved.
+    /// Closes the session with an OSD that is down or has another address.
     pub(crate) fn close(&mut self, osd: i32) {
         if let Some(session) = self.sessions.remove(&osd) {
             session.task.abort();
@@ -87,7 +87,7 @@ impl Drop for OsdSessions {
     }
 }
 
-/// What the task of a session needs.
+/// The parameters of a session's task.
 struct Dial {
     osd: i32,
     number: u64,

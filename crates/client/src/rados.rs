@@ -24,7 +24,7 @@ use crate::objecter::Objecter;
 use crate::osd_session;
 use crate::{Error, IoCtx, Options, Result, errno};
 
-/// How often requests that nobody waits for any more are dropped.
+/// How often requests whose callers have gone are dropped.
 const SWEEP: Duration = Duration::from_secs(5);
 
 /// A connection to a cluster; clones share it.
@@ -40,7 +40,7 @@ pub(crate) struct Inner {
     pub(crate) config: Rc<Config>,
     pub(crate) monmap: RefCell<Option<MonMap>>,
     pub(crate) mgrmap: RefCell<Option<MgrMap>>,
-    /// A monitor map or manager map has come.
+    /// A monitor map or manager map has arrived.
     map_came: Notify,
     log: RefCell<Option<mpsc::UnboundedSender<MLog>>>,
     task: RefCell<Option<tokio::task::JoinHandle<()>>>,
@@ -110,7 +110,7 @@ impl Rados {
         Ok(Self { inner })
     }
 
-    /// Who is connected.
+    /// The entity that is logged in.
     pub fn name(&self) -> &AuthName {
         &self.inner.options.name
     }
@@ -128,7 +128,7 @@ impl Rados {
     /// Runs a monitor command given as JSON.
     ///
     /// # Errors
-    /// Where there is no answer; a command that fails is a reply with a negative result.
+    /// Where there is no answer. A command that fails is a reply with a negative result.
     pub async fn mon_command(&self, json: &str, input: Bytes) -> Result<CommandReply> {
         Ok(self.inner.monc.command(vec![json.to_owned()], input).await?)
     }
@@ -159,7 +159,7 @@ impl Rados {
         })
     }
 
-    /// The OSDMap, as new as the monitors' newest now.
+    /// The OSDMap, at least as new as the monitors' newest at the time of the call.
     ///
     /// # Errors
     /// Where no monitor answers.
@@ -179,7 +179,7 @@ impl Rados {
         Ok(wait.await.map_err(|_| spirula_monc::Error::ShutDown)?)
     }
 
-    /// The OSDMap that the client has.
+    /// The client's present OSDMap.
     pub fn map(&self) -> Option<Rc<OsdMap>> {
         self.inner.objecter.borrow().map()
     }
@@ -234,7 +234,7 @@ impl Rados {
     /// Creates a pool, with the default CRUSH rule where `crush_rule` is negative.
     ///
     /// # Errors
-    /// `EEXIST`, and what the monitors answer.
+    /// `EEXIST`, and other errnos of the monitors.
     pub async fn create_pool(&self, name: &str, crush_rule: i16) -> Result<()> {
         // The monitors take it for an answered request that came again, and say that all is well.
         if self.latest_map().await?.pool_id(name).is_some() {
@@ -252,7 +252,7 @@ impl Rados {
     /// Deletes a pool and all its objects.
     ///
     /// # Errors
-    /// `ENOENT`, and what the monitors answer: `EPERM` where they are told not to.
+    /// `ENOENT`, and other errnos of the monitors: `EPERM` where deletion is not allowed.
     pub async fn delete_pool(&self, name: &str) -> Result<()> {
         let id = self.latest_map().await?.pool_id(name);
         let id = id.ok_or(Error::os("delete pool", errno::ENOENT))?;
@@ -260,8 +260,8 @@ impl Rados {
         self.pool_op(PoolOpCode::DELETE, id, "delete", 0).await.map(drop)
     }
 
-    /// An operation on a pool or its snapshots, through the protocol that librados uses; returns its data once the map
-    /// with the change is here.
+    /// Runs an operation on a pool or its snapshots, through the protocol that librados uses;
+    /// returns its data once the map with the change has arrived.
     pub(crate) async fn pool_op(
         &self,
         op: PoolOpCode,
@@ -310,7 +310,7 @@ impl Rados {
             .st)
     }
 
-    /// The statistics of these pools, by name, and whether stored bytes in them are counted by pool.
+    /// The statistics of these pools, by name, and whether the OSDs count stored bytes by pool.
     ///
     /// # Errors
     /// Where no monitor answers.
@@ -329,7 +329,7 @@ impl Rados {
         Ok((stats, reply.per_pool))
     }
 
-    /// The cluster log from now on, of at least the level `what` (`log-info`).
+    /// The entries of the cluster log from now on, of at least the level `what` (`log-info`).
     pub fn watch_log(&self, what: &str) -> mpsc::UnboundedReceiver<MLog> {
         let (sender, receiver) = mpsc::unbounded_channel();
         *self.inner.log.borrow_mut() = Some(sender);
@@ -347,7 +347,7 @@ impl Inner {
             .map_or_else(Fsid::default, |m| m.fsid)
     }
 
-    /// Waits until a map has come.
+    /// Waits until `map` returns a value; calls it again whenever a map arrives.
     pub(crate) async fn arrived<T>(&self, map: impl Fn(&Self) -> Option<T>) -> T {
         loop {
             let came = self.map_came.notified();
@@ -378,7 +378,7 @@ impl Inner {
             }),
             MsgType::LOG => msg.decode::<MLog>().map(|m| {
                 if let Some(log) = &*self.log.borrow() {
-                    // Whoever watched may have stopped.
+                    // The reader of the log may have stopped.
                     let _ = log.send(m);
                 }
             }),
@@ -386,7 +386,7 @@ impl Inner {
                 self.objecter.borrow_mut().handle_message(msg);
                 Ok(())
             }
-            // Nothing of it concerns this client; the subscription is what old librados waits for.
+            // No option in it concerns this client; old librados waits for the subscription.
             MsgType::CONFIG => msg.decode::<MConfig>().map(drop),
             _ => Ok(()),
         };

@@ -1,7 +1,8 @@
 //! Snapshots: of whole pools, and self-managed ones.
 //!
-//! Under a snapshot of its pool an object is preserved by the OSDs themselves; a client that manages its own
-//! snapshots says with each write which there are ([`IoCtx::with_snap_context`]). A pool has one kind or the other.
+//! With snapshots of a pool, the OSDs preserve objects by themselves; a client with self-managed
+//! snapshots names the existing ones with each write ([`IoCtx::with_snap_context`]). A pool has one
+//! kind or the other.
 
 use bytes::Bytes;
 use spirula_denc::Reader;
@@ -13,7 +14,7 @@ use spirula_proto::osd_op_data::ListSnapsResponse;
 use crate::{Connection, Error, IoCtx, Result, errno};
 
 impl<C: Connection> IoCtx<C> {
-    /// The pool by the newest map.
+    /// The pool in the newest map.
     async fn pool_now(&self) -> Result<PgPool> {
         let pool = |io: IoCtx| async move {
             let map = io.rados().latest_map().await?;
@@ -23,7 +24,7 @@ impl<C: Connection> IoCtx<C> {
         self.run(0, pool).await
     }
 
-    /// An operation on the pool's snapshots; see [`Rados::pool_op`](crate::Rados::pool_op).
+    /// Runs an operation on the pool's snapshots; see [`Rados::pool_op`](crate::Rados::pool_op).
     async fn pool_op(&self, op: PoolOpCode, name: &str, id: SnapId) -> Result<Bytes> {
         let name = name.to_owned();
         let operate = move |io: IoCtx| async move { io.rados().pool_op(op, io.pool_id(), &name, id).await };
@@ -90,7 +91,7 @@ impl<C: Connection> IoCtx<C> {
         Ok(Reader::new(&data).u64()?)
     }
 
-    /// Removes a self-managed snapshot: what only it preserved goes away.
+    /// Removes a self-managed snapshot, and with it the data that only it preserved.
     ///
     /// # Errors
     /// The errno of the monitors.
@@ -100,10 +101,10 @@ impl<C: Connection> IoCtx<C> {
             .map(drop)
     }
 
-    /// Sets the object to what it was at a snapshot.
+    /// Rolls the object back to a snapshot.
     ///
     /// # Errors
-    /// `ENOENT` where neither has been.
+    /// `ENOENT` where the object existed neither then nor now.
     pub async fn rollback(&self, oid: impl Into<ObjectName>, to: SnapId) -> Result<()> {
         let op = OsdOpIn::new(OpCode::ROLLBACK, OpArgs::Snap(to), Bytes::new());
         self.one("rollback", oid, op).await.map(drop)

@@ -1,5 +1,5 @@
-//! Commands for one daemon: `ceph tell`, `ceph ping`, and the manager's commands. Each has a session of its own,
-//! except those for OSDs, which go through the objecter.
+//! Commands for one daemon: `ceph tell`, `ceph ping`, and the manager's commands. Each uses a
+//! session of its own; those for OSDs go through the objecter.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{Error, Rados, Result, errno};
 
 /// Pause before a lost session with a daemon is tried again.
 const RETRY: Duration = Duration::from_millis(200);
-/// The only request of its session.
+/// The transaction id of the only request of a session.
 const TID: u64 = 1;
 
 fn list(input: Bytes) -> spirula_proto::BytesList {
@@ -66,7 +66,7 @@ impl Rados {
         ))
     }
 
-    /// Asks the monitor called `name` for a sign of life: its health and status as JSON.
+    /// Pings the monitor called `name`: returns its health and status as JSON.
     ///
     /// # Errors
     /// `ENOENT` where there is no such monitor.

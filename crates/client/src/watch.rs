@@ -1,8 +1,9 @@
 //! Watches and notifications.
 //!
-//! A watch is registered with the OSD that serves the object, on the session of that moment. Where the session is
-//! lost or another OSD takes over it is registered anew, and now and then the OSD is told that the watcher lives
-//! (Ceph's `doc/dev/osd_internals/watch_notify.rst`; intervals of `src/osdc/Objecter.cc`).
+//! A watch is registered with the OSD that serves the object, on the present session. When the
+//! session is lost or another OSD takes over it is registered anew, and now and then the client
+//! pings the OSD (Ceph's `doc/dev/osd_internals/watch_notify.rst`; intervals of
+//! `src/osdc/Objecter.cc`).
 
 use std::time::Duration;
 
@@ -16,41 +17,41 @@ use tokio::sync::{mpsc, oneshot};
 use crate::objecter::{Aim, LingerEnd, Resend};
 use crate::{Connection, Error, IoCtx, Rados, Result, errno};
 
-/// Pause between two signs of life.
+/// The pause between two pings.
 const PING: Duration = Duration::from_secs(5);
 
-/// What a watcher hears.
+/// News for a watcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchNews {
-    /// Somebody notified; answer with [`Watch::ack`].
+    /// A notification; answer it with [`Watch::ack`].
     Notify {
         /// The OSD's number of the notification.
         id: u64,
         /// The notifier's global id.
         notifier: u64,
-        /// What the notifier says.
+        /// The notifier's data.
         payload: Bytes,
     },
-    /// The watch is gone, with a negative errno: `ENOTCONN` where the object was removed or nothing was heard of
-    /// this client for too long. Nothing comes after it.
+    /// The watch is gone, with a negative errno: `ENOTCONN` where the object was removed or the OSD
+    /// did not hear of this client for too long. No news follow.
     Lost(i32),
 }
 
-/// How a notification ended.
+/// The outcome of a notification.
 #[derive(Debug)]
 pub struct NotifyOutcome {
     /// 0, or `-ETIMEDOUT` where a watcher did not answer.
     pub result: i32,
-    /// Who answered what, and who did not.
+    /// The watchers' answers, and the watchers that did not answer.
     pub replies: NotifyReplies,
 }
 
-/// A watch on an object. Without [`Watch::unwatch`] the OSD holds on to it until it times out.
+/// A watch on an object. Without [`Watch::unwatch`] the OSD keeps it until it times out.
 pub struct Watch<C = Rados> {
     io: IoCtx<C>,
     oid: ObjectName,
     cookie: u64,
-    /// While it is open the client keeps the watch.
+    /// The client keeps the watch as long as this is open.
     news: mpsc::UnboundedReceiver<WatchNews>,
 }
 
@@ -95,7 +96,7 @@ impl Keeper {
         }
     }
 
-    /// Registers until an OSD has said yes or no: while the target changes, again.
+    /// Registers the watch, again and again while the target changes. Returns the OSD's result.
     async fn register(&mut self, again: bool) -> Result<i32> {
         let cookie = self.end.cookie;
         loop {
@@ -118,7 +119,7 @@ impl Keeper {
         self.once(op).await
     }
 
-    /// Keeps the watch; gives the errno that it ended with, none where nobody listens any more.
+    /// Keeps the watch; returns the errno with which it ended, `None` if its owner has gone.
     async fn keep(&mut self) -> Option<i32> {
         let mut ping = tokio::time::interval(PING);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -165,7 +166,7 @@ impl Keeper {
         }
     }
 
-    /// Keeps the watch until it is lost, or nobody listens any more.
+    /// Keeps the watch until it is lost, or its owner has gone.
     async fn run(mut self, registered: oneshot::Sender<Result<i32>>) {
         let news = self.news.clone();
         let kept = async {
@@ -222,7 +223,8 @@ impl<C: Connection> Watch<C> {
 }
 
 impl IoCtx {
-    /// Watches an object for as long as somebody listens; gives the cookie and the news.
+    /// Watches an object until the receiver of the news is dropped; returns the cookie and the
+    /// news.
     async fn watch_here(
         &self,
         oid: ObjectName,
@@ -302,14 +304,14 @@ impl IoCtx {
                         return outcome(&event);
                     }
                 }
-                // Whoever knew of it is gone: the notification begins anew.
+                // The OSD that knew the notification is gone: it begins anew.
                 _ = end.moved.changed() => send = true,
             }
         }
     }
 }
 
-/// Ends a notification, also where nobody waits for its outcome any more.
+/// Ends a notification when dropped, also if its caller has gone.
 struct Unlinger<'a>(&'a Rados, u64);
 
 impl Drop for Unlinger<'_> {
@@ -319,7 +321,8 @@ impl Drop for Unlinger<'_> {
 }
 
 impl<C: Connection> IoCtx<C> {
-    /// Watches an object. The OSD gives the watch up when it hears nothing for `timeout_seconds`, 0 for its default.
+    /// Watches an object. The OSD drops the watch after `timeout_seconds` without a ping, 0 for its
+    /// default.
     ///
     /// # Errors
     /// `ENOENT` where there is no object.
@@ -336,7 +339,7 @@ impl<C: Connection> IoCtx<C> {
         })
     }
 
-    /// Answers a notification that the watch with this cookie was told.
+    /// Answers a notification that the watch with this cookie has received.
     ///
     /// # Errors
     /// `ENOENT` where the object is gone.
@@ -372,7 +375,7 @@ impl<C: Connection> IoCtx<C> {
         self.run(bytes, notify).await
     }
 
-    /// Who watches an object.
+    /// The watchers of an object.
     ///
     /// # Errors
     /// `ENOENT` where there is no object.

@@ -1,23 +1,24 @@
-//! A thread that owns something which must not leave it, and the handle through which other threads have it work: [`Worker`].
+//! A thread that owns a value which must not leave it, and the handle through which other threads
+//! give it jobs: [`Worker`].
 //!
-//! Each job is a function that is called with the owned thing on the thread, and the future that it returns runs there beside those
-//! of other jobs. What the jobs under way take of memory together is bounded.
+//! Each job is a function that is called with the owned value on the thread, and the future that it
+//! returns runs there beside those of other jobs. The memory of all jobs under way is bounded.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-/// Memory is counted in pieces of so many bytes; a job takes one at least.
+/// Memory is counted in pieces of this many bytes; a job takes at least one.
 const PIECE: usize = 1 << 10;
 
 /// A future of the worker's thread.
 type Local<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// What is called on the worker's thread.
+/// A function that is called on the worker's thread.
 type Job<C> = Box<dyn FnOnce(C) -> Local<()> + Send>;
 
-/// The worker has ended: the job was not done, or nobody knows whether.
+/// The worker has ended: the job was not done, or it is not known whether it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended;
 
@@ -27,7 +28,7 @@ pub(crate) struct Worker<C> {
     room: Arc<Room>,
 }
 
-/// The memory that jobs may take.
+/// The memory budget of jobs.
 struct Room {
     free: Arc<Semaphore>,
     pieces: u32,
@@ -45,7 +46,7 @@ impl Room {
         }
     }
 
-    /// Waits for memory. What is larger than all there is has it alone.
+    /// Waits for memory. A job that is larger than the budget takes all of it.
     async fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Ended> {
         let pieces = u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX);
         let pieces = pieces.clamp(1, self.pieces);
@@ -69,14 +70,15 @@ pub(crate) struct Jobs<C> {
     room: Arc<Room>,
 }
 
-/// However the thread ends, nobody waits for memory any more. Those whose jobs it has are told as their channels close.
+/// When the thread ends, in whatever way, no caller waits for memory any more. Callers of its jobs
+/// notice as their channels close.
 impl<C> Drop for Jobs<C> {
     fn drop(&mut self) {
         self.room.free.close();
     }
 }
 
-/// A worker whose jobs may take `memory` bytes together, and the end that is to be served.
+/// A worker whose jobs may take `memory` bytes together, and its end to be served.
 pub(crate) fn channel<C>(memory: usize) -> (Worker<C>, Jobs<C>) {
     let (sender, jobs) = mpsc::unbounded_channel();
     let room = Arc::new(Room::new(memory));
@@ -88,7 +90,8 @@ pub(crate) fn channel<C>(memory: usize) -> (Worker<C>, Jobs<C>) {
 }
 
 impl<C: 'static> Worker<C> {
-    /// Runs `work` on the worker's thread as soon as there are `bytes` of memory for it. Where the future is dropped, the job is too.
+    /// Runs `work` on the worker's thread as soon as there are `bytes` of memory for it. Dropping
+    /// the future drops the job, too.
     ///
     /// # Errors
     /// [`Ended`].
@@ -102,7 +105,7 @@ impl<C: 'static> Worker<C> {
         let (mut answer, wait) = oneshot::channel();
         let job = move |owned: C| -> Local<()> {
             Box::pin(async move {
-                // Given back when the job is no more, which may be after whoever asked has given up.
+                // Released with the job, which may be after its caller has given up.
                 let _taken = taken;
                 if answer.is_closed() {
                     return;
@@ -112,7 +115,7 @@ impl<C: 'static> Worker<C> {
                     () = answer.closed() => return,
                     done = work(owned) => done,
                 };
-                // Whoever asked may have given up this moment.
+                // The caller may have given up just now.
                 let _ = answer.send(done);
             })
         };
@@ -120,14 +123,14 @@ impl<C: 'static> Worker<C> {
         wait.await.map_err(|_| Ended)
     }
 
-    /// Ends the worker: jobs that are under way are dropped.
+    /// Ends the worker: jobs under way are dropped.
     pub(crate) fn end(&self) {
         self.room.end.notify_one();
     }
 }
 
 impl<C: Clone + 'static> Jobs<C> {
-    /// Serves until there is no handle any more, or [`Worker::end`]; then drops what is under way.
+    /// Serves until the last handle is gone, or [`Worker::end`]; then drops the jobs under way.
     pub(crate) async fn serve(mut self, owned: C) {
         let mut under_way = tokio::task::JoinSet::new();
         loop {

@@ -1,5 +1,6 @@
-//! Backoffs: an OSD asks to be spared requests for a range of objects of a PG, and says when it is over (Ceph's
-//! `doc/dev/osd_internals/backoff.rst`). What it dropped meanwhile is sent again then.
+//! Backoffs: an OSD asks clients not to send requests for a range of objects of a PG, and later
+//! says that it takes them again (Ceph's `doc/dev/osd_internals/backoff.rst`). The client then
+//! resends the requests that the OSD dropped meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,11 @@ use spirula_proto::osd::{BackoffOp, MOsdBackoff, MOsdOp};
 
 use super::core::{Action, Core};
 
-/// The backoffs of a session, by the OSD's numbers.
+/// The backoffs of a session, by PG and the OSD's number.
 #[derive(Debug, Default)]
 pub(super) struct Backoffs(BTreeMap<(SpgId, u64), Range>);
 
-/// The objects that are held: from the first to before the second, or the one where both are equal.
+/// The held objects: from the first to before the second, or the one object where both are equal.
 #[derive(Debug)]
 struct Range(HObject, HObject);
 
@@ -50,7 +51,7 @@ impl Backoffs {
 }
 
 impl Core {
-    /// A backoff on the session of this number.
+    /// Handles a backoff on the session of this number.
     pub(super) fn handle_backoff(&mut self, osd: i32, number: u64, msg: MOsdBackoff) {
         let epoch = self.epoch();
         let Some(session) = self.sessions.get_mut(&osd).filter(|s| s.number == number) else {
@@ -81,7 +82,7 @@ impl Core {
         }
     }
 
-    /// Sends what was held, and what was on its way when the backoff came.
+    /// Sends the held requests, and resends those that were on their way when the backoff came.
     fn send_held(&mut self, osd: i32, spg: SpgId, range: &Range) {
         let of_it = |p: &super::core::Pending| {
             p.target.as_ref().is_some_and(|t| t.osd == osd)

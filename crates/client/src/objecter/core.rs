@@ -1,9 +1,9 @@
-//! The objecter's state: which request waits for which OSD, in which attempt. Knows no socket and no clock.
+//! The objecter's state: the OSD and the attempt of each request. It knows no socket and no clock.
 //!
-//! Events go in through `submit`, `command` and the `handle_*` functions; what is to be done comes out of
-//! [`Core::poll`] in order. The rules are those of Ceph's `src/osdc/Objecter.cc`: a request is sent again when its
-//! PG's acting set, primary or size changes, when the pool forces it, and when its session was lost; only an answer
-//! to the newest attempt counts.
+//! Events go in through `submit`, `command` and the `handle_*` functions; actions come out of
+//! [`Core::poll`] in order. The rules are those of Ceph's `src/osdc/Objecter.cc`: a request is
+//! resent when its PG's acting set, primary or size changes, when the pool forces it, and when its
+//! session was lost; only an answer to the newest attempt counts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -21,20 +21,20 @@ use super::backoff::Backoffs;
 use super::linger::Linger;
 use crate::errno;
 
-/// What the shell must do, in the order in which it comes out of [`Core::poll`].
+/// An action for the shell, in the order in which it comes out of [`Core::poll`].
 #[derive(Debug)]
 pub enum Action {
     /// Keep a session with an OSD at this address, under this number.
     Open(i32, EntityAddr, u64),
     /// End the session with an OSD.
     Close(i32),
-    /// Send on the session that is up.
+    /// Send a message on the established session with an OSD.
     Send(i32, RawMessage),
     /// Subscribe to OSDMaps from this epoch on.
     Subscribe(u32),
     /// Ask for one full map, as the incrementals don't apply.
     FullMap,
-    /// The maps up to this epoch are here.
+    /// Tell the monitors that the maps up to this epoch have arrived.
     Received(u32),
 }
 
@@ -47,38 +47,38 @@ pub enum Aim {
     Pg(PgId),
 }
 
-/// Where a request goes. Another target than before means that it is sent again.
+/// The target of a request. When it changes, the request is resent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pg: PgId,
     pub(super) osd: i32,
     addr: EntityAddr,
-    /// Of the whole acting set: another one is another interval.
+    /// The whole acting set: another one means another interval.
     acting: Vec<i32>,
     pg_num: u32,
-    /// The epoch from which the pool wants everything once more.
+    /// The epoch from which the pool wants all requests to be resent.
     force_resend: u32,
 }
 
-/// What decides where a request goes.
+/// The properties of a request that decide its target.
 pub(super) struct Place<'a> {
     pub(super) oid: &'a ObjectName,
     pub(super) locator: &'a ObjectLocator,
     pub(super) aim: Aim,
 }
 
-/// How a request ended: an answer, or a negative errno without one.
+/// The outcome of a request: an answer, or a negative errno without one.
 pub type Outcome = Result<MOsdOpReply, i32>;
-/// How a command ended.
+/// The outcome of a command.
 pub(crate) type CommandOutcome = Result<MCommandReply, i32>;
 
-/// What is done with a request whose target changes or whose session is lost after it was sent.
+/// What happens to a sent request whose target changes or whose session is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resend {
-    /// It is sent again under its transaction id.
+    /// It is resent under its transaction id.
     Always,
-    /// It ends with `EAGAIN`: a registration of a watch counts on the session that it was made on, so another one is
-    /// a new request.
+    /// It ends with `EAGAIN`: the registration of a watch holds for its session, so that another
+    /// one is a new request.
     Never,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Pending {
     aim: Aim,
     resend: Resend,
     pub(super) target: Option<Target>,
-    /// Sent on the session as it stands.
+    /// Whether it was sent on the present session.
     pub(super) sent: bool,
     /// How often it was sent under its transaction id.
     attempts: i32,
@@ -105,7 +105,7 @@ pub(super) struct Session {
     pub(super) number: u64,
     addr: EntityAddr,
     up: bool,
-    /// What the OSD does not want to hear of.
+    /// Objects for which the OSD takes no requests now.
     pub(super) backoffs: Backoffs,
 }
 
@@ -122,13 +122,13 @@ pub struct Core {
     pub(super) lingers: BTreeMap<u64, Linger>,
     pub(super) last_cookie: u64,
     commands: BTreeMap<u64, PendingCommand>,
-    /// The epoch that waiters wait for, and who they are.
+    /// Waiters for a map, with the epoch that each waits for.
     waiters: Vec<(u32, oneshot::Sender<()>)>,
     pub(super) actions: VecDeque<Action>,
 }
 
 impl Core {
-    /// The next thing to do.
+    /// The next action.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -148,7 +148,7 @@ impl Core {
         self.actions.push_back(Action::Subscribe(from));
     }
 
-    /// Told when the map is at `epoch` or later.
+    /// Completes when the map is at `epoch` or later.
     pub(crate) fn wait_for_map(&mut self, epoch: u32) -> oneshot::Receiver<()> {
         let (told, wait) = oneshot::channel();
         self.waiters.push((epoch, told));
@@ -162,7 +162,7 @@ impl Core {
     fn tell_waiters(&mut self) {
         let epoch = self.epoch();
         for (_, told) in self.waiters.extract_if(.., |(wanted, _)| *wanted <= epoch) {
-            // Whoever waited may have given up.
+            // The waiter may have given up.
             let _ = told.send(());
         }
     }
@@ -230,7 +230,8 @@ impl Core {
         }
     }
 
-    /// Where requests for an object or PG go by this map, with the raw PG; `None` where the pool is gone.
+    /// The target of requests for an object or PG by this map, with the raw PG; `None` where the
+    /// pool is gone.
     pub(super) fn target(&mut self, map: &OsdMap, op: &Place<'_>) -> Option<(PgId, PgId, Option<Target>)> {
         let pool = map.pool(op.locator.pool)?;
         let raw = match op.aim {
@@ -251,14 +252,14 @@ impl Core {
         Some((raw, pg, target))
     }
 
-    /// Ends a request without an answer of an OSD.
+    /// Ends a request with an errno of the client.
     fn fail(&mut self, tid: u64, errno: i32) {
         if let Some(pending) = self.pending.remove(&tid) {
             let _ = pending.answer.send(Err(-errno));
         }
     }
 
-    /// Works out where a request goes now, and sends it if that changed or it never went out.
+    /// Computes a request's target, and sends it if that has changed or it was never sent.
     pub(super) fn aim(&mut self, tid: u64) {
         let Some(map) = self.map.clone() else { return };
         self.retarget(&map, tid);
@@ -271,7 +272,8 @@ impl Core {
         }
     }
 
-    /// Works out where a request goes by this map. Where that is not where it was sent to, it must be sent again, or ends.
+    /// Computes a request's target by this map. A sent request whose target has changed is marked
+    /// to be resent, or ends.
     fn retarget(&mut self, map: &OsdMap, tid: u64) {
         let Some(pending) = self.pending.get(&tid) else {
             return;
@@ -348,7 +350,7 @@ impl Core {
         self.actions.push_back(Action::Send(osd, msg));
     }
 
-    /// Whether the session with an OSD is up; opens it where there is none at this address.
+    /// Whether the session with an OSD is established; opens one if there is none to this address.
     fn session(&mut self, osd: i32, addr: EntityAddr) -> bool {
         match self.sessions.get(&osd) {
             Some(session) if session.addr == addr => return session.up,
@@ -368,7 +370,8 @@ impl Core {
         false
     }
 
-    /// The session of this number stands: what waits for its OSD goes out.
+    /// Handles the establishment of the session of this number: sends the requests that wait for
+    /// its OSD.
     pub fn handle_up(&mut self, osd: i32, number: u64) {
         match self.sessions.get_mut(&osd) {
             Some(session) if session.number == number => session.up = true,
@@ -396,7 +399,8 @@ impl Core {
         tids.into_iter().for_each(|tid| self.send_command(tid));
     }
 
-    /// The session of this number was lost. The shell tries again by itself until the core closes it.
+    /// Handles the loss of the session of this number. The shell reconnects by itself until the
+    /// core closes the session.
     pub fn handle_down(&mut self, osd: i32, number: u64) {
         match self.sessions.get_mut(&osd) {
             Some(session) if session.number == number => {
@@ -410,7 +414,7 @@ impl Core {
         self.subscribe();
     }
 
-    /// What was sent to an OSD on a session that is no more must be sent again.
+    /// Marks the requests on a lost session to be resent.
     fn unsend(&mut self, osd: i32) {
         let to_it = |p: &Pending| p.sent && p.target.as_ref().is_some_and(|t| t.osd == osd);
         let once = |(_, p): &(&u64, &Pending)| to_it(p) && p.resend == Resend::Never;
@@ -427,14 +431,14 @@ impl Core {
             .for_each(|p| p.sent = false);
     }
 
-    /// The outcome of a command.
+    /// Handles the answer to a command.
     pub(crate) fn handle_command_reply(&mut self, tid: u64, reply: MCommandReply) {
         if let Some(pending) = self.commands.remove(&tid) {
             let _ = pending.answer.send(Ok(reply));
         }
     }
 
-    /// The outcome of a request.
+    /// Handles the answer to a request.
     pub fn handle_reply(&mut self, reply: MOsdOpReply) {
         let tid = reply.tid;
         let Some(pending) = self.pending.get_mut(&tid) else {
@@ -464,7 +468,7 @@ impl Core {
         let _ = pending.answer.send(Ok(reply));
     }
 
-    /// Maps from a monitor or an OSD.
+    /// Handles maps from a monitor or an OSD.
     pub fn handle_maps(&mut self, maps: &MOsdMap) {
         let before = self.epoch();
         for epoch in maps.range().map(|(a, b)| a..=b).into_iter().flatten() {
@@ -476,7 +480,7 @@ impl Core {
                 }
                 Some(Err(e)) => {
                     tracing::error!("OSDMap {epoch}: {e}");
-                    // A full map mends what an incremental could not.
+                    // A full map replaces one that the incremental does not fit.
                     self.actions.push_back(Action::FullMap);
                     break;
                 }
@@ -490,7 +494,7 @@ impl Core {
         self.map_changed();
     }
 
-    /// The map of `epoch`, where the message has what it takes to come from ours to it.
+    /// The map of `epoch`; `None` where the message does not lead there from the present map.
     fn next_map(&self, maps: &MOsdMap, epoch: u32) -> Option<Result<OsdMap, String>> {
         let current = self.epoch();
         if epoch <= current {
@@ -512,8 +516,9 @@ impl Core {
         }
     }
 
-    /// Finds out what must be sent again, by each map: an interval that came and went made OSDs drop what they had, even
-    /// if the target is what it was. Where maps were skipped any may have. Nothing is sent yet.
+    /// Marks the requests that must be resent, map by map: OSDs drop requests at the end of an
+    /// interval, even if the target is the same again later. If maps were skipped, any interval may
+    /// have ended. Sends nothing yet.
     fn note_moves(&mut self, skipped: bool) {
         let Some(map) = self.map.clone() else { return };
         if skipped {
@@ -542,7 +547,7 @@ impl Core {
         self.tell_waiters();
     }
 
-    /// Forgets requests that nobody waits for any more.
+    /// Drops requests whose callers have gone.
     pub(crate) fn sweep(&mut self) {
         self.pending.retain(|_, p| !p.answer.is_closed());
         self.commands.retain(|_, p| !p.answer.is_closed());
@@ -551,12 +556,12 @@ impl Core {
     }
 }
 
-/// Where an OSD that is up listens for clients.
+/// The address for clients of an OSD that is up.
 fn address(map: &OsdMap, osd: i32) -> Option<EntityAddr> {
     map.client_addrs(osd).filter(|_| map.is_up(osd))?.v2().copied()
 }
 
-/// Whether the map tells clients to hold such a request: paused cluster, or a full pool.
+/// Whether the map makes clients hold such a request: the cluster is paused, or the pool is full.
 fn paused(map: &OsdMap, pool: &PgPool, flags: OsdFlags) -> bool {
     if flags.has(OsdFlags::READ) && map.flags.contains(OsdMapFlags::PAUSERD) {
         return true;

@@ -16,7 +16,7 @@ fn addr(osd: i32, nonce: u32) -> EntityAddr {
     addr
 }
 
-/// Two OSDs that are up; `pg_temp` says who serves the pool's only PG.
+/// Two OSDs that are up; `pg_temp` names the acting set of the pool's only PG.
 fn map(epoch: u32, acting: &[i32]) -> OsdMap {
     let mut map = OsdMap::new(Fsid::default(), CrushMap::default());
     map.epoch = epoch;
@@ -74,7 +74,8 @@ impl Cluster {
         }
     }
 
-    /// Does what the core wants, sessions coming up at once, and returns what was sent to whom.
+    /// Carries out the core's actions, with sessions established at once, and returns the requests
+    /// with their OSDs.
     fn sent(&mut self) -> Vec<(i32, MOsdOp)> {
         let mut out = Vec::new();
         while let Some(action) = self.core.poll() {
@@ -144,7 +145,7 @@ fn the_same_primary_in_another_interval_gets_it_again() {
     assert_eq!(cluster.one().1.retry_attempt, 2);
 }
 
-/// Maps of several epochs, whole ones, in one message.
+/// Full maps of several epochs in one message.
 fn batch(maps: &[OsdMap]) -> MOsdMap {
     let mut all = MOsdMap::default();
     for map in maps {

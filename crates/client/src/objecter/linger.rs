@@ -1,6 +1,6 @@
-//! What lasts longer than one request: watches, and notifications under way. The core routes their events by cookie,
-//! and tells when they must be registered anew: their target changed, or the session was lost. Who does that, and
-//! when to ping, is in [`crate::watch`].
+//! Operations that outlast a request: watches, and notifications under way. The core routes their
+//! events by cookie, and tells when they must be registered anew: their target has changed, or the
+//! session was lost. Registrations and pings are in [`crate::watch`].
 
 use spirula_maps::{ObjectLocator, ObjectName, OsdMap};
 use spirula_proto::osd::MWatchNotify;
@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::core::{Aim, Core, Place, Target};
 
-/// A watch or notification as the core knows it.
+/// The core's record of a watch or notification.
 pub(super) struct Linger {
     oid: ObjectName,
     locator: ObjectLocator,
@@ -18,7 +18,7 @@ pub(super) struct Linger {
 }
 
 impl Linger {
-    /// Whether nobody listens any more.
+    /// Whether its owner has gone.
     pub(super) fn is_abandoned(&self) -> bool {
         self.events.is_closed()
     }
@@ -30,7 +30,7 @@ pub(crate) struct LingerEnd {
     pub(crate) cookie: u64,
     /// Notifications, disconnections, completions.
     pub(crate) events: mpsc::UnboundedReceiver<MWatchNotify>,
-    /// Changes when it must be registered anew.
+    /// Changes when the watch must be registered anew.
     pub(crate) moved: watch::Receiver<()>,
 }
 
@@ -59,15 +59,15 @@ impl Core {
         }
     }
 
-    /// Ends it; what still comes is dropped.
+    /// Ends a watch or notification; later events for it are dropped.
     pub(crate) fn unlinger(&mut self, cookie: u64) {
         self.lingers.remove(&cookie);
     }
 
-    /// An event for a watch or notification.
+    /// Routes an event to its watch or notification.
     pub(crate) fn handle_watch_notify(&mut self, event: MWatchNotify) {
         match self.lingers.get(&event.cookie) {
-            // Who owns it may be gone; it is swept.
+            // The owner may be gone; the record is removed later.
             Some(linger) => drop(linger.events.send(event)),
             None => tracing::debug!("{} for {}, which is no watch", event.event, event.cookie),
         }
@@ -99,7 +99,7 @@ impl Core {
             .for_each(|cookie| self.aim_linger(map, cookie));
     }
 
-    /// The session with an OSD was lost, and with it what was registered there.
+    /// Handles the loss of a session with an OSD, and so of the registrations there.
     pub(super) fn lingers_lost(&mut self, osd: i32) {
         let there = |l: &&Linger| l.target.as_ref().is_some_and(|t| t.osd == osd);
         for linger in self.lingers.values().filter(there) {

@@ -1,4 +1,5 @@
-//! Requests to OSDs: the [`Core`], which simulations drive too, with the sessions and the monitors' session around it.
+//! Requests to OSDs: the [`Core`], which simulations use too, with the OSDs' and the monitors'
+//! sessions around it.
 
 mod backoff;
 mod core;
@@ -42,7 +43,7 @@ impl Objecter {
         self.core.map().cloned()
     }
 
-    /// Told when the map is at `epoch` or later.
+    /// Completes when the map is at `epoch` or later.
     pub(crate) fn wait_for_map(&mut self, epoch: u32) -> oneshot::Receiver<()> {
         let wait = self.core.wait_for_map(epoch);
         self.act();
@@ -73,7 +74,7 @@ impl Objecter {
         answer
     }
 
-    /// An event of an OSD session.
+    /// Handles an event of an OSD session.
     pub(crate) fn handle(&mut self, event: Event) {
         match event {
             Event::Up(osd, number) => self.core.handle_up(osd, number),
@@ -83,7 +84,7 @@ impl Objecter {
         self.act();
     }
 
-    /// A message from an OSD, or a map from a monitor.
+    /// Handles a message from an OSD, or a map from a monitor.
     pub(crate) fn handle_message(&mut self, msg: &RawMessage) {
         self.take(msg);
         self.act();
@@ -117,7 +118,7 @@ impl Objecter {
         }
     }
 
-    /// Forgets requests that nobody waits for any more.
+    /// Drops requests whose callers have gone.
     pub(crate) fn sweep(&mut self) {
         self.core.sweep();
     }

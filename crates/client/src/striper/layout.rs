@@ -1,12 +1,13 @@
-//! How the bytes of a striped object spread over objects (Ceph's `doc/architecture.rst`, "Data striping").
+//! The layout of a striped object: how its bytes spread over objects (Ceph's
+//! `doc/architecture.rst`, "Data striping").
 
 /// Object `n` of a layout gets every `stripe_count`th stripe unit of its object set; an object set is `stripe_count`
 /// objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes that lie together.
+    /// Bytes of a stripe unit.
     pub stripe_unit: u32,
-    /// Objects that are written in turn.
+    /// Objects of an object set.
     pub stripe_count: u32,
     /// Bytes of each object, a multiple of `stripe_unit`.
     pub object_size: u32,
@@ -22,19 +23,19 @@ impl Default for Layout {
     }
 }
 
-/// A piece of a range that lies in one object.
+/// A piece of a range, within one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// The object's number.
     pub object: u64,
-    /// Where it begins there.
+    /// The offset of the piece in the object.
     pub offset: u64,
-    /// Bytes.
+    /// The length of the piece in bytes.
     pub len: u64,
 }
 
 impl Layout {
-    /// Whether bytes can be placed by it.
+    /// Whether the layout is possible.
     pub fn is_valid(&self) -> bool {
         self.stripe_unit > 0
             && self.stripe_count > 0
@@ -68,7 +69,8 @@ impl Layout {
         })
     }
 
-    /// Where the bytes of a range of an object are in the whole, in the order of the object: offsets with lengths.
+    /// The places of an object's range in the whole, in the order of the object: offsets with
+    /// lengths.
     pub fn whole_extents(
         &self,
         object: u64,
@@ -103,7 +105,8 @@ impl Layout {
         full * unit + rest.saturating_sub(column * unit).min(unit)
     }
 
-    /// How many objects a whole of `size` bytes has, counting those before the last that hold nothing.
+    /// The number of objects of a whole of `size` bytes, counting those before the last that hold
+    /// nothing.
     pub fn objects(&self, size: u64) -> u64 {
         let count = u64::from(self.stripe_count);
         let rest = size % self.set_size();

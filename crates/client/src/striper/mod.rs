@@ -1,9 +1,10 @@
 //! Striped objects, compatible with libradosstriper.
 //!
-//! The pieces of `name` are the objects `name.0000000000000000` and so on. The first carries layout and size as
-//! attributes in decimal text (`striper.layout.*`, `striper.size`) and the whole's own attributes; missing pieces are
-//! holes. Whoever reads or writes holds a shared lock on the first piece, whoever truncates or removes an exclusive
-//! one (Ceph's `src/libradosstriper/RadosStriperImpl.cc` describes it at its head).
+//! The pieces of `name` are the objects `name.0000000000000000` and so on. The first has layout and
+//! size as attributes in decimal text (`striper.layout.*`, `striper.size`) and the whole's own
+//! attributes; missing pieces are holes. Readers and writers hold a shared lock on the first piece;
+//! a client that truncates or removes the whole holds an exclusive one (Ceph's
+//! `src/libradosstriper/RadosStriperImpl.cc` describes it at its head).
 
 mod layout;
 
@@ -27,9 +28,9 @@ const STRIPE_COUNT: &str = "striper.layout.stripe_count";
 const OBJECT_SIZE: &str = "striper.layout.object_size";
 const SIZE: &str = "striper.size";
 const LOCK: &str = "striper.lock";
-/// The attribute that the lock is.
+/// The attribute of the lock.
 const LOCK_ATTRIBUTE: &str = "lock.striper.lock";
-/// Pieces that are removed at the same time.
+/// The number of pieces that are removed at the same time.
 const REMOVALS: usize = 16;
 
 /// Striped objects in a pool.
@@ -63,7 +64,7 @@ fn set(name: &str, value: &str) -> OsdOpIn {
     )
 }
 
-/// A decimal number of the attributes.
+/// Parses a decimal attribute.
 fn number<T: std::str::FromStr>(attributes: &Xattrs, name: &str) -> Result<T> {
     let value = attributes.get(name.as_bytes());
     let text = value.ok_or(Error::os("striped object", errno::ENOENT))?;
@@ -89,7 +90,7 @@ async fn join(mut tasks: JoinSet<Result<()>>) -> Result<()> {
 }
 
 impl Striper {
-    /// Striped objects in the pool of `io`, new ones in the default layout.
+    /// Striped objects in the pool of `io`, with the default layout for new ones.
     pub fn new(io: IoCtx) -> Self {
         Self {
             io,
@@ -97,10 +98,10 @@ impl Striper {
         }
     }
 
-    /// The same with another layout for new objects.
+    /// Striped objects with another layout for new ones.
     ///
     /// # Errors
-    /// `EINVAL` for a layout that can't be.
+    /// `EINVAL` for an impossible layout.
     pub fn with_layout(mut self, layout: Layout) -> Result<Self> {
         if !layout.is_valid() {
             return Err(Error::os("layout", errno::EINVAL));
@@ -154,13 +155,13 @@ impl Striper {
     }
 
     async fn unlock(&self, first: &ObjectName, cookie: &str) {
-        // What was done is done; a lock that stays is for who comes next to break.
+        // The operation is done; the next client may break a lock that stays.
         if let Err(e) = self.io.unlock(first, LOCK, cookie).await {
             tracing::debug!("unlocking {first}: {e}");
         }
     }
 
-    /// Creates the first piece where there is none.
+    /// Creates the first piece if it does not exist.
     async fn create(&self, soid: &ObjectName, size: u64) -> Result<()> {
         let layout = &self.layout;
         let create = OsdOpIn::new(OpCode::CREATE, OpArgs::None, Bytes::new());
@@ -178,7 +179,7 @@ impl Striper {
         }
     }
 
-    /// Raises the size to `size`, where it is smaller.
+    /// Raises the stored size to `size` if it is smaller.
     async fn raise(&self, first: &ObjectName, size: u64) -> Result<()> {
         let compare = XattrArgs {
             cmp_op: CmpOp::GT,
@@ -323,7 +324,8 @@ impl Striper {
         done
     }
 
-    /// Cuts the pieces behind `size`, the last ones first: where that fails the size still tells of those that are left.
+    /// Removes the data behind `size`, the last pieces first: after a failure the stored size still
+    /// covers the remaining ones.
     async fn cut(&self, soid: &ObjectName, open: &Open, size: u64) -> Result<()> {
         let layout = open.layout;
         let keep = size / layout.set_size() * u64::from(layout.stripe_count);
@@ -346,7 +348,7 @@ impl Striper {
         Ok(())
     }
 
-    /// Removes pieces by their numbers; holes don't matter.
+    /// Removes pieces by their numbers; missing ones are no error.
     async fn remove_pieces(&self, soid: &ObjectName, numbers: std::ops::Range<u64>) -> Result<()> {
         let mut tasks = JoinSet::new();
         let mut first = Ok(());
@@ -394,7 +396,7 @@ impl Striper {
         self.io.remove(first).await
     }
 
-    /// How many pieces there are up to the first hole.
+    /// The number of pieces up to the first hole.
     async fn count_pieces(&self, soid: &ObjectName) -> u64 {
         let mut count = 0;
         while self.io.stat(piece_name(soid, count)).await.is_ok() {
@@ -403,7 +405,7 @@ impl Striper {
         count
     }
 
-    /// The object's size in bytes and when its first piece was last modified.
+    /// The object's size in bytes, and when its first piece was last modified.
     ///
     /// # Errors
     /// `ENOENT` where there is none, `ENODATA` where it is not a striped object's.
@@ -415,12 +417,12 @@ impl Striper {
         Ok((size.ok_or(Error::os("stat", errno::EINVAL))?, mtime))
     }
 
-    /// The object whose attributes are the whole's.
+    /// The first piece, whose attributes are the whole's.
     pub fn first_piece(&self, soid: impl Into<ObjectName>) -> ObjectName {
         piece_name(&soid.into(), 0)
     }
 
-    /// All attributes but those of the striper's own.
+    /// All attributes except the striper's own.
     ///
     /// # Errors
     /// `ENOENT` where there is no object.
@@ -432,7 +434,7 @@ impl Striper {
         Ok(all)
     }
 
-    /// The name of the whole whose first piece is called so.
+    /// The name of the whole with this first piece; `None` if it is not the name of one.
     pub fn whole_name(first: &ObjectName) -> Option<ObjectName> {
         let whole = first.as_bytes().strip_suffix(b".0000000000000000")?;
         (!whole.is_empty()).then(|| whole.into())
