@@ -1,9 +1,9 @@
-//! Checksums that travel with a buffer, so that nobody on its way computes them again.
+//! Checksums that travel with a buffer, so that each is computed only once.
 //!
-//! Whoever has checked a large buffer knows the CRC-32C of each of its 4 KiB blocks: the messenger of what it received, the
-//! store of what it read. [`PoolBuf::freeze_checked`](crate::PoolBuf::freeze_checked) notes them beside the buffer's address until
-//! the buffer returns to its pool, and whoever holds a slice of it may ask. The checksum of the whole follows
-//! from those of the blocks.
+//! The messenger knows the CRC-32C of each 4 KiB block of a large buffer that it has received, and
+//! the store of one that it has read. [`PoolBuf::freeze_checked`](crate::PoolBuf::freeze_checked)
+//! stores these checksums under the buffer's address until the buffer returns to its pool, and any
+//! holder of a slice may ask for them. The checksum of the whole follows from those of the blocks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -21,27 +21,27 @@ struct Noted {
     crcs: Arc<[u32]>,
 }
 
-/// By the address of the buffer. It is alive, so no other one overlaps it.
+/// By the address of the buffer. The buffer is alive, so no other one overlaps it.
 static NOTED: Mutex<BTreeMap<usize, Noted>> = Mutex::new(BTreeMap::new());
 
 fn noted() -> MutexGuard<'static, BTreeMap<usize, Noted>> {
     NOTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes the checksums of a buffer: CRC-32C of each block of 4 KiB, the last of which may be shorter.
+/// Stores the checksums of a buffer: CRC-32C of each block of 4 KiB; the last block may be shorter.
 pub(crate) fn note(buf: &[u8], crcs: Vec<u32>) {
     let crcs = Arc::from(crcs);
     noted().insert(buf.as_ptr().addr(), Noted { len: buf.len(), crcs });
 }
 
-/// Forgets them: the buffer will hold something else.
+/// Removes the checksums of a buffer whose content will change.
 pub(crate) fn forget(at: usize) {
     noted().remove(&at);
 }
 
-/// Checksums of the blocks of `bytes` (the last of which may be shorter), where they are known.
+/// Checksums of the blocks of `bytes` (the last of which may be shorter), if they are known.
 ///
-/// They are known of a slice that starts at a block of a checked buffer and ends with one of its blocks.
+/// They are known for a slice that starts with a block of a checked buffer and ends with one.
 pub fn block_crcs(bytes: &Bytes) -> Option<Vec<u32>> {
     let (crcs, first, count) = find(bytes)?;
     let whole = bytes.len().is_multiple_of(ALIGN) || first + count == crcs.len() && ends(bytes);
@@ -55,7 +55,7 @@ fn ends(bytes: &Bytes) -> bool {
     buffer.is_some_and(|(start, n)| at + bytes.len() == start + n.len)
 }
 
-/// Checksums of the buffer that a slice belongs to, the slice's first block and its number of blocks.
+/// Checksums of a slice's buffer, the slice's first block and its number of blocks.
 fn find(bytes: &Bytes) -> Option<(Arc<[u32]>, usize, usize)> {
     if bytes.len() < MIN {
         return None;
@@ -70,7 +70,7 @@ fn find(bytes: &Bytes) -> Option<(Arc<[u32]>, usize, usize)> {
     Some((Arc::clone(&n.crcs), skip / ALIGN, bytes.len().div_ceil(ALIGN)))
 }
 
-/// CRC-32C of all of `bytes`, appended to what `crc` is of: from what is known of its blocks, or computed.
+/// Extends `crc` by the CRC-32C of all of `bytes`: from known checksums of blocks, or computed.
 pub fn append(crc: u32, bytes: &Bytes) -> u32 {
     let Some((crcs, first, _)) = find(bytes) else {
         return crc32c::crc32c_append(crc, bytes);
@@ -81,13 +81,13 @@ pub fn append(crc: u32, bytes: &Bytes) -> u32 {
     crc32c::crc32c_append(crc, &bytes[whole * ALIGN..])
 }
 
-/// CRC-32C of blocks of 4 KiB one after the other, appended to what `crc` is of.
+/// Extends `crc` by the CRC-32Cs of consecutive blocks of 4 KiB.
 pub fn fold(crc: u32, blocks: &[u32]) -> u32 {
     let shift: &Shift = &SHIFT;
     blocks.iter().fold(crc, |crc, block| shift.apply(crc) ^ block)
 }
 
-/// What a block of zeros does to a CRC, which is linear: by each byte of the CRC.
+/// The effect of a block of zeros on a CRC, which is linear: by each byte of the CRC.
 struct Shift([[u32; 256]; 4]);
 
 static SHIFT: LazyLock<Shift> = LazyLock::new(|| {
@@ -107,11 +107,12 @@ impl Shift {
     }
 }
 
-/// Computes the checksums of a buffer's blocks while it is being filled, and that of the whole.
+/// Computes the checksums of a buffer's blocks while the buffer is being filled, and that of the
+/// whole.
 #[derive(Debug, Default)]
 pub struct BlockSums {
     blocks: Vec<u32>,
-    /// Of the block under way, and how much of it there is.
+    /// The checksum of the current block so far, and its length so far.
     last: (u32, usize),
 }
 

@@ -1,8 +1,10 @@
-//! Buffers in files, for what is larger than the memory that there is for it.
+//! Buffers in files, for payloads that are larger than the available memory.
 //!
-//! Such a file has no name and is mapped. Its pages belong to the system's cache, which takes them back where memory is short; they cost a
-//! disk nothing where the buffer goes soon. The process has those of them that it has just touched: whoever has gone through a part of such a
-//! buffer lets go of its pages, a thread does so for all others every few milliseconds, and access brings them back.
+//! Such a file has no name and is mapped. Its pages belong to the system's cache, which takes them
+//! back where memory is short; they cost a disk nothing if the buffer is freed soon. Only pages
+//! that were just touched count for the process: a thread that has gone through a part of such a
+//! buffer unmaps its pages, and a background thread does so for all others every few milliseconds.
+//! The next access maps them again.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -20,18 +22,18 @@ use crate::map;
 
 /// Buffers in files, address and length. They stay mapped while this is locked.
 static MAPPED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
-/// How many there are.
+/// The number of buffers in files.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn mapped() -> MutexGuard<'static, BTreeMap<usize, usize>> {
     MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file system must have so many times the space free: stores on it are not to be full for the moment.
+/// A file system must have this many times the space free: stores on it must not become full.
 const FREE: u64 = 8;
-/// How often the process lets go of what it has touched.
+/// How often the process unmaps touched pages.
 const LET_GO: Duration = Duration::from_millis(2);
-/// What the thread that does so needs.
+/// The stack of the thread that does so, in bytes.
 const STACK: usize = 64 << 10;
 
 /// A mapped file without a name.
@@ -80,7 +82,7 @@ impl Filed {
         Ok(filed)
     }
 
-    /// Where it is mapped.
+    /// The address of the mapping.
     pub(crate) fn at(&self) -> NonNull<u8> {
         self.at
     }
@@ -96,15 +98,15 @@ impl Drop for Filed {
     }
 }
 
-/// Lets go of the pages of all buffers that lie in files. To be called by whoever has gone through a part of a buffer that may be one, of a
-/// few MiB; next to nothing where there is none.
+/// Unmaps the pages of all buffers in files. To be called after going through a few MiB of a buffer
+/// that may be in a file; costs next to nothing if there is none.
 pub fn let_go() {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
     }
     for (at, len) in mapped().iter() {
-        // SAFETY: it is mapped as long as the lock is held. Its pages stay in the file, so whoever reads or writes them meanwhile, the kernel
-        // too, finds them again.
+        // SAFETY: it is mapped as long as the lock is held. Its pages stay in the file, so that
+        // concurrent readers and writers, the kernel included, find them again.
         unsafe { libc::madvise(std::ptr::without_provenance_mut(*at), *len, libc::MADV_DONTNEED) };
     }
 }

@@ -1,8 +1,9 @@
 //! Payload buffers: aligned for direct I/O, pooled, and counted against the daemon's memory budget.
 //!
-//! A payload is read from the socket into a [`PoolBuf`], frozen into [`bytes::Bytes`] and handed to the disk
-//! and to the replicas without being copied. When the last reference goes, the memory returns to its [`Pool`]. What is too much
-//! for its pool lies in a file, where there is a place for such files.
+//! A payload is read from the socket into a [`PoolBuf`], frozen into [`bytes::Bytes`] and handed to
+//! the disk and to the replicas without being copied. When the last reference goes, the memory
+//! returns to its [`Pool`]. A large buffer for which its pool has no memory lies in a file, if
+//! there is a directory for such files.
 
 // Aligned memory has no safe interface in std: this crate is the one place that allocates it.
 #![allow(unsafe_code)]
@@ -36,15 +37,16 @@ pub const ALIGN: usize = 4096;
 ///
 /// A little above 4 MiB, the usual object size, so that a whole encrypted frame around one fits too.
 const KEEP_MAX: usize = (4 << 20) + (64 << 10);
-/// Buffers from this size on are mapped: the allocator would keep what is freed.
+/// Buffers from this size on are mapped: the allocator would keep the freed memory.
 const MAP_MIN: usize = 256 << 10;
-/// Buffers from this size on lie in files, where they are too much for their pool. Objects mostly have 4 MiB: those would only be slower for it.
+/// Buffers from this size on may lie in files, if their pool has no memory. Objects mostly have 4
+/// MiB: files would only slow these down.
 const FILE_MIN: usize = 8 << 20;
 
 struct Raw {
     ptr: NonNull<u8>,
     cap: usize,
-    /// Where it lies, if in a file.
+    /// Its file, if it lies in one.
     file: Option<Filed>,
 }
 
@@ -80,7 +82,7 @@ impl Raw {
     }
 }
 
-/// `cap` zeroed bytes of the allocator.
+/// `cap` zeroed bytes from the allocator.
 fn allocate(cap: usize) -> NonNull<u8> {
     let layout = Raw::layout(cap);
     // SAFETY: `layout` has a non-zero size, as `cap` is at least `ALIGN`.
@@ -107,7 +109,7 @@ impl Drop for Raw {
 struct Shelf {
     free: BTreeMap<usize, Vec<Raw>>,
     bytes: usize,
-    /// The least there was since the last [`Budget::trim`]: nobody needed that.
+    /// The least number of kept bytes since the last [`Budget::trim`], which were not needed.
     idle: usize,
 }
 
@@ -129,7 +131,7 @@ impl Shelf {
         self.free.entry(raw.cap).or_default().push(raw);
     }
 
-    /// Gives memory back, large pieces first, until no more than `most` bytes are left.
+    /// Frees memory, large pieces first, until no more than `most` bytes are left.
     fn shrink(&mut self, most: usize) {
         while self.bytes > most {
             let Some(mut class) = self.free.last_entry() else {
@@ -144,7 +146,8 @@ impl Shelf {
     }
 }
 
-/// What pools share: memory that any of them may borrow beyond its own, and memory that waits for reuse.
+/// The memory that pools share: bytes that any pool may borrow beyond its own, and buffers kept for
+/// reuse.
 struct Common {
     /// Bytes that may be in use and on the shelf, all pools together.
     total: usize,
@@ -156,7 +159,7 @@ struct Common {
     /// Whether `waiters` holds anyone, so that returning a buffer costs no second lock otherwise.
     waiting: AtomicBool,
     waiters: Mutex<Vec<Waker>>,
-    /// Where files may be for what is too much for a pool.
+    /// The directory for buffers in files.
     files: Option<PathBuf>,
 }
 
@@ -175,11 +178,12 @@ impl Common {
 
 struct Shared {
     common: Arc<Common>,
-    /// Without what is larger than the limit.
+    /// Bytes in use, without buffers beyond the limit.
     in_use: AtomicUsize,
-    /// Bytes of a buffer that is larger than the limit, or of several that were taken without asking.
+    /// Bytes of a buffer that is larger than the limit, or of several that were taken without
+    /// asking for room.
     oversize: AtomicUsize,
-    /// Bytes that this pool need not borrow.
+    /// Bytes of this pool that it need not borrow.
     own: usize,
 }
 
@@ -195,7 +199,8 @@ impl Shared {
     fn take(&self, bytes: usize) {
         self.common.in_use.fetch_add(bytes, Ordering::SeqCst);
         if bytes > self.limit() {
-            // It takes what could be borrowed, and leaves all pools, this one too, their own.
+            // The large buffer takes all lendable memory, and leaves every pool, this one too, its
+            // own.
             self.oversize.fetch_add(bytes, Ordering::SeqCst);
             self.common.borrowed.fetch_add(bytes, Ordering::SeqCst);
             return;
@@ -219,18 +224,21 @@ impl Shared {
     }
 }
 
-/// Memory that several pools share: each has some of its own, which the others cannot take from it, and may borrow from the
-/// rest. So whoever is alone can use nearly all of it, and nobody can be starved.
+/// Memory that several pools share. Each pool has some of its own, which the others cannot take
+/// from it, and may borrow from the rest. So a pool that is alone can use nearly all memory, and
+/// none can be starved.
 #[derive(Clone)]
 pub struct Budget(Arc<Common>);
 
 impl Budget {
-    /// A budget for pools with `own` bytes in sum, and `lendable` bytes that any of them may borrow.
+    /// A budget for pools with `own` bytes in total, and `lendable` bytes that any of them may
+    /// borrow.
     pub fn new(own: usize, lendable: usize) -> Self {
         Self::with_files(own, lendable, None)
     }
 
-    /// The same; what is too much for its pool lies in files without names in the directory `files`, if there is one.
+    /// As [`Budget::new`]; large buffers for which their pool has no memory lie in nameless files
+    /// in the directory `files`, if it is given.
     pub fn with_files(own: usize, lendable: usize, files: Option<PathBuf>) -> Self {
         Self(Arc::new(Common {
             files,
@@ -244,7 +252,7 @@ impl Budget {
         }))
     }
 
-    /// Gives half of the memory back that nobody has used since the last call. To be called now and then.
+    /// Frees half of the memory that was not used since the last call. To be called now and then.
     pub fn trim(&self) {
         let mut shelf = self.0.shelf();
         let keep = shelf.bytes - shelf.idle.div_ceil(2);
@@ -252,7 +260,7 @@ impl Budget {
         shelf.idle = shelf.bytes;
     }
 
-    /// Bytes in buffers that are in use, and in such as wait for reuse; what lies in files is among the former.
+    /// Bytes in buffers that are in use, those in files included, and in buffers kept for reuse.
     pub fn bytes(&self) -> (usize, usize) {
         (self.0.in_use.load(Ordering::SeqCst), self.0.shelf().bytes)
     }
@@ -275,11 +283,11 @@ impl Budget {
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
-    /// Bytes that are on the way in for the party that this handle is of.
+    /// Bytes that are arriving for this handle's party.
     party: Option<Arc<AtomicUsize>>,
 }
 
-/// A message of a party is on the way into buffers of a pool, until this is dropped.
+/// A message of a party that arrives in buffers of a pool, until this is dropped.
 pub struct Arrival {
     shared: Arc<Shared>,
     party: Option<Arc<AtomicUsize>>,
@@ -296,14 +304,14 @@ impl Drop for Arrival {
     }
 }
 
-/// Memory of the allocator that counts as if it were buffers of a pool, until this is dropped.
+/// Memory from the allocator that counts like buffers of a pool, until this is dropped.
 pub struct Charge {
     shared: Arc<Shared>,
     bytes: usize,
 }
 
 impl Charge {
-    /// It turns out to be so much.
+    /// Corrects the number of bytes.
     pub fn set(&mut self, bytes: usize) {
         self.shared.take(bytes);
         self.shared.put_back(self.bytes);
@@ -324,7 +332,7 @@ impl Drop for Charge {
 }
 
 impl Pool {
-    /// Counts `bytes` of other memory as in use. Never fails for the limit, as [`Pool::get`].
+    /// Counts `bytes` of other memory as in use. Like [`Pool::get`], it ignores the limit.
     pub fn charge(&self, bytes: usize) -> Charge {
         self.shared.take(bytes);
         Charge {
@@ -333,7 +341,7 @@ impl Pool {
         }
     }
 
-    /// What it shares with other pools.
+    /// The memory that it shares with other pools.
     pub fn budget(&self) -> Budget {
         Budget(Arc::clone(&self.shared.common))
     }
@@ -343,9 +351,11 @@ impl Pool {
         Budget::new(limit, 0).pool(limit)
     }
 
-    /// A handle for one of the parties that share the pool, such as all connections of one client; its clones are of the same
-    /// party. What a party has on the way in may not exceed what is free beside that, so however slowly it sends, others find
-    /// room: one party gets half at most, the next one half of the rest (Choudhury and Hahne's dynamic thresholds).
+    /// A handle for one of the parties that share the pool, such as all connections of one client;
+    /// its clones belong to the same party. The arriving bytes of a party may not exceed the bytes
+    /// that are free beside them, so that other parties find room however slowly it sends: one
+    /// party gets half at most, the next one half of the rest (Choudhury and Hahne's dynamic
+    /// thresholds).
     #[must_use]
     pub fn party(&self) -> Self {
         Self {
@@ -354,7 +364,7 @@ impl Pool {
         }
     }
 
-    /// Notes that a message with `bytes` in buffers begins to come in.
+    /// Notes that a message with `bytes` in buffers begins to arrive.
     pub fn arrive(&self, bytes: usize) -> Arrival {
         if let Some(party) = &self.party {
             party.fetch_add(bytes, Ordering::SeqCst);
@@ -366,12 +376,13 @@ impl Pool {
         }
     }
 
-    /// Bytes that this handle's party has on the way in.
+    /// Bytes that are arriving for this handle's party.
     pub fn arriving(&self) -> usize {
         self.party.as_ref().map_or(0, |p| p.load(Ordering::SeqCst))
     }
 
-    /// Whether the party may have `len` more bytes on the way in. The first message of each is as good as any other.
+    /// Whether `len` more bytes may arrive for the party. The first message of each party always
+    /// may.
     fn is_within_share(&self, len: usize) -> bool {
         let arriving = self.arriving();
         let free = self.limit().saturating_sub(self.in_use());
@@ -384,14 +395,15 @@ impl Pool {
         self.shared.in_use.load(Ordering::SeqCst) + self.shared.oversize.load(Ordering::SeqCst)
     }
 
-    /// What may be in use at most, in bytes.
+    /// The most bytes in use.
     pub fn limit(&self) -> usize {
         self.shared.limit()
     }
 
-    /// Whether `len` more bytes fit: into what is the pool's own, or into what can be borrowed. What is larger than the limit
-    /// fits while the rest keeps to the limit, and one at a time, beside which all others go on in what is the pool's own: a small
-    /// budget delays large messages, but neither do these keep others out nor are they kept out for ever.
+    /// Whether `len` more bytes fit: into the pool's own memory, or into lendable memory. A buffer
+    /// larger than the limit fits if all others keep to the limit, one at a time, while others go
+    /// on in the pool's own memory: a small budget delays large messages, but they neither keep
+    /// others out nor are kept out for ever.
     pub fn has_room(&self, len: usize) -> bool {
         let s = &*self.shared;
         let used = s.in_use.load(Ordering::SeqCst);
@@ -404,7 +416,7 @@ impl Pool {
         fits && self.is_within_share(len)
     }
 
-    /// Whether somebody waits for room, or has done so since a buffer last returned.
+    /// Whether a task waits for room, or has waited since a buffer last returned.
     pub fn is_wanted(&self) -> bool {
         self.shared.common.waiting.load(Ordering::SeqCst)
     }
@@ -431,8 +443,8 @@ impl Pool {
         }
     }
 
-    /// A buffer of `len` bytes whose contents are unspecified (zero or what an earlier user left). Never
-    /// waits for room and never fails for the limit: ask [`Pool::has_room`] before reading from a socket.
+    /// A buffer of `len` bytes with unspecified content (zeros or an earlier user's data). Never
+    /// waits for room and ignores the limit: ask [`Pool::has_room`] before reading from a socket.
     pub fn get(&self, len: usize) -> PoolBuf {
         let cap = len.max(1).next_multiple_of(ALIGN);
         let raw = self.in_file(cap).or_else(|| self.take(cap));
@@ -441,7 +453,8 @@ impl Pool {
         PoolBuf::of(Memory::Whole(raw), len, Arc::clone(&self.shared))
     }
 
-    /// A buffer in a file, if it is large, too much for the pool's memory, and there is a place for files.
+    /// A buffer in a file, if it is large, the pool has no memory for it, and there is a directory
+    /// for files.
     fn in_file(&self, cap: usize) -> Option<Raw> {
         if cap < FILE_MIN || self.in_use().saturating_add(cap) <= self.limit() {
             return None;
@@ -469,7 +482,7 @@ impl Pool {
     }
 }
 
-/// What a buffer lies in.
+/// The memory of a buffer.
 enum Memory {
     /// Memory of its own, which returns to the pool.
     Whole(Raw),
@@ -491,7 +504,7 @@ pub struct PoolBuf {
     /// `None` while it is dropped.
     memory: Option<Memory>,
     len: usize,
-    /// Checksums are noted.
+    /// Whether checksums are stored for it.
     checked: bool,
     shared: Arc<Shared>,
 }
@@ -506,12 +519,12 @@ impl PoolBuf {
         }
     }
 
-    /// Where its bytes are; dangling without any.
+    /// The address of its bytes; dangling without any.
     fn start(&self) -> NonNull<u8> {
         self.memory.as_ref().map_or(NonNull::dangling(), Memory::start)
     }
 
-    /// Makes it a buffer whose parts are filled one by one.
+    /// Divides the buffer into parts that are filled one by one.
     pub fn divide(self) -> Divided {
         Divided::new(self)
     }
@@ -530,7 +543,8 @@ impl PoolBuf {
         }
     }
 
-    /// As [`PoolBuf::freeze`], with the CRC-32C of each block of 4 KiB (the last one may be shorter), for [`crc`] to tell.
+    /// As [`PoolBuf::freeze`], and stores the CRC-32C of each block of 4 KiB (the last one may be
+    /// shorter) for [`crc`].
     pub fn freeze_checked(mut self, block_crcs: Vec<u32>) -> Bytes {
         debug_assert_eq!(block_crcs.len(), self.len.div_ceil(ALIGN));
         // Nobody asks for those of less.
@@ -670,7 +684,7 @@ mod tests {
         assert_eq!(common.shelf().bytes, 12 * 4096);
         budget.trim();
         assert_eq!(common.shelf().bytes, 6 * 4096);
-        // What waits for reuse gives way.
+        // Buffers kept for reuse are freed.
         let large = a.get(5 * 4096);
         assert!(common.shelf().bytes + 5 * 4096 <= common.total);
         drop(large);
@@ -750,13 +764,13 @@ mod tests {
         assert_eq!(parties.iter().map(&mut fill).collect::<Vec<_>>(), [12, 6, 3, 2]);
         let other = pool.party();
         assert!(other.has_room(MIB) && !other.has_room(2 * MIB));
-        // What has come in counts for the pool only.
+        // An arrived message counts for the pool only.
         assert_eq!(parties[0].arriving(), 12 * MIB);
         let buffers: Vec<PoolBuf> = held.into_iter().map(|(_, buffer)| buffer).collect();
         assert_eq!((parties[0].arriving(), pool.in_use()), (0, 23 * MIB));
         assert!(parties[0].has_room(MIB));
         drop(buffers);
-        // Whoever is alone has one message after the other, however large.
+        // A party that is alone receives one message after the other, however large.
         assert!(parties[0].has_room(24 * MIB) && parties[0].has_room(90 * MIB));
     }
 }

@@ -1,10 +1,13 @@
 //! Memory straight from the system, for large buffers.
 //!
-//! Huge pages matter for direct I/O: a read of 4 MiB into small pages is a thousand scattered pieces, which the kernel splits into
-//! several requests (a virtual disk takes 254 pieces) and the device or the hypervisor handles one by one. On a virtual disk `fio`
-//! read three times as fast into huge pages. So buffers that hold one get them, wherever the kernel lets a process ask.
+//! Huge pages matter for direct I/O: a read of 4 MiB into small pages is a thousand scattered
+//! pieces, which the kernel splits into several requests (a virtual disk takes 254 pieces) and the
+//! device or the hypervisor handles one by one. On a virtual disk `fio` read three times as fast
+//! into huge pages. So buffers that can hold a huge page get huge pages, wherever the kernel lets a
+//! process ask for them.
 //!
-//! The rest of the process does without, as an allocator's memory grows by half with them; see `PR_SET_THP_DISABLE` in prctl(2).
+//! The rest of the process does without, as an allocator's memory grows by half with them; see
+//! `PR_SET_THP_DISABLE` in prctl(2).
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::fs::File;
@@ -13,17 +16,20 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-/// A huge page of x86-64, and of aarch64 with pages of 4 KiB. Elsewhere the alignment does no harm and nothing comes of the advice.
+/// A huge page of x86-64, and of aarch64 with pages of 4 KiB. Elsewhere the alignment does no harm
+/// and the advice has no effect.
 const HUGE: usize = 2 << 20;
-/// From Linux 6.18: who asks for huge pages gets them in spite of `PR_SET_THP_DISABLE`.
+/// From Linux 6.18: mappings that are advised to get huge pages; they do in spite of
+/// `PR_SET_THP_DISABLE`.
 const PR_THP_DISABLE_EXCEPT_ADVISED: libc::c_ulong = 2;
 
-/// `cap` zeroed bytes, page-aligned; aligned to a huge page and made of huge pages if they hold one.
+/// `cap` zeroed bytes, page-aligned; if they can hold a huge page, aligned to one and made of huge
+/// pages.
 pub(crate) fn map(cap: usize) -> NonNull<u8> {
     if cap < HUGE {
         return anonymous(cap);
     }
-    // The kernel chooses the address: what lies outside the aligned part goes back.
+    // The kernel chooses the address: the pages outside the aligned part are unmapped again.
     let Some(whole) = cap.checked_add(HUGE) else {
         out_of_memory(cap)
     };
@@ -40,10 +46,10 @@ pub(crate) fn map(cap: usize) -> NonNull<u8> {
     at
 }
 
-/// The first `len` bytes of a file, for all who map it.
+/// Maps the first `len` bytes of a file, shared with other mappings.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn shared(file: &File, len: usize) -> io::Result<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in use.
@@ -63,7 +69,8 @@ pub(crate) fn shared(file: &File, len: usize) -> io::Result<NonNull<u8>> {
     }
 }
 
-/// Gives back what [`map`] or [`shared`] returned, or a part of it. Whole pages; an empty part is nothing.
+/// Unmaps memory from [`map`] or [`shared`], or a part of it, in whole pages; does nothing for an
+/// empty part.
 ///
 /// # Safety
 /// `len` bytes from `at` belong to the caller's mapping, and are not used again.
@@ -96,12 +103,13 @@ fn out_of_memory(len: usize) -> ! {
     }
 }
 
-/// How this process gets huge pages where it asks for them.
+/// How this process gets huge pages for its buffers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
-    /// Asking suffices.
+    /// The advice suffices.
     Ask,
-    /// They are off for the process, and this kernel knows no exception: on while the memory is filled.
+    /// They are off for the process, and this kernel knows no exception: they are switched on while
+    /// the memory is filled.
     Switch,
 }
 
@@ -118,7 +126,8 @@ fn policy() -> Policy {
     })
 }
 
-/// Asks whether huge pages are off for the process, or says so. -1 if the kernel does not know how.
+/// Asks whether huge pages are off for the process, or sets it. -1 if the kernel does not support
+/// that.
 fn thp(option: libc::c_int, off: libc::c_ulong, flags: libc::c_ulong) -> libc::c_int {
     let none: libc::c_ulong = 0;
     // SAFETY: these options of prctl take numbers only.

@@ -1,19 +1,19 @@
-//! Buffers that are filled in parts, in any order and by anybody.
+//! Buffers that are filled in parts, in any order and by any thread.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::{ALIGN, Memory, PoolBuf};
 
-/// A buffer that is handed out part by part, first to last. Whoever has a part owns that alone; when all parts are gone the
-/// buffer is whole again.
+/// A buffer that is handed out part by part, first to last. The holder of a part owns it
+/// exclusively; when all parts are dropped the buffer is whole again.
 pub struct Divided {
     whole: Arc<PoolBuf>,
     /// Bytes that were handed out.
     taken: usize,
 }
 
-/// Memory of a part. It lives as long as the buffer that it is of.
+/// The memory of a part. It keeps the whole buffer alive.
 pub(crate) struct Part {
     pub(crate) at: NonNull<u8>,
     _of: Arc<PoolBuf>,
@@ -32,10 +32,11 @@ impl Divided {
         }
     }
 
-    /// The next `len` bytes. Only the last part may be no multiple of [`ALIGN`] long, so that all of them are aligned.
+    /// The next `len` bytes. Only the last part may have a length that is no multiple of [`ALIGN`],
+    /// so that all parts are aligned.
     ///
     /// # Panics
-    /// If the buffer has no more as many, or another part follows one that is no multiple of it.
+    /// If the buffer has fewer bytes left, or another part follows one that is no multiple of it.
     pub fn part(&mut self, len: usize) -> PoolBuf {
         let left = self.whole.len() - self.taken;
         assert!(
@@ -44,8 +45,8 @@ impl Divided {
             self.taken
         );
         let part = Memory::Part(Part {
-            // SAFETY: within the buffer, or at its end. Nobody has these bytes: what was handed out ends before them, and
-            // whole they can be seen only when all parts are gone.
+            // SAFETY: within the buffer, or at its end. These bytes are not shared: earlier parts
+            // end before them, and the whole buffer is visible only when all parts are dropped.
             at: unsafe { self.whole.start().add(self.taken) },
             _of: Arc::clone(&self.whole),
         });
@@ -53,7 +54,7 @@ impl Divided {
         PoolBuf::of(part, len, Arc::clone(&self.whole.shared))
     }
 
-    /// The whole buffer, if all its parts are gone.
+    /// The whole buffer, if all its parts are dropped.
     pub fn join(self) -> Option<PoolBuf> {
         Arc::into_inner(self.whole)
     }
