@@ -1,4 +1,5 @@
-//! The accepting side of cephx of a daemon other than a monitor: whoever has a ticket for its service is let in.
+//! The accepting side of cephx at a daemon other than a monitor: a client with a ticket for the
+//! daemon's service is let in.
 
 use std::net::SocketAddr;
 
@@ -9,8 +10,8 @@ use spirula_msgr::{AcceptAuth, AcceptReply, ConMode, SessionKeys};
 
 use crate::RefusalLog;
 
-/// Authenticates one connection by a ticket that was sealed with one of the service's keys. Tells who it is; `None` for a
-/// connection that goes on with a session that was authenticated before.
+/// Authenticates one connection by a ticket that was sealed with one of the service's keys. Yields
+/// the ticket's holder; `None` for a connection that resumes a session authenticated before.
 pub struct TicketAuth<K> {
     keys: K,
     verifier: AuthorizerVerifier,
@@ -67,7 +68,8 @@ impl<K: TicketKeys> TicketAuth<K> {
     }
 }
 
-/// Whether an entity of the type `proven` may call itself one of the type `claimed`: tools are clients whatever their key is.
+/// Whether an entity of the type `proven` may call itself one of the type `claimed`: tools are
+/// clients, whatever their key.
 pub fn is_believable(claimed: EntityType, proven: EntityType) -> bool {
     claimed == EntityType::CLIENT || claimed == proven
 }

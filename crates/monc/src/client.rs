@@ -23,39 +23,39 @@ use crate::Error;
 use crate::login::{MonLogin, ServiceLogin};
 use crate::request::{CommandReply, Requests};
 
-/// How often tickets are looked at and a quiet monitor is asked for a sign of life.
+/// How often tickets are checked and a quiet monitor is pinged.
 const TICK: Duration = Duration::from_secs(3);
 /// A monitor that is silent this long is left for another.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Pause after every monitor was tried in vain; doubles up to [`HUNT_MAX`].
+/// The pause after every monitor was tried in vain; doubles up to [`HUNT_MAX`].
 const HUNT_MIN: Duration = Duration::from_millis(20);
 const HUNT_MAX: Duration = Duration::from_secs(3);
 
-/// Who connects, and to which monitors.
+/// The entity of a session, and the monitors.
 pub struct Options {
     /// The messenger's configuration.
     pub messenger: Rc<Config>,
-    /// The monitors' addresses, until a monitor map comes to a subscription.
+    /// The monitors' addresses, until a subscription brings a monitor map.
     pub monitors: Vec<EntityAddr>,
-    /// Who logs in.
+    /// The entity that logs in.
     pub name: AuthName,
     /// Its key.
     pub key: CryptoKey,
-    /// The services that tickets are needed for.
+    /// The services for which tickets are needed.
     pub services: Vec<EntityType>,
-    /// The service that this daemon is: its rotating secrets are fetched and kept fresh.
+    /// The service of this daemon: its rotating secrets are fetched and renewed.
     pub rotating: Option<EntityType>,
 }
 
-/// What the owner of the session hears.
+/// An event for the owner of the session.
 #[derive(Debug)]
 pub enum Event {
-    /// A new session stands; subscriptions and requests were sent again. Whoever reports state to the monitors does
-    /// so again.
+    /// A new session is established; subscriptions and requests were sent again. Owners that report
+    /// state to the monitors must report it again.
     Connected(Box<Peer>),
     /// The session is gone; another one is being sought.
     Lost,
-    /// New rotating secrets of the service that we are.
+    /// New rotating secrets of this daemon's service.
     Rotating(RotatingSecrets),
     /// A message that is no answer to a request.
     Message(RawMessage),
@@ -72,7 +72,7 @@ struct Inner {
     denied: Cell<Option<i32>>,
     changed: Notify,
     fsid: Cell<Fsid>,
-    /// The session's number where no login gave it: see [`MonClient::attach`].
+    /// The session's global id where no login gave it: see [`MonClient::attach`].
     attached_as: Cell<u64>,
 }
 
@@ -91,7 +91,7 @@ impl MonClient {
         (client, receiver)
     }
 
-    /// A handle without a task: it has the sessions that its owner attaches, as in simulations.
+    /// A handle without a task: its owner attaches sessions, as in simulations.
     pub fn idle(options: Options) -> Self {
         let inner = Rc::new(Inner {
             monitors: RefCell::new(options.monitors.clone()),
@@ -109,14 +109,14 @@ impl MonClient {
         Self { inner }
     }
 
-    /// A session stands, on which this client has a number: subscriptions and requests are sent again. For owners of an
-    /// [`MonClient::idle`].
+    /// Attaches an established session in which this client has a global id: subscriptions and
+    /// requests are sent again. For owners of a [`MonClient::idle`].
     pub fn attach(&self, sender: Sender, global_id: u64) {
         self.inner.attached_as.set(global_id);
         self.inner.begin(sender);
     }
 
-    /// The attached session is gone.
+    /// Detaches the session, which is gone.
     pub fn detach(&self) {
         self.inner.sender.take();
     }
@@ -143,7 +143,7 @@ impl MonClient {
             .map_err(|_| Error::Timeout)?
     }
 
-    /// The number that the monitors gave this client, 0 before the first login.
+    /// The global id of this client, 0 before the first login.
     pub fn global_id(&self) -> u64 {
         self.inner
             .session
@@ -189,7 +189,8 @@ impl MonClient {
         );
     }
 
-    /// Tells that `version` of `what` has arrived: the next session asks from the one after it, or no more.
+    /// Notes that `version` of `what` has arrived: the next session asks for later versions, or for
+    /// none.
     pub fn received(&self, what: &str, version: u64) {
         let mut wanted = self.inner.wanted.borrow_mut();
         match wanted.get_mut(what) {
@@ -201,12 +202,13 @@ impl MonClient {
         }
     }
 
-    /// Sends a message on the session; `false` where there is none at the moment.
+    /// Sends a message on the session; `false` without a session at the moment.
     pub fn send(&self, msg: RawMessage) -> bool {
         self.inner.sender.borrow().as_ref().is_some_and(|s| s.send(msg))
     }
 
-    /// Sends a request and waits for its answer, over reconnects. To give up, drop the future.
+    /// Sends a request and waits for its answer, over reconnects. Dropping the future gives the
+    /// request up.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -265,7 +267,7 @@ impl MonClient {
 }
 
 impl Inner {
-    /// A session begins: tells the monitor what is wanted.
+    /// Begins a session: sends subscriptions and requests to the monitor.
     fn begin(&self, sender: Sender) {
         let what = self.wanted.borrow().clone();
         if !what.is_empty() {
@@ -281,7 +283,7 @@ impl Inner {
         *self.sender.borrow_mut() = Some(sender);
     }
 
-    /// From now on the monitors are those of the map.
+    /// Adopts the monitors of a new map.
     fn learn(&self, msg: &RawMessage) {
         let map = msg.decode::<MMonMap>().map(|m| decode_all::<MonMap>(&m.monmap));
         let Ok(Ok(map)) = map else {
@@ -426,7 +428,7 @@ impl Renewal {
         }
     }
 
-    /// Asks for what is due.
+    /// Sends the renewals that are due.
     fn tick(&mut self, inner: &Inner, sender: &Sender) {
         if self.asked.is_some_and(|at| at.elapsed() < TICK * 2) {
             return;
@@ -457,7 +459,7 @@ impl Renewal {
         }
     }
 
-    /// Takes an answer, asks for what else is due, and returns new secrets.
+    /// Takes an answer, sends further renewals that are due, and returns new secrets.
     fn reply(&mut self, inner: &Inner, sender: &Sender, msg: &RawMessage) -> Option<RotatingSecrets> {
         self.asked = None;
         let reply: MAuthReply = match msg.decode() {

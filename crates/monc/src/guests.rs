@@ -1,4 +1,5 @@
-//! Who is connected to a daemon, by entity: bounds of sessions, of memory for what arrives and of what waits to be read.
+//! The peers of a daemon by entity, with bounds for their sessions, for memory of arriving messages
+//! and for unread replies.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,15 +9,16 @@ use spirula_buf::Pool;
 use spirula_cephx::AuthName;
 use spirula_msgr::{Connection, QueueAccount, QueueBound};
 
-/// What the guests of a daemon may take together. Of each an entity may have what it leaves free to the others at most: half of
-/// it if it is alone, so that somebody who comes later always finds room.
+/// Limits for all guests of a daemon together. Of each resource an entity may have at most as much
+/// as it leaves free for others, so half of it if it is alone: a guest that comes later always
+/// finds room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuestLimits {
     /// Sessions.
     pub sessions: usize,
-    /// Bytes of replies that wait to be read, before requests of whoever does not read wait.
+    /// Bytes of unread replies, beyond which requests of guests that do not read wait.
     pub queued: usize,
-    /// Bytes that wait for one connection, at which it is ended.
+    /// Bytes of unread replies on one connection, at which it is ended.
     pub queued_per_connection: usize,
 }
 
@@ -28,7 +30,7 @@ struct Party {
 }
 
 impl Party {
-    /// Whether it has sessions, or somebody goes on counting what waits for it.
+    /// Whether it has sessions, or replies of it are still counted.
     fn is_in_use(&self) -> bool {
         self.sessions > 0 || self.queue.is_shared()
     }
@@ -43,7 +45,7 @@ struct State {
     parties: HashMap<AuthName, Party>,
 }
 
-/// The guests of a daemon. Clones are of the same daemon.
+/// The guests of a daemon. Clones share them.
 #[derive(Clone)]
 pub struct Guests(Rc<RefCell<State>>);
 
@@ -56,24 +58,24 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// What counts the messages on the way in on all connections of the entity.
+    /// Counts the arriving messages on all connections of the entity.
     pub fn arrivals(&self) -> &Pool {
         &self.pool
     }
 
-    /// What waits to be read on all connections of the entity.
+    /// Counts the unread replies on all connections of the entity.
     pub fn unread(&self) -> &QueueAccount {
         &self.queue
     }
 }
 
 impl Guests {
-    /// What waits to be read by all guests together.
+    /// Counts the unread replies to all guests together.
     pub fn unread(&self) -> QueueAccount {
         self.0.borrow().queue.clone()
     }
 
-    /// Nobody yet; payloads are received into `pool`.
+    /// A daemon without guests; payloads are received into `pool`.
     pub fn new(limits: GuestLimits, pool: Pool) -> Self {
         Self(Rc::new(RefCell::new(State {
             limits,
@@ -85,7 +87,7 @@ impl Guests {
         })))
     }
 
-    /// Lets a connection of the entity `name` in; `None` where it has its share of sessions already.
+    /// Admits a connection of the entity `name`; `None` if it has its share of sessions already.
     pub fn admit(&self, name: &AuthName, connection: &mut Connection) -> Option<Seat> {
         let (seat, pool, bound) = self.take_seat(name)?;
         connection.set_pool(pool);
@@ -139,7 +141,7 @@ impl Guests {
         Some((seat, party.pool.clone(), bound))
     }
 
-    /// Whether more waits to be read than should.
+    /// Whether there are more unread replies than the limit.
     pub fn is_full(&self) -> bool {
         let state = self.0.borrow();
         state.queue.bytes() > state.limits.queued

@@ -1,5 +1,6 @@
-//! The session with the monitors that daemons and clients hold: finding one that answers, logging in, keeping
-//! subscriptions and requests alive over reconnects, renewing tickets and a service's rotating secrets.
+//! The session of daemons and clients with the monitors: finding one that answers, logging in,
+//! keeping subscriptions and requests alive over reconnects, renewing tickets and a service's
+//! rotating secrets.
 //!
 //! [`MonClient`] runs as a task on tokio's current-thread runtime. [`MonLogin`] and [`ServiceLogin`] are the
 //! connecting sides of cephx towards a monitor and towards any other daemon, [`TicketAuth`] is the accepting side of the latter.

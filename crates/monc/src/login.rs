@@ -1,4 +1,4 @@
-//! cephx on the connecting side, in the form that the messenger asks for.
+//! The connecting side of cephx, in the form for the messenger.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use spirula_denc::{EntityType, UTime};
 use spirula_msgr::shell::Negotiated;
 use spirula_msgr::{AuthStart, ConnectAuth, SessionKeys};
 
-/// Out of turn or used up: the handshake ends with this.
+/// Ends a handshake that is out of turn or used up.
 const EINVAL: i32 = -22;
 
 /// A login at a monitor.
@@ -27,7 +27,7 @@ impl MonLogin {
         }
     }
 
-    /// The session, once the connection stands.
+    /// The session, once the connection is established.
     pub fn into_session(self) -> Option<ClientSession> {
         self.session
     }
@@ -76,7 +76,7 @@ pub struct ServiceLogin {
 }
 
 impl ServiceLogin {
-    /// A login at a daemon of kind `service` with the ticket that `session` holds then.
+    /// A login at a daemon of kind `service` with the ticket that `session` has at that time.
     pub(crate) fn new(session: Rc<RefCell<Option<ClientSession>>>, service: EntityType) -> Self {
         Self {
             session,

@@ -1,7 +1,8 @@
-//! What a daemon says in its log of logins that it refuses: who, from where and why, at a bounded rate.
+//! A daemon's log of refused logins: entity, address and reason, at a bounded rate.
 //!
-//! The peer is not authenticated, so its name is a claim, and it can fail as often as it likes from as many addresses as it
-//! has: each address gets a line in [`PAUSE`], and what is not said is counted and told with the next one.
+//! The peer is not authenticated: its name is only a claim, and it can fail any number of times
+//! from all its addresses. Each address gets a line in [`PAUSE`]; refusals without a line are
+//! counted in the next one.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use spirula_cephx::{AuthName, Error};
 
 /// An address gets at most one line in this time.
 const PAUSE: Duration = Duration::from_secs(10);
-/// So many addresses are told apart; all others share one line.
+/// The number of addresses that are told apart; all others share one line.
 const ADDRESSES: usize = 1024;
 /// Characters of a claimed name that are shown.
 const NAME_MAX: usize = 64;
@@ -24,15 +25,15 @@ struct Said {
     since: u64,
 }
 
-/// Which refusals are worth a line.
+/// Decides which refusals get a line.
 #[derive(Debug, Default)]
 struct Refusals {
-    /// By address; `None` is all for which there was no room.
+    /// The last lines by address; `None` stands for all addresses without room.
     said: HashMap<Option<IpAddr>, Said>,
 }
 
 impl Refusals {
-    /// One was refused: if a line is due, returns how many before it had none.
+    /// Counts a refusal; if a line is due, returns how many refusals before had none.
     fn note(&mut self, addr: IpAddr, now: Instant) -> Option<u64> {
         let is_due = |s: &Said| now.saturating_duration_since(s.at) >= PAUSE;
         if self.said.len() >= ADDRESSES && !self.said.contains_key(&Some(addr)) {
@@ -71,7 +72,7 @@ impl Refusals {
 pub struct RefusalLog(Rc<RefCell<Refusals>>);
 
 impl RefusalLog {
-    /// The login from `from`, which claims to be `who` as far as that can be read, is refused.
+    /// Logs the refused login from `from`, which claims to be `who` if that could be read.
     pub fn refused(&self, from: SocketAddr, who: Option<&AuthName>, why: &Error) {
         let Some(unsaid) = self.0.borrow_mut().note(from.ip(), Instant::now()) else {
             return;
@@ -85,7 +86,7 @@ impl RefusalLog {
     }
 }
 
-/// A name for the log: whatever it holds stays within a line.
+/// A claimed name for the log, escaped and cut to fit a line.
 fn claimed(name: &AuthName) -> String {
     let text: String = name.to_string().chars().take(NAME_MAX).collect();
     text.escape_debug().to_string()

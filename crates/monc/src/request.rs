@@ -7,7 +7,7 @@ use spirula_proto::mon::{MMonCommandAck, MMonGetVersionReply};
 use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::sync::oneshot;
 
-/// What a command came to.
+/// The outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandReply {
     /// 0, or a negative errno.
@@ -41,7 +41,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// A transaction id that was not used yet.
+    /// An unused transaction id.
     pub(crate) fn next_tid(&mut self) -> u64 {
         self.last_tid += 1;
         self.last_tid
@@ -55,7 +55,7 @@ impl Requests {
         receiver
     }
 
-    /// Hands an answer to who waits for it; gives the message back where nobody does.
+    /// Hands an answer to its waiter; returns the message if there is none.
     pub(crate) fn answer(&mut self, msg: RawMessage) -> Option<RawMessage> {
         let tid = match msg.kind() {
             MsgType::MON_GET_VERSION_REPLY => MMonGetVersionReply::from_message(&msg).map_or(0, |m| m.handle),
@@ -66,13 +66,13 @@ impl Requests {
             _ => return Some(msg),
         };
         if let Some(pending) = self.pending.remove(&tid) {
-            // Whoever asked may have given up meanwhile.
+            // The caller may have given up meanwhile.
             let _ = pending.answer.send(msg);
         }
         None
     }
 
-    /// Everything to send on a new session; forgets what nobody waits for any more.
+    /// The requests to send on a new session; drops those whose callers have gone.
     pub(crate) fn resend(&mut self) -> Vec<RawMessage> {
         self.pending.retain(|_, p| !p.answer.is_closed());
         self.pending.values().map(|p| p.request.clone()).collect()
