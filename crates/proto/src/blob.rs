@@ -43,7 +43,7 @@ impl std::fmt::Debug for Blob {
 // With a `u32` length before it, like `Bytes`.
 spirula_denc::transparent!(Blob);
 
-/// Everything to the end of the segment, without a length: fields that are passed on but not looked into.
+/// All bytes up to the end of the segment, without a length: fields that are passed on undecoded.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Rest(pub Bytes);
 
@@ -65,7 +65,8 @@ impl Decode for Rest {
     }
 }
 
-/// An encoded structure with its versioned-section header (version, compat, length): carried as it is.
+/// An encoded structure with its versioned-section header (version, compat, length), passed on
+/// undecoded.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Section(pub Bytes);
 

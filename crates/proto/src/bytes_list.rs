@@ -2,8 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// The data of a message: several [`Bytes`] one after the other, joined only where someone needs them in one
-/// piece. The usual cases, none and one, allocate nothing.
+/// The data of a message: several [`Bytes`] one after the other, joined only when one contiguous
+/// piece is needed. The usual cases, none and one, allocate nothing.
 #[derive(Clone, Default)]
 pub struct BytesList {
     first: Bytes,
@@ -85,7 +85,8 @@ impl BytesList {
         Some(out.freeze())
     }
 
-    /// Takes the first `len` bytes off, or all where there are not as many. Buffers are cut, not copied.
+    /// Removes and returns the first `len` bytes, or all if there are fewer. Buffers are cut, not
+    /// copied.
     #[must_use]
     pub fn split_to(&mut self, len: usize) -> Self {
         let (mut front, mut back) = (Self::new(), Self::new());
@@ -98,7 +99,7 @@ impl BytesList {
         front
     }
 
-    /// All bytes in one piece, without a copy where there is one buffer.
+    /// All bytes in one piece; not copied if there is only one buffer.
     pub fn into_bytes(self) -> Bytes {
         match self.rest.is_empty() {
             true => self.first,
@@ -106,7 +107,7 @@ impl BytesList {
         }
     }
 
-    /// All bytes in one piece, without a copy where there is one buffer.
+    /// All bytes in one piece; not copied if there is only one buffer.
     pub fn to_bytes(&self) -> Bytes {
         if self.rest.is_empty() {
             return self.first.clone();
@@ -166,7 +167,7 @@ impl FromIterator<Bytes> for BytesList {
     }
 }
 
-/// Equal where the bytes are, however they are cut.
+/// Equal if the bytes are, however they are divided into buffers.
 impl PartialEq for BytesList {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().flatten().eq(other.iter().flatten())

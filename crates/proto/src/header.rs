@@ -6,7 +6,7 @@ use crate::MsgType;
 
 /// Message priorities (`CEPH_MSG_PRIO_*`): a higher value goes first.
 pub mod priority {
-    /// What most messages use.
+    /// The priority of most messages.
     pub const DEFAULT: u16 = 127;
     /// Replies that unblock others, maps.
     pub const HIGH: u16 = 196;
@@ -21,7 +21,7 @@ pub struct MsgHeader2 {
     pub seq: u64,
     /// Transaction id; a reply carries its request's.
     pub tid: u64,
-    /// What the message is.
+    /// The message's type.
     pub kind: MsgType,
     /// See [`priority`].
     pub priority: u16,

@@ -1,4 +1,4 @@
-//! Every message: the official ones at Pacific's level, and our own between daemons.
+//! All messages: the official ones at Pacific's level, and our own between daemons.
 //!
 //! A [`RawMessage`] is what travels in one msgr2 message frame: a fixed header and up to three segments
 //! (front, middle, data). A typed message implements [`Payload`], which encodes it into a raw message and

@@ -1,4 +1,4 @@
-//! A message as it travels, and the trait of those that have a type.
+//! Raw messages, as they are sent, and the trait of typed ones.
 
 use bytes::Bytes;
 use spirula_denc::{Reader, Writer};
@@ -24,7 +24,7 @@ pub enum Error {
         /// The type found.
         found: MsgType,
     },
-    /// The sender says that readers as old as this one can't understand it.
+    /// The message's compat version is above the version of this code.
     #[error("{kind} needs a reader of version {compat}, this one knows {known}")]
     TooNew {
         /// The message.
@@ -61,7 +61,7 @@ pub struct RawMessage {
 }
 
 impl RawMessage {
-    /// What the message is.
+    /// The message's type.
     pub fn kind(&self) -> MsgType {
         self.header.kind
     }
@@ -81,7 +81,7 @@ impl RawMessage {
         T::from_message(self)
     }
 
-    /// Bytes in all segments: what the message counts for in a memory budget.
+    /// Bytes in all segments: the size of the message in a memory budget.
     pub fn len(&self) -> usize {
         self.front.len() + self.middle.len() + self.data.len()
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a message is, as the integer on the wire. Unknown values survive.
+/// The type of a message, as the integer on the wire. Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MsgType(pub u16);
 
@@ -107,7 +107,7 @@ msg_types! {
     MGR_COMMAND_REPLY = 0x70a, "mgr_command_reply";
     /// Ours, between OSDs: writes and their acknowledgements.
     REPLICATION = 0x7000, "replication";
-    /// Ours, between OSDs: agreeing on a PG.
+    /// Ours, between OSDs: peering of a PG.
     PEERING = 0x7001, "peering";
     /// Ours, OSD to monitor: [`crate::internal::report`].
     OSD_REPORT = 0x7002, "osd_report";

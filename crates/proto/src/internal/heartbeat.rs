@@ -18,7 +18,8 @@ protocol! {
         Ping(Beat) = 1,
         /// Yes. The stamp is the ping's.
         Pong(Beat) = 2,
-        /// You think that you are up, my map says you are dead: look at a newer map. Follows a `Pong`.
+        /// You think that you are up, but my map has you down: look at a newer map. Follows a
+        /// `Pong`.
         YouDied(Beat) = 3,
         /// Whether there is room here, on a connection for data: at its start and whenever it changes. The stamp is 0.
         Room(Beat) = 4,

@@ -1,15 +1,15 @@
-//! What clients do to block images: asked by the leading monitor, which is the manager too, and counted by OSDs. Nobody
-//! counts unless somebody has asked lately.
+//! Clients' I/O on block images, counted by OSDs and collected by the leading monitor, which is the
+//! manager too. OSDs only count while the monitor polls them.
 
 use super::{plain_parts, protocol};
 use crate::macros::packed;
 
 protocol! {
-    /// Monitor to OSD, again and again while somebody wants to know.
+    /// Monitor to OSD, repeated as long as the counts are wanted.
     ///
     /// - Version 1: first.
     pub enum ImageIoQuery: IMAGE_IO_QUERY, version 1, compat 1, priority DEFAULT {
-        /// Tell what you have counted, and go on counting.
+        /// Send the counts so far, and go on counting.
         Poll(ImageIoPoll) = 1,
     }
 }
@@ -19,7 +19,7 @@ protocol! {
     ///
     /// - Version 1: first.
     pub enum ImageIoReport: IMAGE_IO_REPORT, version 1, compat 1, priority DEFAULT {
-        /// What was counted since the last answer.
+        /// The counts since the last answer.
         Counts(ImageIoCounts) = 1,
     }
 }
@@ -29,7 +29,7 @@ packed! {
     pub struct ImageIoPoll {
         /// Its number, for the answer.
         pub round: u64,
-        /// For how long to count without another question, in milliseconds.
+        /// How long to count without another poll, in milliseconds.
         pub hold_ms: u32,
         /// Only images of these pools, which may have data in others; empty for all.
         pub pools: Vec<u64>,
@@ -63,9 +63,9 @@ packed! {
         pub write_bytes: u64,
         /// Bytes read.
         pub read_bytes: u64,
-        /// The time from the arrival to the answer of what wrote, all together, in nanoseconds.
+        /// The sum of the times from arrival to answer of writing requests, in nanoseconds.
         pub write_latency: u64,
-        /// The same of what read.
+        /// The sum of the times from arrival to answer of reading requests, in nanoseconds.
         pub read_latency: u64,
     }
 }

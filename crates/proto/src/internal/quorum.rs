@@ -1,5 +1,5 @@
-//! What monitors say to each other: the replicated log's requests, who is in quorum, and clients' messages on their
-//! way to the leader.
+//! Messages between monitors: the replicated log's requests, the state of the quorum, and clients'
+//! messages on their way to the leader.
 //!
 //! Each monitor dials every other one, so between two of them there are two connections: on its own a monitor asks
 //! ([`MonPeer`]), on the other one it is asked and answers ([`MonPeerReply`], with the request's transaction id).
@@ -19,15 +19,16 @@ protocol! {
     /// - Version 1: first.
     /// - Version 2: `Time`, as the leader warns of clocks that differ.
     pub enum MonPeer: MON_PEER, version 2, compat 1, oldest 1, priority HIGHEST {
-        /// Who I am; the first message on a connection. Answered with `Welcome`.
+        /// The sender's identity; the first message on a connection. Answered with `Welcome`.
         Hello(MonHello) = 1,
-        /// How I see the quorum. Sent several times a second, not answered.
+        /// The quorum as the sender sees it. Sent several times a second, not answered.
         State(MonState) = 2,
-        /// Elect me. Answered with `Vote`.
+        /// A request for a vote. Answered with `Vote`.
         Vote(VoteAsk) = 3,
         /// Entries of the log, or none as a sign of life. Answered with `Append`.
         Append(AppendAsk) = 4,
-        /// A part of the state, for who is too far behind for entries. Answered with `Snapshot`.
+        /// A part of the state, for a monitor that is too far behind for entries. Answered with
+        /// `Snapshot`.
         Snapshot(SnapshotPart) = 5,
         /// Make me a member. Sent to the leader again and again until the log says so; not answered.
         Join(MonHello) = 6,
@@ -56,9 +57,9 @@ protocol! {
         Append(AppendAnswer) = 3,
         /// To `Snapshot`.
         Snapshot(SnapshotAnswer) = 4,
-        /// A request of the log that was not for this node, or that it cannot serve.
+        /// Refuses a request of the log that was for another node, or that this node cannot serve.
         Refused(Refusal) = 5,
-        /// For a client whose message was forwarded.
+        /// An answer to a client whose message was forwarded.
         Routed(RoutedReply) = 6,
         /// End the session of a client whose message was forwarded.
         CloseSession(SessionGone) = 7,
@@ -74,15 +75,16 @@ packed! {
         pub fsid: Fsid,
         /// Its name: `a` in `mon.a`.
         pub name: String,
-        /// Its number in the log's group. Made new with each store, so that one that lost its disk is another node.
+        /// Its node id in the log's group. Each store gets a new one, so that a monitor that lost
+        /// its disk is another node.
         pub node: u64,
-        /// Where it listens.
+        /// Its addresses.
         pub addrs: EntityAddrVec,
     }
 }
 
 packed! {
-    /// What a monitor that has been dialled knows.
+    /// The state of a monitor that was dialled.
     pub struct MonWelcome {
         /// Its name.
         pub name: String,
@@ -96,7 +98,7 @@ packed! {
 }
 
 packed! {
-    /// How a monitor sees the quorum.
+    /// The quorum as a monitor sees it.
     pub struct MonState {
         /// Its name.
         pub name: String,
@@ -110,11 +112,11 @@ packed! {
         pub leader: String,
         /// From the leader only: the names of the monitors in quorum.
         pub quorum: Vec<String>,
-        /// From the leader only: since when these are in quorum.
+        /// From the leader only: since when this quorum exists.
         pub quorum_since: UTime,
         /// Epoch of its monitor map.
         pub monmap_epoch: u32,
-        /// Its disk: size, what is available of it, what the store takes. Zeros where unknown.
+        /// Its disk in bytes: size, free space, and the size of the store. Zeros if unknown.
         pub disk: Vec<u64>,
         /// `ceph mon metadata`.
         pub metadata: BTreeMap<String, String>,
@@ -122,25 +124,25 @@ packed! {
 }
 
 packed! {
-    /// A vote as the log's library has it.
+    /// A vote in the form of the log's library.
     pub struct LogVote {
         /// The term.
         pub term: u64,
-        /// Whom it is for.
+        /// The candidate's node id.
         pub node: u64,
-        /// Whether a majority gave it.
+        /// Whether a majority has granted it.
         pub committed: bool,
     }
 }
 
 packed! {
-    /// Names an entry of the log.
+    /// The id of an entry of the log.
     pub struct LogPosition {
         /// The term of the leader who proposed it.
         pub term: u64,
-        /// That leader.
+        /// The leader's node id.
         pub node: u64,
-        /// Its place.
+        /// The index in the log.
         pub index: u64,
     }
 }
@@ -148,7 +150,7 @@ packed! {
 packed! {
     /// Asks for a vote.
     pub struct VoteAsk {
-        /// The node that is meant.
+        /// The node id of the receiver.
         pub target: u64,
         /// The vote asked for.
         pub vote: LogVote,
@@ -162,7 +164,7 @@ packed! {
     pub struct VoteAnswer {
         /// The highest vote that the node has seen.
         pub vote: LogVote,
-        /// Whether the vote is given.
+        /// Whether the vote is granted.
         pub granted: bool,
         /// The last entry of its log.
         pub last: Option<LogPosition>,
@@ -172,13 +174,13 @@ packed! {
 /// Entries for a follower's log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppendAsk {
-    /// The node that is meant.
+    /// The node id of the receiver.
     pub target: u64,
     /// The leader's vote.
     pub vote: LogVote,
     /// The entry before the first one.
     pub previous: Option<LogPosition>,
-    /// What is committed.
+    /// The last committed entry.
     pub commit: Option<LogPosition>,
     /// The entries as the store keeps them (`mon/src/raft/store.rs`), in the data segment.
     pub entries: Vec<Bytes>,
@@ -230,7 +232,7 @@ packed! {
     pub struct AppendAnswer {
         /// 0: the entries are in the log; 1: the entry before the first one is not.
         pub conflict: bool,
-        /// A higher vote than the leader's: it leads no more.
+        /// A higher vote than the leader's, which ends its leadership.
         pub higher: Option<LogVote>,
     }
 }
@@ -238,15 +240,15 @@ packed! {
 /// A part of a snapshot. Parts come in order, one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SnapshotPart {
-    /// The node that is meant.
+    /// The node id of the receiver.
     pub target: u64,
     /// The leader's vote.
     pub vote: LogVote,
     /// The last entry that the snapshot holds.
     pub last: Option<LogPosition>,
-    /// The group's members as of it, as JSON.
+    /// The group's membership as of that entry, as JSON.
     pub membership: String,
-    /// Which part, from 0; part 0 begins anew.
+    /// The number of the part, from 0; part 0 begins anew.
     pub number: u32,
     /// The last part: install it.
     pub done: bool,
@@ -283,7 +285,7 @@ packed! {
     pub struct SnapshotAnswer {
         /// The highest vote that the node has seen.
         pub vote: LogVote,
-        /// The part expected, where it was another one than that sent: the sender begins anew.
+        /// Whether another part was expected than the one sent: the sender begins anew.
         pub out_of_order: bool,
     }
 }
@@ -305,13 +307,13 @@ packed! {
         pub global_id: u64,
         /// Its monitor capabilities, as text.
         pub caps: String,
-        /// Its address, as it says.
+        /// Its address as it states it.
         pub addr: EntityAddr,
         /// The address its connection comes from, as text; empty if unknown.
         pub ip: String,
         /// Its features.
         pub features: u64,
-        /// Its host, if it has said so.
+        /// Its host, if it has stated it.
         pub host: String,
     }
 }
@@ -321,7 +323,7 @@ packed! {
 pub struct Forwarded {
     /// The forwarding monitor's number for the session.
     pub session: u64,
-    /// Whose it is.
+    /// The sender of the message.
     pub client: ForwardedClient,
     /// The message.
     pub message: RawMessage,
@@ -398,11 +400,12 @@ packed! {
 }
 
 packed! {
-    /// A wish for global ids.
+    /// A request for global ids.
     pub struct IdsWanted {
         /// The monitor's name.
         pub name: String,
-        /// Names the wish: what is reserved under another number was for an earlier life of that monitor.
+        /// Identifies the request: a reservation under another number was for an earlier process of
+        /// that monitor.
         pub nonce: u64,
     }
 }

@@ -1,4 +1,4 @@
-//! What OSDs tell monitors, and the answers.
+//! Reports of OSDs to monitors, and the answers.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ protocol! {
         Full(FullState) = 7,
         /// I am going down on purpose.
         GoingDown(OsdGoingDown) = 8,
-        /// Another acting set, for a while.
+        /// Another acting set is wanted for a while.
         PgTemp(PgTempWanted) = 9,
         /// The options I run with, sent on each session and whenever they change.
         Config(ConfigReport) = 10,
@@ -46,7 +46,8 @@ protocol! {
 }
 
 protocol! {
-    /// Monitor to OSD, where the osdmap isn't answer enough. Carries the report's transaction id.
+    /// Monitor to OSD, where the osdmap is not enough of an answer. Carries the report's
+    /// transaction id.
     ///
     /// - Version 1: first.
     /// - Version 2: `Force`, as operators may say what recovers first.
@@ -54,11 +55,11 @@ protocol! {
     pub enum OsdReportReply: OSD_REPORT_REPLY, version 3, compat 1, priority HIGH {
         /// Booting is refused.
         BootDenied(BootDenied) = 1,
-        /// The statistics are in: the OSD forgets them.
+        /// The statistics have arrived: the OSD forgets them.
         PgStatsAck(PgStatsAck) = 2,
         /// The osdmap has you down: stop serving.
         GoDown(OsdGoingDown) = 3,
-        /// Recover these PGs before all others, or no more so.
+        /// Recover these PGs before all others, or stop doing so.
         Force(ForceCopy) = 4,
         /// The snapshots that are removed and trimmed everywhere.
         PurgedSnaps(PurgedSnaps) = 5,
@@ -74,15 +75,15 @@ packed! {
         pub fsid: Fsid,
         /// The store's own id: a number must not change its store unnoticed.
         pub uuid: Fsid,
-        /// Where clients reach it.
+        /// Its addresses for clients.
         pub public_addrs: EntityAddrVec,
-        /// Where other OSDs reach it.
+        /// Its addresses for other OSDs.
         pub cluster_addrs: EntityAddrVec,
-        /// Where heartbeats go, in front and in the back.
+        /// Its addresses for heartbeats on the public network.
         pub heartbeat_front: EntityAddrVec,
-        /// Where heartbeats go on the cluster network.
+        /// Its addresses for heartbeats on the cluster network.
         pub heartbeat_back: EntityAddrVec,
-        /// What it can do, as the official feature bits.
+        /// Its features, as the official bits.
         pub features: u64,
         /// The internal protocols' versions, by name.
         pub protocols: BTreeMap<String, u16>,
@@ -90,12 +91,12 @@ packed! {
         pub metadata: BTreeMap<String, String>,
         /// Its store's size in bytes, for the initial CRUSH weight.
         pub size: u64,
-        /// `host=…`, `root=…`: where it belongs in the CRUSH map, by bucket type.
+        /// Its place in the CRUSH map by bucket type: `host=…`, `root=…`.
         pub crush_location: BTreeMap<String, String>,
         /// Its device class (`ssd`, `hdd`, …), empty for none.
         pub device_class: String,
-        /// The epoch in which this process first came up; 0 where it never was. One that was up before was marked down
-        /// although it ran: it is slow rather than dead.
+        /// The epoch in which this process first came up; 0 if it never did. A process that was up
+        /// before was marked down although it ran: it is slow rather than dead.
         pub boot_epoch: u32,
         /// The newest osdmap it has.
         pub newest_map: u32,
@@ -121,7 +122,7 @@ packed! {
         pub min_last_epoch_clean: u32,
         /// PGs it holds.
         pub pgs: Vec<PgId>,
-        /// How it paces its beacons, in milliseconds.
+        /// The time between its beacons, in milliseconds.
         pub interval_ms: u32,
     }
 }
@@ -149,7 +150,8 @@ packed! {
 packed! {
     /// An OSD's clock, compared with the monitor's by a report and its acknowledgement.
     pub struct ClockSample {
-        /// How far it is ahead of the monitor's, in microseconds; right to half the round trip either way.
+        /// How far the OSD's clock is ahead of the monitor's, in microseconds, with an error of
+        /// half the round trip.
         pub ahead_us: i64,
         /// The round trip in microseconds.
         pub round_trip_us: u64,
@@ -157,13 +159,14 @@ packed! {
 }
 
 packed! {
-    /// The options that were set in a daemon, by who set them. What it does not know is left out.
+    /// The options that are set for a daemon, by source. Options that it does not know are left
+    /// out.
     pub struct ConfigReport {
         /// In `ceph.conf` and on the command line.
         pub file: BTreeMap<String, String>,
         /// By the monitors' configuration database.
         pub central: BTreeMap<String, String>,
-        /// While it runs.
+        /// At run time.
         pub overrides: BTreeMap<String, String>,
         /// Options of that database that it does not follow.
         pub ignored: Vec<String>,
@@ -183,7 +186,7 @@ packed! {
 }
 
 wire_enum! {
-    /// What is reported of a peer.
+    /// The kind of a report about a peer.
     pub struct FailureKind(u8) {
         /// It answers again.
         RECOVERED = 0, "recovered";
@@ -201,11 +204,11 @@ packed! {
         pub epoch: u32,
         /// The peer.
         pub target: i32,
-        /// The life of the peer that is meant.
+        /// The peer's addresses, which identify its process.
         pub target_addrs: EntityAddrVec,
-        /// What is reported.
+        /// The kind of the report.
         pub kind: FailureKind,
-        /// For how long, in milliseconds.
+        /// For how long the peer has not answered, in milliseconds.
         pub failed_for_ms: u32,
     }
 }
@@ -239,7 +242,7 @@ packed! {
     pub struct OsdGoingDown {
         /// The sender's osdmap epoch.
         pub epoch: u32,
-        /// Which.
+        /// The OSD.
         pub osd: i32,
         /// Its reason.
         pub reason: String,
@@ -259,11 +262,11 @@ packed! {
 packed! {
     /// An operator's wish about recovery.
     pub struct ForceCopy {
-        /// Of these PGs.
+        /// The PGs.
         pub pgs: Vec<PgId>,
-        /// Their backfill, not their recovery.
+        /// Whether their backfill is meant, not their recovery.
         pub backfill: bool,
-        /// Whether it is wanted; else it is wanted no more.
+        /// Whether the priority is set; else it is removed.
         pub on: bool,
     }
 }
@@ -271,7 +274,8 @@ packed! {
 packed! {
     /// Purged snapshots wanted.
     pub struct PurgedSnapsWanted {
-        /// The sender's osdmap epoch. A monitor whose own is older does not answer, as it could not tell all of them.
+        /// The sender's osdmap epoch. A monitor with an older one does not answer, as its answer
+        /// could be incomplete.
         pub epoch: u32,
     }
 }
@@ -279,7 +283,7 @@ packed! {
 packed! {
     /// All snapshots that are removed and trimmed everywhere.
     pub struct PurgedSnaps {
-        /// The monitor's osdmap epoch: what is purged in later ones, their incrementals tell.
+        /// The monitor's osdmap epoch: incrementals of later epochs tell later purges.
         pub epoch: u32,
         /// By pool.
         pub pools: BTreeMap<i64, IntervalSet>,
@@ -301,7 +305,7 @@ packed! {
     pub struct PgStatsAck {
         /// The report.
         pub seq: u64,
-        /// When the monitor had it.
+        /// When the monitor received it.
         pub stamp: UTime,
     }
 }

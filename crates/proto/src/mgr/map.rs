@@ -1,4 +1,4 @@
-//! `MgrMap` of Ceph's `src/mon/MgrMap.h`: where the active manager is.
+//! `MgrMap` of Ceph's `src/mon/MgrMap.h`: the active manager and its standbys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ section! {
 }
 
 section! {
-    /// A manager that waits.
+    /// A standby manager.
     pub struct StandbyInfo: "MgrMap::StandbyInfo", version 4, compat 1 {
         /// Its global id.
         pub gid: u64,
@@ -67,11 +67,11 @@ section! {
 }
 
 section! {
-    /// The managers. All zero says: there is none.
+    /// The managers. All fields are zero without one.
     pub struct MgrMap: "MgrMap", version 12, compat 6 {
         /// The map's epoch.
         pub epoch: u32,
-        /// Where the active manager listens.
+        /// The addresses of the active manager.
         pub active_addrs: EntityAddrVec,
         /// Its global id; 0 for none.
         pub active_gid: u64,
@@ -79,7 +79,7 @@ section! {
         pub available: bool,
         /// Its name.
         pub active_name: String,
-        /// The others.
+        /// The standby managers by global id.
         pub standbys: BTreeMap<u64, StandbyInfo>,
         /// Enabled modules.
         pub modules: BTreeSet<String>,

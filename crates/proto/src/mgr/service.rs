@@ -17,7 +17,7 @@ section! {
         pub start_epoch: u32,
         /// When it started.
         pub start_stamp: UTime,
-        /// What it says about itself.
+        /// Metadata that it reports about itself.
         pub metadata: BTreeMap<String, String>,
         /// Its running tasks.
         pub task_status: BTreeMap<String, String> = since 2,
@@ -29,7 +29,7 @@ section! {
     pub struct Service: "ServiceMap::Service", version 1, compat 1 {
         /// Its daemons.
         pub daemons: BTreeMap<String, ServiceDaemon>,
-        /// Its line in `ceph -s`, where it is not made from the daemons.
+        /// Its line in `ceph -s`, if that is not made from the daemons.
         pub summary: String,
     }
 }

@@ -12,7 +12,7 @@ use spirula_denc::{Reader, Result};
 pub struct MMgrOpen {
     /// The daemon's or service instance's name.
     pub daemon_name: String,
-    /// The service; empty for daemons, whose kind says it.
+    /// The service; empty for daemons, whose kind tells it.
     pub service_name: String,
     /// Metadata and status of a service daemon that registers itself.
     pub service: Option<ServiceRegistration>,
@@ -23,7 +23,7 @@ pub struct MMgrOpen {
 }
 
 packed! {
-    /// What a service daemon says about itself.
+    /// The registration of a service daemon.
     pub struct ServiceRegistration {
         /// Constant properties.
         pub metadata: BTreeMap<String, String>,
@@ -86,7 +86,7 @@ section! {
         pub nick: String,
         /// `perfcounter_type_d`: bit 0 time, 1 u64, 2 average, 3 counter, 4 histogram.
         pub kind: u8,
-        /// How interesting it is.
+        /// The counter's priority (`PerfCountersBuilder::PRIO_*`).
         pub priority: u8 = since 2,
         /// 0 none, 1 bytes.
         pub unit: u8 = since 3,
@@ -94,11 +94,11 @@ section! {
 }
 
 section! {
-    /// Something that makes a health warning: 0 slow ops, 1 PGs being created.
+    /// A metric behind a health warning: 0 slow ops, 1 PGs being created.
     pub struct DaemonHealthMetric: "DaemonHealthMetric", version 1, compat 1 {
-        /// What.
+        /// The kind of metric.
         pub kind: u8,
-        /// How many (low half) and how old in seconds (high half).
+        /// The count (low half) and the age in seconds (high half).
         pub value: u64,
     }
 }
@@ -118,7 +118,7 @@ message! {
         pub service_name: String,
         /// Changed status of a service daemon.
         pub daemon_status: Option<BTreeMap<String, String>>,
-        /// What makes health warnings.
+        /// The metrics behind health warnings.
         pub health_metrics: Vec<DaemonHealthMetric>,
         /// An encoded map of the configuration.
         pub config: Blob,
@@ -131,8 +131,8 @@ impl MMgrReport {
     /// No per-object statistics and no task: an empty map and two absent values.
     pub const NO_PERF_REPORTS: Rest = Rest(Bytes::from_static(&[0; 6]));
 
-    /// What a service daemon does, by task; `None` where that is as it was, or where statistics stand before it, which only
-    /// OSDs send.
+    /// The status of a service daemon's tasks, by task; `None` if it is unchanged, or if statistics
+    /// stand before it, which only OSDs send.
     ///
     /// # Errors
     /// Where it is malformed.

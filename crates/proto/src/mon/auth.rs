@@ -21,7 +21,7 @@ message! {
 message! {
     /// The answer.
     pub struct MAuthReply: AUTH_REPLY, version 1, compat 1 {
-        /// The request's.
+        /// The request's protocol.
         pub protocol: u32,
         /// 0 or a negative errno.
         pub result: i32,

@@ -6,7 +6,7 @@ use crate::macros::{message, section, wire_enum};
 use crate::mon::{NamedEntity, PaxosVersion};
 
 wire_enum! {
-    /// How grave a log entry is (`clog_type`).
+    /// The severity of a log entry (`clog_type`).
     pub struct LogPriority(u16) {
         /// For developers.
         DEBUG = 0, "[DBG]";
@@ -24,17 +24,17 @@ wire_enum! {
 section! {
     /// One line of the cluster log.
     pub struct LogEntry: "LogEntry", version 5, compat 5 {
-        /// Who wrote it.
+        /// The entity that wrote it.
         pub name: NamedEntity,
         /// Its rank or global id.
         pub rank: EntityName,
         /// Its addresses.
         pub addrs: EntityAddrVec,
-        /// When.
+        /// When it was written.
         pub stamp: UTime,
         /// The writer's number of the entry.
         pub seq: u64,
-        /// How grave.
+        /// Its severity.
         pub priority: LogPriority,
         /// The text.
         pub message: String,

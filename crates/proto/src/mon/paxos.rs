@@ -1,4 +1,4 @@
-//! What `src/messages/PaxosServiceMessage.h` puts before the fields of many monitor messages.
+//! The fields that `src/messages/PaxosServiceMessage.h` puts before those of many monitor messages.
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 

@@ -10,7 +10,7 @@ use crate::mon::PaxosVersion;
 use crate::{Blob, Body, MsgType, Payload, RawMessage, Section};
 
 message! {
-    /// How full is the cluster, or one pool?
+    /// Asks for the usage of the cluster, or of one pool.
     pub struct MStatfs: STATFS, version 2, compat 1 {
         /// The newest statistics the client has seen.
         pub paxos: PaxosVersion,
@@ -74,9 +74,9 @@ message! {
 }
 
 wire_enum! {
-    /// What to do to a pool (`POOL_OP_*`).
+    /// The operation on a pool (`POOL_OP_*`).
     pub struct PoolOpCode(u32) {
-        /// Create the pool called by the message's name.
+        /// Create the pool of the message's name.
         CREATE = 0x01, "create";
         /// Delete the pool.
         DELETE = 0x02, "delete";
@@ -102,7 +102,7 @@ pub struct MPoolOp {
     pub fsid: Fsid,
     /// The pool's id; 0 for a new one.
     pub pool: u32,
-    /// What to do.
+    /// The operation.
     pub op: PoolOpCode,
     /// The snapshot to remove.
     pub snapid: u64,

@@ -1,5 +1,5 @@
-//! The file systems' maps. Their contents belong to the MDS code: here they are bytes, except the few fields
-//! that a cluster without file systems must be able to send.
+//! The file systems' maps. Their contents belong to the MDS code: here they are bytes, except the
+//! fields that a cluster without file systems must send.
 
 use spirula_denc::{Fsid, Writer};
 

@@ -1,4 +1,5 @@
-//! What a session starts with: monitor map, subscriptions, configuration, version queries.
+//! Messages at the beginning of a session: monitor map, subscriptions, configuration, version
+//! queries.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ message! {
 }
 
 packed! {
-    /// From where on a subscriber wants a map (`ceph_mon_subscribe_item`).
+    /// A subscription to a map (`ceph_mon_subscribe_item`).
     pub struct Subscription {
         /// The first epoch wanted; 0 for the newest one in full.
         pub start: u64,
@@ -34,7 +35,7 @@ impl Subscription {
     /// The subscription ends with the first answer.
     pub const ONETIME: u8 = 1;
 
-    /// Whether one answer ends it.
+    /// Whether the first answer ends it.
     pub fn is_onetime(&self) -> bool {
         self.flags & Self::ONETIME != 0
     }
@@ -45,7 +46,7 @@ message! {
     ///
     /// Version 1 (before Infernalis) had another layout and is refused.
     pub struct MMonSubscribe: MON_SUBSCRIBE, version 3, compat 1, oldest 2 {
-        /// What is wanted, by name.
+        /// The wanted maps, by name.
         pub what: BTreeMap<String, Subscription>,
         /// The subscriber's host, for per-host configuration.
         pub hostname: String = since 3,
@@ -75,7 +76,7 @@ message! {
 message! {
     /// The newest and the oldest version of a map.
     pub struct MMonGetVersionReply: MON_GET_VERSION_REPLY, version 2, compat 2, oldest 1 {
-        /// The request's.
+        /// The request's handle.
         pub handle: u64,
         /// The newest committed version.
         pub version: u64,
@@ -87,7 +88,7 @@ message! {
 message! {
     /// The configuration that applies to the receiver. Librados waits for the first one.
     pub struct MConfig: CONFIG, version 1, compat 1 {
-        /// Option to value.
+        /// Values by option.
         pub config: BTreeMap<String, String>,
     }
 }
@@ -105,7 +106,7 @@ packed! {
 message! {
     /// Asks for the configuration of one entity.
     pub struct MGetConfig: GET_CONFIG, version 1, compat 1 {
-        /// Whose.
+        /// The entity.
         pub name: NamedEntity,
         /// The entity's host.
         pub host: String,
@@ -115,7 +116,7 @@ message! {
 }
 
 message! {
-    /// Are you there? A monitor answers with its health as JSON text in a `u32`-counted string, see
+    /// A ping. A monitor answers with its health as JSON text in a `u32`-counted string, see
     /// [`MPing::reply`].
     pub struct MPing: PING, version 1, compat 1 {}
 }

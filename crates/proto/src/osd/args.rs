@@ -22,7 +22,7 @@ packed! {
 }
 
 wire_enum! {
-    /// How a value is compared (`CEPH_OSD_CMPXATTR_OP_*`): the given one stands on the left.
+    /// The comparison of a value (`CEPH_OSD_CMPXATTR_OP_*`): the given one stands on the left.
     pub struct CmpOp(u8) {
         /// Equal.
         EQ = 1, "eq";
@@ -55,7 +55,7 @@ impl CmpOp {
 }
 
 wire_enum! {
-    /// As what an attribute is compared (`CEPH_OSD_CMPXATTR_MODE_*`).
+    /// The type as which an attribute is compared (`CEPH_OSD_CMPXATTR_MODE_*`).
     pub struct CmpMode(u8) {
         /// As bytes.
         STRING = 1, "string";
@@ -103,7 +103,7 @@ packed! {
 }
 
 wire_enum! {
-    /// What a watch operation does (`CEPH_OSD_WATCH_OP_*`).
+    /// The action of a watch operation (`CEPH_OSD_WATCH_OP_*`).
     pub struct WatchOp(u8) {
         /// Stop watching.
         UNWATCH = 0, "unwatch";
@@ -121,11 +121,11 @@ wire_enum! {
 packed! {
     /// A watch.
     pub struct WatchArgs {
-        /// The client's number of the watch.
+        /// The client's cookie of the watch.
         pub cookie: u64,
         /// Unused.
         pub version: u64,
-        /// What to do.
+        /// The action.
         pub op: WatchOp,
         /// How often the client has registered.
         pub generation: u32,
@@ -159,7 +159,7 @@ packed! {
 }
 
 packed! {
-    /// What writes to expect.
+    /// Hints about future writes.
     pub struct AllocHintArgs {
         /// Size the object will have.
         pub expected_object_size: u64,
@@ -202,7 +202,7 @@ wire_enum! {
 }
 
 packed! {
-    /// What to checksum; the initial value is in the payload.
+    /// The range of a checksum operation; the initial value is in the payload.
     pub struct ChecksumArgs {
         /// First byte.
         pub offset: u64,
@@ -248,7 +248,7 @@ pub enum OpArgs {
     Checksum(ChecksumArgs),
 }
 
-/// A member of the union: what the arguments are under some codes.
+/// A member of the union: the form of the arguments under some codes.
 pub trait ArgsMember: Encode + Decode + Default {
     /// The arguments read as this member.
     fn read(raw: &[u8; OsdOp::ARGS]) -> Self {
@@ -256,7 +256,7 @@ pub trait ArgsMember: Encode + Decode + Default {
         Reader::new(raw).get().unwrap_or_default()
     }
 
-    /// Puts this member over the arguments; what lies behind it stays.
+    /// Writes this member over the arguments; bytes behind it stay.
     fn write(&self, raw: &mut [u8; OsdOp::ARGS]) {
         let mut w = Writer::with_capacity(OsdOp::ARGS);
         self.encode(&mut w);
@@ -310,7 +310,7 @@ impl OpArgs {
         raw
     }
 
-    /// The extent, where the arguments are one.
+    /// The extent, if the arguments are one.
     pub fn extent(&self) -> Option<&Extent> {
         match self {
             Self::Extent(e) => Some(e),

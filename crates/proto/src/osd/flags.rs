@@ -86,13 +86,13 @@ flag_set! {
         READ = 0x0010;
         /// Writes.
         WRITE = 0x0020;
-        /// Fail with EOLDSNAPC where the snapshot context is old.
+        /// Fail with EOLDSNAPC if the snapshot context is old.
         ORDERSNAP = 0x0040;
         /// Obsolete or internal.
         PEERSTAT_OLD = 0x0080;
         /// Any replica may serve it.
         BALANCE_READS = 0x0100;
-        /// Need not be ordered among others.
+        /// The request need not be ordered among others.
         PARALLELEXEC = 0x0200;
         /// Concerns a PG and no object.
         PGOP = 0x0400;
@@ -102,7 +102,7 @@ flag_set! {
         EXEC_PUBLIC = 0x1000;
         /// The nearest replica may serve it.
         LOCALIZE_READS = 0x2000;
-        /// Ordered with reads as if it wrote.
+        /// Order the request with reads as if it wrote.
         RWORDERED = 0x4000;
         /// Cache tiers; not served here.
         IGNORE_CACHE = 0x8000;
@@ -158,7 +158,7 @@ flag_set! {
 }
 
 flag_set! {
-    /// What writes to expect (`CEPH_OSD_ALLOC_HINT_FLAG_*`).
+    /// Hints about future writes (`CEPH_OSD_ALLOC_HINT_FLAG_*`).
     pub struct AllocHintFlags {
         /// Written in order.
         SEQUENTIAL_WRITE = 1;

@@ -10,13 +10,13 @@ use crate::BytesList;
 /// One operation without its payload, 38 bytes packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OsdOp {
-    /// What to do.
+    /// The operation's code.
     pub code: OpCode,
-    /// How.
+    /// The operation's flags.
     pub flags: OpFlags,
     /// The arguments as they are on the wire; see [`OsdOp::args`].
     pub raw_args: [u8; Self::ARGS],
-    /// Bytes that belong to the operation in the message's data segment.
+    /// Bytes of the operation's payload in the message's data segment.
     pub payload_len: u32,
 }
 
@@ -41,12 +41,13 @@ impl OsdOp {
         Self { flags, ..self }
     }
 
-    /// The arguments as this code has them.
+    /// The arguments, decoded by the operation's code.
     pub fn args(&self) -> OpArgs {
         OpArgs::from_raw(self.code, &self.raw_args)
     }
 
-    /// Reads `n` operations and cuts what belongs to each from the data segment; `make` joins the two.
+    /// Reads `n` operations and cuts each one's payload from the data segment; `make` joins the
+    /// two.
     pub(super) fn decode_many<T>(
         n: usize,
         r: &mut Reader<'_>,
@@ -97,7 +98,8 @@ impl Decode for OsdOp {
 pub struct OsdOpIn {
     /// The operation. Its payload length is set when the message is encoded.
     pub op: OsdOp,
-    /// Its input. What was received is one buffer, shared with the message where it lies in one of its.
+    /// Its input. Received input is one buffer, shared with the message if it lies in one of its
+    /// buffers.
     pub data: BytesList,
 }
 

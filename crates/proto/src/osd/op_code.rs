@@ -3,13 +3,13 @@
 use crate::macros::wire_enum;
 
 wire_enum! {
-    /// What one operation of a request does (`CEPH_OSD_OP_*`).
+    /// The code of an operation in a request (`CEPH_OSD_OP_*`).
     pub struct OpCode(u16) {
         /// Read a range.
         READ = 0x1201, "read";
         /// Size and modification time.
         STAT = 0x1202, "stat";
-        /// Which extents hold data.
+        /// The extents that hold data.
         MAPEXT = 0x1203, "mapext";
         /// Checksums of a range, per chunk.
         CHECKSUM = 0x121f, "checksum";
@@ -23,7 +23,7 @@ wire_enum! {
         NOTIFY_ACK = 0x1207, "notify-ack";
         /// Fail unless the object's user version is the one given.
         ASSERT_VER = 0x1208, "assert-version";
-        /// Who watches.
+        /// List the watchers.
         LIST_WATCHERS = 0x1209, "list-watchers";
         /// Clones and their overlaps.
         LIST_SNAPS = 0x120a, "list-snaps";
@@ -81,7 +81,7 @@ wire_enum! {
         OMAP_CMP = 0x1219, "omap-cmp";
         /// Copy another object over this one.
         COPY_FROM = 0x221a, "copy-from";
-        /// The same with the truncation state given.
+        /// Copy another object over this one, with a given truncation state.
         COPY_FROM2 = 0x222d, "copy-from2";
         /// Not served here.
         UNDIRTY = 0x221c, "undirty";
@@ -97,7 +97,7 @@ wire_enum! {
         CACHE_TRY_FLUSH = 0x8221, "cache-try-flush";
         /// Not served here.
         TMAP2OMAP = 0x3222, "tmap2omap";
-        /// Say what writes to expect.
+        /// Give hints about future writes.
         SETALLOCHINT = 0x2223, "set-alloc-hint";
         /// Not served here.
         CACHE_PIN = 0x2224, "cache-pin";
@@ -153,7 +153,7 @@ wire_enum! {
         CALL = 0x1401, "call";
         /// List a namespace of a PG.
         PGLS = 0x1501, "pgls";
-        /// The same, filtered.
+        /// List a namespace of a PG, filtered.
         PGLS_FILTER = 0x1502, "pgls-filter";
         /// Not served here.
         PG_HITSET_LS = 0x1503, "pg-hitset-ls";
@@ -161,7 +161,7 @@ wire_enum! {
         PG_HITSET_GET = 0x1504, "pg-hitset-get";
         /// List a PG with namespaces.
         PGNLS = 0x1505, "pgnls";
-        /// The same, filtered.
+        /// List a PG with namespaces, filtered.
         PGNLS_FILTER = 0x1506, "pgnls-filter";
         /// Inconsistencies found by scrub.
         SCRUBLS = 0x1507, "scrubls";

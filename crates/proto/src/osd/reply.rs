@@ -10,7 +10,7 @@ use crate::{Body, MsgType, Payload, RawMessage};
 /// Sends the client to another object (`request_redirect_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Redirect {
-    /// Where to.
+    /// The place of the other object.
     pub locator: ObjectLocator,
     /// The other object's name; empty for the same.
     pub oid: ObjectName,
@@ -59,15 +59,15 @@ pub struct MOsdOpReply {
     pub epoch: u32,
     /// The operations with their outcomes.
     pub ops: Vec<OsdOpOut>,
-    /// The request's. The client ignores a reply to another attempt.
+    /// The request's attempt. The client ignores a reply to another one.
     pub retry_attempt: i32,
-    /// The write's place in the PG's log.
+    /// The write's version in the PG's log.
     pub replay_version: EVersion,
     /// The object's user version.
     pub user_version: u64,
-    /// Ask there instead.
+    /// The object to ask for instead.
     pub redirect: Option<Redirect>,
-    /// The request's.
+    /// The request's trace.
     pub trace: Trace,
 }
 
@@ -88,8 +88,8 @@ impl MOsdOpReply {
         }
     }
 
-    /// Sets the versions of a write, or of a read with `version` zero. Old clients expect the user version in
-    /// the place of the log's.
+    /// Sets the versions of a write, or of a read with `version` zero. Old clients expect the user
+    /// version in the place of the log's version.
     pub fn set_versions(&mut self, version: EVersion, user_version: u64) {
         self.replay_version = version;
         self.user_version = user_version;
@@ -99,7 +99,7 @@ impl MOsdOpReply {
         }
     }
 
-    /// Sets the versions of a failed request, which has no place in the log.
+    /// Sets the versions of a failed request, which has no version in the log.
     pub fn set_enoent_versions(&mut self, version: EVersion, user_version: u64) {
         self.user_version = user_version;
         self.bad_replay_version = version;

@@ -19,7 +19,7 @@ packed! {
     }
 }
 
-/// A client's request: several operations on one object, done all or not at all.
+/// A client's request: several operations on one object, executed all or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MOsdOp {
     /// Transaction id, from the header.
@@ -30,9 +30,10 @@ pub struct MOsdOp {
     pub hash: u32,
     /// The client's osdmap epoch.
     pub epoch: u32,
-    /// How.
+    /// The request's flags.
     pub flags: OsdFlags,
-    /// Names another's request in Ceph's cache tiers; of a client only the incarnation counts, see [`MOsdOp::reqid`].
+    /// The id of another client's request in Ceph's cache tiers; of a client's own only the
+    /// incarnation counts, see [`MOsdOp::reqid`].
     pub explicit_reqid: ReqId,
     /// Tracing.
     pub trace: Trace,
@@ -44,22 +45,23 @@ pub struct MOsdOp {
     pub locator: ObjectLocator,
     /// The object's name; empty for PG operations.
     pub oid: ObjectName,
-    /// What to do, in order.
+    /// The operations, in order.
     pub ops: Vec<OsdOpIn>,
     /// The snapshot to read; `NOSNAP` for the head.
     pub snapid: SnapId,
     /// The snapshots that a write must preserve.
     pub snapc: SnapContext,
-    /// How often it was sent before; -1 where the client doesn't know.
+    /// How often it was sent before; -1 if the client doesn't know.
     pub retry_attempt: i32,
     /// The client's features.
     pub features: u64,
 }
 
 impl MOsdOp {
-    /// The request's id; `source` is the authenticated peer. It stays the same when the request is sent again. That the message names
-    /// another's request is not believed: whoever does could have that one taken for done. Ceph's OSDs name others' requests where they
-    /// pass them on for a cache tier, which there is none of here.
+    /// The request's id; `source` is the authenticated peer. It stays the same when the request is
+    /// resent. A foreign id in the message is not trusted: a client could make that other request
+    /// look as if it were done. Ceph's OSDs use foreign ids when they pass requests on for a cache
+    /// tier, which does not exist here.
     pub fn reqid(&self, source: EntityName) -> ReqId {
         ReqId {
             name: source,

@@ -38,11 +38,11 @@ message! {
 }
 
 wire_enum! {
-    /// What happened to a watch or notification (`CEPH_WATCH_EVENT_*`).
+    /// The kind of event of a watch or notification (`CEPH_WATCH_EVENT_*`).
     pub struct WatchEvent(u8) {
-        /// To a watcher: somebody notified.
+        /// To a watcher: a notification.
         NOTIFY = 1, "notify";
-        /// To the notifier: all watchers answered, or time is over.
+        /// To the notifier: all watchers have answered, or the time is over.
         NOTIFY_COMPLETE = 2, "notify_complete";
         /// To a watcher: the watch is gone.
         DISCONNECT = 3, "disconnect";
@@ -52,15 +52,15 @@ wire_enum! {
 /// An event for a watcher or notifier.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MWatchNotify {
-    /// The client's number of the watch, or of the notification.
+    /// The client's cookie of the watch, or of the notification.
     pub cookie: u64,
     /// Unused.
     pub version: u64,
     /// The OSD's number of the notification.
     pub notify_id: u64,
-    /// What happened.
+    /// The kind of event.
     pub event: WatchEvent,
-    /// What the notifier says.
+    /// The notifier's data.
     pub payload: Blob,
     /// For the notifier: 0, or `-ETIMEDOUT` where a watcher did not answer.
     pub result: i32,

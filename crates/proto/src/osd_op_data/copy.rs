@@ -9,7 +9,7 @@ use spirula_maps::{ReqId, SnapId};
 use crate::macros::section;
 
 section! {
-    /// How far a copy is; attributes come first, then data, then the omap.
+    /// The progress of a copy; attributes come first, then data, then the omap.
     pub struct CopyCursor: "object_copy_cursor_t", version 1, compat 1 {
         /// The attributes were sent.
         pub attr_complete: bool,
@@ -40,17 +40,17 @@ section! {
         pub mtime: UTime,
         /// All attributes, with the first part.
         pub attrs: BTreeMap<Bytes, Bytes>,
-        /// Data from where the cursor was.
+        /// Data from the cursor on.
         pub data: Bytes,
         /// Encoded omap pairs (a map), or nothing.
         pub omap_data: Bytes,
-        /// Where the next part begins.
+        /// The start of the next part.
         pub cursor: CopyCursor,
         /// The omap header, with the first part of the omap.
         pub omap_header: Bytes,
-        /// Of a clone, the snapshots that it stands for.
+        /// The snapshots of a clone.
         pub snaps: Vec<SnapId>,
-        /// Of a head, its newest snapshot.
+        /// The newest snapshot of a head.
         pub snap_seq: SnapId,
         /// Which digests are known.
         pub flags: u32,
@@ -62,9 +62,9 @@ section! {
         pub reqids: Vec<(ReqId, u64)>,
         /// The number of the last truncation.
         pub truncate_seq: u32,
-        /// The size that it left.
+        /// The size after that truncation.
         pub truncate_size: u64,
-        /// Which of the requests failed, by their place, and how.
+        /// The results of those requests that failed, by index.
         pub reqid_return_codes: BTreeMap<u32, i32>,
     }
 }

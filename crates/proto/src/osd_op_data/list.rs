@@ -20,7 +20,7 @@ packed! {
 section! {
     /// Output of `PGNLS` and `PGNLS_FILTER`. The result is 1 where the PG ends, else the number of entries.
     pub struct PgNlsResponse: "pg_nls_response_t", version 1, compat 1 {
-        /// Where to go on; the end of the PG where it is exhausted.
+        /// The place where the listing goes on; the end of the PG if it is complete.
         pub handle: HObject,
         /// In the PG's order.
         pub entries: Vec<ListEntry>,
@@ -40,7 +40,7 @@ packed! {
 /// Output of `PGLS` and `PGLS_FILTER`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PgLsResponse {
-    /// Where to go on.
+    /// The place where the listing goes on.
     pub handle: HObject,
     /// In the PG's order.
     pub entries: Vec<PgLsEntry>,

@@ -1,4 +1,4 @@
-//! The payloads of operations: what stands in the data segment for each [`crate::osd::OpCode`].
+//! The payloads of operations: the data segment for each [`crate::osd::OpCode`].
 //!
 //! Keys, attribute names and object names are bytes. Layouts: Ceph's `src/osd/osd_types.h`,
 //! `src/osdc/Objecter.h` and `src/include/object.h`.

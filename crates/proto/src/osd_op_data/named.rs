@@ -30,12 +30,12 @@ pub struct XattrInput {
     pub name: Bytes,
     /// The value to set or to compare with.
     pub value: Bytes,
-    /// How to compare.
+    /// The comparison.
     pub args: XattrArgs,
 }
 
 impl XattrInput {
-    /// The input of `op`, sharing its bytes; `None` where the lengths lie.
+    /// The input of `op`, sharing its bytes; `None` where the lengths don't fit.
     pub fn of(op: &OsdOpIn) -> Option<Self> {
         let OpArgs::Xattr(args) = op.op.args() else {
             return None;
@@ -43,7 +43,8 @@ impl XattrInput {
         Self::new(args, &op.data.to_bytes())
     }
 
-    /// The input that `data` is under these arguments, sharing its bytes; `None` where the lengths lie.
+    /// The input in `data` under these arguments, sharing its bytes; `None` where the lengths don't
+    /// fit.
     pub fn new(args: XattrArgs, data: &Bytes) -> Option<Self> {
         let lens = [
             usize::try_from(args.name_len).ok()?,
@@ -82,7 +83,7 @@ pub struct CallInput {
 }
 
 impl CallInput {
-    /// The input of `op`, sharing its bytes; `None` where the lengths lie.
+    /// The input of `op`, sharing its bytes; `None` where the lengths don't fit.
     pub fn of(op: &OsdOpIn) -> Option<Self> {
         let OpArgs::Call(args) = op.op.args() else {
             return None;

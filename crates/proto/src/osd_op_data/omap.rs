@@ -33,7 +33,7 @@ packed! {
         pub start_after: Bytes,
         /// Most keys wanted.
         pub max: u64,
-        /// Only keys that begin so.
+        /// Only keys with this prefix.
         pub prefix: Bytes,
     }
 }

@@ -10,7 +10,7 @@ section! {
     pub struct CloneInfo: "clone_info", version 1, compat 1 {
         /// The clone's id; `NOSNAP` for the head.
         pub id: SnapId,
-        /// The snapshots that it stands for, ascending.
+        /// The snapshots of the clone, ascending.
         pub snaps: Vec<SnapId>,
         /// Ranges (offset, length) that it shares with the next newer one.
         pub overlap: Vec<(u64, u64)>,
@@ -53,7 +53,7 @@ impl Decode for ListSnapsResponse {
 pub struct CopySource {
     /// The source's name.
     pub oid: ObjectName,
-    /// Where it is.
+    /// The source's place.
     pub locator: ObjectLocator,
     /// With `COPY_FROM2` and its flag: the truncation number and size that the copy gets.
     pub truncate: Option<(u32, u64)>,

@@ -10,9 +10,9 @@ use crate::macros::{packed, section};
 section! {
     /// A watcher.
     pub struct WatchItem: "watch_item_t", version 2, compat 1 {
-        /// Who.
+        /// The watcher's entity.
         pub name: EntityName,
-        /// Its number of the watch.
+        /// The watcher's cookie.
         pub cookie: u64,
         /// Seconds without a ping after which the watch is dropped.
         pub timeout_seconds: u32,
@@ -36,7 +36,7 @@ packed! {
         pub version: u32,
         /// Seconds to wait for answers; 0 for the OSD's default.
         pub timeout: u32,
-        /// What to say.
+        /// The notifier's data.
         pub payload: Bytes,
     }
 }
@@ -48,7 +48,7 @@ pub struct NotifyAck {
     pub notify_id: u64,
     /// The watcher's number of the watch.
     pub cookie: u64,
-    /// What the watcher says.
+    /// The watcher's data.
     pub reply: Bytes,
 }
 
@@ -74,11 +74,11 @@ impl Decode for NotifyAck {
 pub type WatcherId = (u64, u64);
 
 packed! {
-    /// What a notifier gets when all is over, in the data of [`crate::osd::MWatchNotify`].
+    /// The notifier's result at the end, in the data of [`crate::osd::MWatchNotify`].
     pub struct NotifyReplies {
         /// The answers.
         pub replies: BTreeMap<WatcherId, Bytes>,
-        /// Who did not answer in time.
+        /// The watchers that did not answer in time.
         pub missed: Vec<WatcherId>,
     }
 }

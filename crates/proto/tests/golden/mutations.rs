@@ -95,7 +95,7 @@ fn apply(bytes: &Bytes, mutations: &[Mutation]) -> Bytes {
     v.into()
 }
 
-/// What decoding `len` bytes may allocate, in all, and encoding them again.
+/// The bytes that decoding `len` bytes and encoding them again may allocate.
 fn bound(len: usize) -> usize {
     64 * len + 4096
 }
