@@ -1,10 +1,11 @@
-//! Authorizers: how the holder of a ticket and a service prove themselves to each other
+//! Authorizers: how a ticket's holder and a service prove their identity to each other
 //! (`cephx_verify_authorizer` and `CephXAuthorizer` in Ceph's `src/auth/cephx/CephxProtocol.cc`).
 //!
-//! The client sends `{1, global_id, service, ticket, {nonce}}`, the service answers with a challenge, the client
-//! repeats itself with the challenge plus one, and the service proves that it could read the ticket with the nonce
-//! plus one. The braces are sealed with the ticket's session key. Without the challenge, whoever overheard an
-//! authorizer could replay it, so the round is never skipped.
+//! The client sends `{1, global_id, service, ticket, {nonce}}`, the service answers with a
+//! challenge, the client repeats its message with the challenge plus one, and the service proves
+//! with the nonce plus one that it could read the ticket. The inner braces are sealed with the
+//! ticket's session key. Without the challenge an eavesdropper could replay an authorizer, so the
+//! round is never skipped.
 
 use spirula_denc::{EntityType, Reader, Writer};
 use subtle::ConstantTimeEq;
@@ -25,7 +26,7 @@ use crate::{AuthName, Error, Result};
 pub struct Authorizer {
     session_key: CryptoKey,
     nonce: u64,
-    /// Everything before the sealed part.
+    /// The part before the sealed one.
     prefix: Vec<u8>,
 }
 
@@ -77,7 +78,7 @@ impl Authorizer {
     /// The payload that answers the service's challenge.
     ///
     /// # Errors
-    /// [`Error::Decrypt`] where the challenge was not made by who could read the ticket.
+    /// [`Error::Decrypt`] where the sender of the challenge could not read the ticket.
     pub fn handle_more(&mut self, payload: &[u8], env: &Env<'_>) -> Result<Vec<u8>> {
         let challenge: Challenge = open(&self.session_key, Usage::AuthorizeChallenge, payload)?;
         self.with_challenge(Some(challenge.server_challenge), env)
@@ -100,18 +101,18 @@ impl Authorizer {
     }
 }
 
-/// Equality in constant time.
+/// Compares two numbers in constant time.
 pub(crate) fn same_number(a: u64, b: u64) -> bool {
     a.ct_eq(&b).into()
 }
 
 /// The secrets with which a service opens tickets.
 pub trait TicketKeys {
-    /// The secret of this id, where it is a secret of a service that this side is.
+    /// The secret of this id, if it belongs to a service that this side serves.
     fn ticket_key(&self, service: EntityType, secret_id: u64) -> Option<CryptoKey>;
 }
 
-/// An authorizer as far as it can be read without the ticket's session key.
+/// The part of an authorizer that is readable without the ticket's session key.
 pub(crate) struct OpenedAuthorizer {
     pub(crate) info: ServiceTicketInfo,
     pub(crate) body: Authorize,
@@ -177,7 +178,7 @@ impl AuthorizerVerifier {
         }
     }
 
-    /// Who holds the ticket, once one was opened.
+    /// The ticket's holder, once a ticket was opened.
     pub fn holder(&self) -> Option<&AuthName> {
         self.holder.as_ref()
     }

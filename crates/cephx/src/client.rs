@@ -22,7 +22,7 @@ use crate::{Error, Result};
 struct Ticket {
     session_key: CryptoKey,
     blob: TicketBlob,
-    /// When to ask for another; `None` where the ticket is good for ever.
+    /// When to renew it; `None` for a ticket that never expires.
     renew_after: Option<UTime>,
     expires: Option<UTime>,
 }
@@ -51,7 +51,7 @@ impl TicketStore {
         self.tickets.get(&service).is_some_and(|t| t.is_valid(now))
     }
 
-    /// Which of the services in `want` need a ticket now, as a mask.
+    /// The services of `want` that need a ticket now, as a mask.
     fn needed(&self, want: u32, now: UTime) -> u32 {
         services_in(want)
             .filter(|s| {
@@ -123,12 +123,12 @@ pub struct ClientHandshake {
     session: ClientSession,
 }
 
-/// What a login leaves behind.
+/// The result of a login.
 #[derive(Debug)]
 pub struct ClientKeys {
     /// The key with which both sides sign the handshake.
     pub session_key: CryptoKey,
-    /// What secure mode takes its keys from.
+    /// The source of the keys of secure mode.
     pub connection_secret: ConnectionSecret,
     /// The session, which renews its tickets.
     pub session: ClientSession,
@@ -206,12 +206,12 @@ impl ClientHandshake {
     }
 }
 
-/// What an `MAuthReply` brought.
+/// The content of an `MAuthReply`.
 #[derive(Debug)]
 pub enum Renewed {
     /// New tickets are in the store.
     Tickets,
-    /// The rotating secrets of the service that we are.
+    /// The rotating secrets of the service to which the client belongs.
     Secrets(RotatingSecrets),
 }
 
@@ -226,7 +226,7 @@ pub struct ClientSession {
 }
 
 impl ClientSession {
-    /// Who is logged in.
+    /// The entity that is logged in.
     pub fn name(&self) -> &AuthName {
         &self.name
     }
@@ -261,7 +261,8 @@ impl ClientSession {
         Ok(Some(w.into_vec()))
     }
 
-    /// The payload of an `MAuth` that asks for the rotating secrets of the service that we are.
+    /// The payload of an `MAuth` that asks for the rotating secrets of the service to which the
+    /// client belongs.
     pub fn rotating_request(&self) -> Vec<u8> {
         request::ROTATING_KEY.to_le_bytes().to_vec()
     }
@@ -312,7 +313,8 @@ impl ClientSession {
         }
     }
 
-    /// Proves to hold the entity's key. The ticket of the earlier session goes along to keep the global id.
+    /// A request that proves to hold the entity's key. The ticket of the earlier session goes along
+    /// to keep the global id.
     fn login_request(&self, need: u32, env: &Env<'_>) -> Result<Vec<u8>> {
         let server_challenge = self.server_challenge.ok_or(Error::OutOfOrder)?;
         let client_challenge = env.random_u64()?;

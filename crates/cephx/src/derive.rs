@@ -1,11 +1,11 @@
-//! Keys made from keys: HKDF-SHA256 (RFC 5869), one label for each purpose.
+//! Derived keys: HKDF-SHA256 (RFC 5869), with one label for each purpose.
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use zeroize::Zeroizing;
 
 use crate::{Error, Result};
 
-/// How many bytes are wanted.
+/// The number of wanted bytes.
 struct Len(usize);
 
 impl KeyType for Len {
@@ -14,7 +14,7 @@ impl KeyType for Len {
     }
 }
 
-/// `len` bytes made from `secret` for the purpose that `info` names.
+/// `len` bytes derived from `secret` for the purpose that `info` names.
 ///
 /// # Errors
 /// [`Error::BadKey`] for an empty secret, and for more than HKDF gives.

@@ -1,4 +1,4 @@
-//! What the monitors know of an entity: `EntityAuth` of Ceph's `src/auth/Auth.h`.
+//! The record of an entity at the monitors: `EntityAuth` of Ceph's `src/auth/Auth.h`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct EntityAuth {
 }
 
 impl EntityAuth {
-    /// The capabilities for a service, as they stand in a ticket. Empty where it has none.
+    /// The capabilities for a service, in the form of tickets. Empty if it has none.
     pub fn caps_for(&self, service: &str) -> AuthCaps {
         self.caps
             .get(service)

@@ -1,10 +1,10 @@
-//! What a step of a handshake needs from outside: the time and randomness.
+//! The inputs of a handshake's step from outside: time and randomness.
 
 use spirula_denc::UTime;
 
 use crate::{Error, Result};
 
-/// A source of bytes that nobody else can guess. A simulation gives a seeded one.
+/// A source of unpredictable bytes. A simulation passes a seeded one.
 pub trait RandomSource {
     /// Fills `buf`.
     ///
@@ -28,7 +28,7 @@ impl RandomSource for OsRandom {
 pub struct Env<'a> {
     /// The wall clock's time.
     pub now: UTime,
-    /// Where keys, challenges and nonces come from.
+    /// The source of keys, challenges and nonces.
     pub random: &'a dyn RandomSource,
 }
 

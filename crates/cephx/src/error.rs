@@ -1,4 +1,4 @@
-//! Why an authentication step fails, and which errno the official daemons answer with.
+//! Errors of authentication steps, and the errnos with which the official daemons answer.
 
 use spirula_denc::EntityType;
 
@@ -12,14 +12,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// No variant carries secret material: an error may be logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The bytes of a message are not what the protocol says. The peer's fault.
+    /// A message violates the protocol. The peer's fault.
     #[error("malformed message: {0}")]
     Malformed(#[from] spirula_denc::Error),
     /// The first message of a handshake can't be read or names no known mode. The peer's fault.
     #[error("malformed first message")]
     MalformedStart,
-    /// Something can't be decrypted, or decrypts to something without the envelope's magic number: it was
-    /// sealed with another key or tampered with.
+    /// A value can't be decrypted, or lacks the envelope's magic number then: it was sealed with
+    /// another key or tampered with.
     #[error("can't be decrypted with this key")]
     Decrypt,
     /// A key's text or bytes are not a key, or of a type that is not implemented.
@@ -28,10 +28,10 @@ pub enum Error {
     /// The entity's key is of a type that the cluster does not take.
     #[error("keys of type {0} are not allowed")]
     UnallowedKeyType(KeyType),
-    /// The method is neither cephx nor anything else that is offered.
+    /// The method is not offered here.
     #[error("authentication method {0} is not offered")]
     UnsupportedMethod(u32),
-    /// The request type is not one that this side serves.
+    /// The request type is not served here.
     #[error("unknown request type {0:#06x}")]
     UnknownRequest(u16),
     /// There is no such entity.
@@ -40,7 +40,7 @@ pub enum Error {
     /// The answer to the challenge was made with another key.
     #[error("wrong answer to the challenge")]
     WrongAnswer,
-    /// A message arrived in a state where it makes no sense.
+    /// A message that the state of the handshake does not allow.
     #[error("message out of order")]
     OutOfOrder,
     /// The service secret that a ticket names is not (or no longer) known.
@@ -57,7 +57,7 @@ pub enum Error {
     /// A ticket or reply belongs to another session than the one it came with.
     #[error("the ticket belongs to another session")]
     ForeignTicket,
-    /// A global id is claimed without a ticket that proves it was owned.
+    /// A client claims a global id without a ticket that proves that it had it.
     #[error("global_id claimed without proof")]
     UnprovenGlobalId,
     /// A new session presents a ticket of an old one.
@@ -66,7 +66,7 @@ pub enum Error {
     /// The entity has no capability for this service.
     #[error("no capability for this service")]
     NoCaps,
-    /// Nobody handed this side a ticket for the service.
+    /// This side has no ticket for the service.
     #[error("no ticket for service {}", .0.name())]
     NoTicket(EntityType),
     /// This side can't serve the request yet (no secrets, no global ids left). Try again later.

@@ -1,10 +1,10 @@
-//! Handing out global ids (`AuthMonitor::assign_global_id` of Ceph's `src/mon/AuthMonitor.cc`).
+//! Allocation of global ids (`AuthMonitor::assign_global_id` of Ceph's `src/mon/AuthMonitor.cc`).
 
-/// How many ids a monitor reserves at once.
+/// The number of ids that a monitor reserves at once.
 pub const GLOBAL_ID_STEP: u64 = 10_000;
 
-/// Global ids that the monitors have reserved through their replicated log for one monitor. What is reserved but not
-/// handed out when it ends is lost, so that no id is ever given twice.
+/// Global ids that the monitors' replicated log has reserved for one monitor. Reserved ids that are
+/// not given out when the monitor ends are lost, so that no id is ever given twice.
 #[derive(Debug, Clone, Default)]
 pub struct GlobalIds {
     next: u64,
@@ -12,7 +12,8 @@ pub struct GlobalIds {
 }
 
 impl GlobalIds {
-    /// Takes over a committed reservation, `first` up to but without `end`. What was left of an earlier one is lost.
+    /// Adopts a committed reservation, from `first` to before `end`. The rest of an earlier one is
+    /// lost.
     pub fn reserve(&mut self, first: u64, end: u64) {
         // 0 means "none yet" on the wire.
         self.next = first.max(1);

@@ -1,5 +1,6 @@
-//! A login of an official client of Ceph 20.2.4 at an official monitor of 20.2.4, with a key of type `aes256k`, recorded on the wire and
-//! reproduced to the byte. The session key and the secret of the monitors' service are what that monitor wrote into its log.
+//! A login of an official client of Ceph 20.2.4 at an official monitor of 20.2.4, with a key of
+//! type `aes256k`, recorded on the wire and reproduced to the byte. The session key and the secret
+//! of the monitors' service are from that monitor's log.
 
 use std::cell::RefCell;
 

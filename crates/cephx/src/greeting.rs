@@ -1,9 +1,10 @@
-//! How monitors prove themselves to each other: a handshake of our own, in the place of an authorizer.
+//! How monitors authenticate to each other: a handshake of our own, instead of an authorizer.
 //!
-//! The dialling monitor sends its name and a nonce, the accepting one answers with the connection's mode and a nonce of its
-//! own. Then each proves to hold the key of `mon.`, with an HMAC-SHA256 over both messages under a key that is derived from
-//! both nonces and the side's role. The keys of the session are derived likewise and never sent. So nothing that was
-//! recorded is good for another connection, and nothing is encrypted that somebody could cut and paste.
+//! The dialling monitor sends its name and a nonce, the accepting one answers with the connection's
+//! mode and a nonce of its own. Then each proves to hold the key of `mon.`, with an HMAC-SHA256
+//! over both messages under a key that is derived from both nonces and the side's role. The session
+//! keys are derived likewise and never sent. So recorded messages are useless for another
+//! connection, and there is no ciphertext to cut and paste.
 //!
 //! ```text
 //! AUTH_REQUEST       u8 mode 32, u8 version 1, string id of the dialling monitor, 32 bytes nonce
@@ -27,13 +28,13 @@ const VERSION: u8 = 1;
 const NONCE_LEN: usize = 32;
 const PROOF_LEN: usize = 32;
 
-/// What a derived key is for.
+/// The purposes of derived keys.
 const DIALLER: &[u8] = b"spirula monitors 1: proof of the dialling one";
 const ACCEPTOR: &[u8] = b"spirula monitors 1: proof of the accepting one";
 const SESSION: &[u8] = b"spirula monitors 1: session key";
 const CONNECTION: &[u8] = b"spirula monitors 1: connection secret";
 
-/// Both sides' opening messages, and what follows from them and the shared key.
+/// Both sides' opening messages, and the keys that follow from them and the shared key.
 struct Transcript<'a> {
     shared: &'a CryptoKey,
     hello: &'a [u8],
@@ -122,7 +123,7 @@ impl Greeting {
         self.transcript().prove(DIALLER)
     }
 
-    /// Takes the payload of `AUTH_DONE`, which came for a connection of this mode: the other monitor's proof.
+    /// Takes the payload of `AUTH_DONE`, on a connection of this mode: the other monitor's proof.
     ///
     /// # Errors
     /// [`Error::WrongAnswer`] where it does not hold the key or means another mode.
@@ -170,7 +171,7 @@ impl Greeted {
         payload.first() == Some(&mode::GREETING)
     }
 
-    /// The name that the dialling monitor gave itself.
+    /// The dialling monitor's claimed name.
     pub(crate) fn name(&self) -> &AuthName {
         &self.name
     }
@@ -194,7 +195,7 @@ impl Greeted {
         Ok((greeted, answer))
     }
 
-    /// Checks the dialling monitor's proof and gives ours.
+    /// Checks the dialling monitor's proof and returns ours.
     pub(crate) fn finish(self, payload: &[u8], shared: &CryptoKey, env: &Env<'_>) -> Result<Outcome> {
         let transcript = Transcript {
             shared,

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// How a key is used (`CEPH_CRYPTO_*` in `src/include/ceph_fs.h`). Unknown values are refused when decoded: a key
 /// that can't be used must not be stored as if it could.
 ///
-/// The order is that of strength: of two sides that know different types, the lesser is what both know.
+/// The order is that of strength: two sides that know different types use the weaker one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum KeyType {
     /// No key.
@@ -27,7 +27,7 @@ pub enum KeyType {
 }
 
 impl KeyType {
-    /// The types of which there are keys, the weakest first.
+    /// The types that keys may have, the weakest first.
     pub const ALL: [Self; 2] = [Self::Aes, Self::Aes256k];
 
     /// The type's number on the wire.
@@ -55,12 +55,13 @@ impl KeyType {
         }
     }
 
-    /// The type of this name, of which there can be keys.
+    /// The type of this name, if keys may have it.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
 
-    /// Whether its weaknesses are known (CVE-2025-30156): what it seals can be cut and pasted.
+    /// Whether the type has known weaknesses (CVE-2025-30156): its ciphertexts can be cut and
+    /// pasted.
     pub fn is_insecure(self) -> bool {
         self != Self::Aes256k
     }
@@ -74,7 +75,8 @@ impl KeyType {
         }
     }
 
-    /// Whether a secret of so many bytes can be one of this type. Longer secrets of type AES are kept as they are.
+    /// Whether a secret of this length can be of this type. Longer secrets of type AES are kept as
+    /// they are.
     fn takes(self, len: usize) -> bool {
         match self {
             Self::None => false,
@@ -144,7 +146,8 @@ impl CryptoKey {
         decode_all(&bytes).map_err(|_| Error::BadKey)
     }
 
-    /// The text of keyrings. It is the secret itself: for files and answers to those who may read it.
+    /// The text for keyrings. It is the secret itself: for files and answers to entities that may
+    /// read it.
     pub fn to_base64(&self) -> String {
         STANDARD.encode(Zeroizing::new(encode_to_vec(self)))
     }

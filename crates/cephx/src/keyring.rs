@@ -15,7 +15,7 @@ use crate::name::AuthName;
 pub struct KeyringError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it. Never shows a key.
+    /// The error. Never shows a key.
     pub what: &'static str,
 }
 

@@ -8,7 +8,7 @@ use crate::key::KeyType;
 use crate::name::AuthName;
 use crate::rotating::{ServiceSecrets, TicketLifetimes};
 
-/// The monitor's side of what handshakes need. All answers come from committed state.
+/// The monitor's data for handshakes. All answers come from committed state.
 pub trait KeyServer {
     /// The entity's key and capabilities.
     fn lookup(&self, name: &AuthName) -> Option<EntityAuth>;
@@ -16,13 +16,13 @@ pub trait KeyServer {
     /// The rotating secrets of all services.
     fn service_secrets(&self) -> &ServiceSecrets;
 
-    /// How long tickets live.
+    /// The lifetimes of tickets.
     fn lifetimes(&self) -> TicketLifetimes {
         TicketLifetimes::default()
     }
 
-    /// A number that no session ever had, never 0. `None` where the monitor has none left and must reserve more;
-    /// the client is then told to come back.
+    /// A global id that no session ever had, never 0. `None` if the monitor has none left and must
+    /// reserve more; the client is then told to come back.
     fn new_global_id(&self) -> Option<u64>;
 
     /// Whether entities may log in with keys of this type (`auth_allowed_ciphers`).
@@ -30,7 +30,7 @@ pub trait KeyServer {
         true
     }
 
-    /// Whether clients too old to prove that a global id was theirs may reclaim it without proof
+    /// Whether clients too old to prove their earlier global id may reclaim it without proof
     /// (`auth_allow_insecure_global_id_reclaim`).
     fn allow_insecure_global_id_reclaim(&self) -> bool {
         false

@@ -1,6 +1,6 @@
 //! cephx: Ceph's authentication, as state machines without I/O, and its capability grammars.
 //!
-//! - [`CryptoKey`], [`Keyring`], [`AuthName`], [`EntityAuth`]: who there is, and with what key.
+//! - [`CryptoKey`], [`Keyring`], [`AuthName`], [`EntityAuth`]: entities and their keys.
 //! - [`ClientHandshake`] and [`ServerHandshake`]: the login of an entity at a monitor, and the renewal of its tickets.
 //! - [`Authorizer`] and [`AuthorizerVerifier`]: the use of a ticket at a service. Every daemon authenticates to every
 //!   other in one of these two ways, but monitors to each other with a [`Greeting`].

@@ -26,7 +26,8 @@ impl AuthName {
         Self::new(EntityType::MON, "")
     }
 
-    /// The number of the OSD of this name. Names that only read like a number, such as `osd.03`, are no OSD's.
+    /// The number of the OSD of this name. Names such as `osd.03`, which only look like an OSD's,
+    /// have none.
     pub fn osd_number(&self) -> Option<i32> {
         let number = self.id.parse::<i32>().ok()?;
         (self.kind == EntityType::OSD && number >= 0 && self.id == number.to_string()).then_some(number)

@@ -1,4 +1,4 @@
-//! What a step of an accepting handshake leads to.
+//! The outcome of a step of an accepting handshake.
 
 use spirula_denc::UTime;
 
@@ -37,35 +37,35 @@ impl Outcome {
 pub struct Accepted {
     /// The payload of `AUTH_DONE`.
     pub payload: Vec<u8>,
-    /// Who it is.
+    /// The peer's entity.
     pub name: AuthName,
     /// The number of its session, for `AUTH_DONE`. 0 for monitors towards each other.
     pub global_id: u64,
     /// The key with which both sides sign the handshake.
     pub session_key: CryptoKey,
-    /// What secure mode takes its keys from.
+    /// The source of the keys of secure mode.
     pub connection_secret: ConnectionSecret,
     /// Its capabilities at this service.
     pub caps: AuthCaps,
     /// When the ticket's life ends. A session that has begun goes on after that.
     pub expires: UTime,
-    /// How it came by its global id.
+    /// The origin of its global id.
     pub global_id_status: GlobalIdStatus,
 }
 
-/// How a session came by its global id.
+/// The origin of a session's global id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GlobalIdStatus {
-    /// It was just made up.
+    /// It is new.
     New,
-    /// As [`Self::New`], by a client so old that it may not be able to reclaim it with proof.
+    /// It is new, and the client so old that it may later not be able to prove it.
     NewUnexposed,
-    /// It was had before, and a ticket proved it.
+    /// An earlier session had it, as a ticket proves.
     Reclaimed,
-    /// It is claimed to be had before, without proof (`AUTH_INSECURE_GLOBAL_ID_RECLAIM`).
+    /// The client claims it without proof (`AUTH_INSECURE_GLOBAL_ID_RECLAIM`).
     ReclaimedInsecurely,
-    /// It stands in a ticket of the monitors.
+    /// It is that of a ticket of the monitors.
     FromTicket,
-    /// It has none: it is a monitor, which has proved to hold the key of `mon.`.
+    /// There is none: the peer is a monitor, which has proved to hold the key of `mon.`.
     Monitor,
 }

@@ -5,8 +5,8 @@
 //! sealed = C | HMAC-SHA384(Ki, 16 zeros | C) of 24 bytes,  C = AES-256-CBC-CS3(Ke, zero vector, 16 random bytes | plain)
 //! ```
 //!
-//! Whatever is changed is noticed, and what was sealed for one usage opens for no other. The public source of how Ceph uses it is
-//! `src/auth/Crypto.cc` and `src/auth/cephx/CephxProtocol.h`.
+//! Any change is noticed, and a value sealed for one usage opens for no other. The public source of
+//! how Ceph uses it is `src/auth/Crypto.cc` and `src/auth/cephx/CephxProtocol.h`.
 
 use aes::Aes256;
 use aws_lc_rs::{constant_time, hmac};
@@ -57,7 +57,7 @@ impl UsageKeys {
         short
     }
 
-    /// Seals `plain`, which must not be empty: of a single block the library makes something else than the RFC.
+    /// Seals `plain`, which must not be empty: for a single block the library differs from the RFC.
     ///
     /// # Errors
     /// [`Error::NoRandomness`], [`Error::BadKey`] for nothing.
@@ -76,7 +76,7 @@ impl UsageKeys {
         Ok(out)
     }
 
-    /// Opens what [`Self::seal`] made with the same secret for the same usage.
+    /// Opens the output of [`Self::seal`] for the same secret and usage.
     ///
     /// # Errors
     /// [`Error::Decrypt`] for everything else.

@@ -1,8 +1,9 @@
 //! Rotating secrets: what tickets are sealed with (`RotatingSecrets` in Ceph's `src/auth/Auth.h`,
 //! `KeyServer::_rotate_secret` in `src/auth/cephx/CephxKeyServer.cc`).
 //!
-//! Each service has three generations: the previous one, under which tickets may still be out, the current one, under
-//! which tickets are made, and the next one, which services fetch before it is used.
+//! Each service has three generations: the previous one, under which valid tickets may still exist,
+//! the current one, under which tickets are made, and the next one, which services fetch before it
+//! is used.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +25,7 @@ const SERVICES: [EntityType; 5] = [
     EntityType::MGR,
 ];
 
-/// How long tickets are good for.
+/// The lifetimes of tickets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TicketLifetimes {
     /// A ticket of the monitors' own service (`auth_mon_ticket_ttl`).
@@ -44,7 +45,7 @@ impl Default for TicketLifetimes {
 }
 
 impl TicketLifetimes {
-    /// The lifetime of a service's tickets; never zero, with which nothing would ever be valid.
+    /// The lifetime of a service's tickets; never zero, as no ticket would ever be valid then.
     pub fn of(&self, service: EntityType) -> Duration {
         let ttl = if service == EntityType::AUTH {
             self.auth
@@ -76,7 +77,7 @@ versioned! {
 }
 
 impl RotatingSecrets {
-    /// The generation in use.
+    /// The current generation.
     fn current(&self) -> Option<(u64, &ExpiringKey)> {
         let second = self.secrets.iter().nth(1).or_else(|| self.secrets.iter().next());
         second.map(|(id, secret)| (*id, secret))
@@ -87,7 +88,7 @@ impl RotatingSecrets {
         self.secrets.len() < GENERATIONS || self.current().is_none_or(|(_, s)| s.expiration <= cutoff)
     }
 
-    /// Adds what generations are due. Whether there were any.
+    /// Adds the generations that are due. Returns whether there were any.
     fn rotate(&mut self, ttl: Duration, kind: KeyType, env: &Env<'_>) -> crate::Result<bool> {
         let mut added = false;
         // Three new generations replace all there are; a clock at the end of time must not add for ever.
@@ -115,7 +116,7 @@ impl RotatingSecrets {
     }
 }
 
-/// The secret that a ticket is to be sealed with.
+/// The secret for sealing new tickets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CurrentSecret {
     /// Its id.
@@ -135,9 +136,9 @@ pub struct ServiceSecrets {
 }
 
 impl ServiceSecrets {
-    /// What the secrets become where a rotation is due at `env.now`, else `None`. The caller replicates the result
-    /// before it is used: tickets under a secret that a crash forgets would be good for nothing. New secrets are of type `kind`
-    /// (`auth_service_cipher`).
+    /// The secrets after a rotation that is due at `env.now`, else `None`. The caller replicates
+    /// the result before using it: tickets under a secret that a crash forgets would be useless.
+    /// New secrets are of type `kind` (`auth_service_cipher`).
     ///
     /// # Errors
     /// [`crate::Error::NoRandomness`].
@@ -220,7 +221,7 @@ impl Decode for ServiceSecrets {
     }
 }
 
-/// The secrets of one service among those of all, for a service that is part of a monitor.
+/// The secrets of one service among those of all, for a service within a monitor.
 #[derive(Debug, Clone, Copy)]
 pub struct ServiceKeys<'a> {
     /// All secrets.
@@ -236,15 +237,14 @@ impl crate::authorizer::TicketKeys for ServiceKeys<'_> {
     }
 }
 
-/// The secrets that a daemon fetched for its own service, to open tickets with.
+/// The secrets of its own service that a daemon has fetched, to open tickets.
 #[derive(Debug, Clone)]
 pub struct RotatingKeys {
     service: EntityType,
     secrets: RotatingSecrets,
 }
 
-/// How long before the official daemons think of it at the latest: they fetch new secrets this long after the current
-/// ones ended.
+/// How long after the end of the current secrets the official daemons fetch new ones at the latest.
 const RENEW_DELAY: Duration = Duration::from_secs(30);
 
 impl RotatingKeys {
@@ -256,7 +256,7 @@ impl RotatingKeys {
         }
     }
 
-    /// Takes over what the monitor answered.
+    /// Adopts the monitor's answer.
     pub fn set(&mut self, secrets: RotatingSecrets) {
         self.secrets = secrets;
     }

@@ -6,7 +6,7 @@
 //!   otherwise ([`crate::ticket_seal`]), and both sides sign the handshake afterwards.
 //! - `aes256k`: RFC 8009 ([`crate::rfc8009`]), with a key for each usage.
 //!
-//! What is opened here must be exactly what the official code writes.
+//! Opened values must be exactly as the official code writes them.
 
 use aes::Aes128;
 use aws_lc_rs::hmac;
@@ -22,11 +22,12 @@ use crate::{Error, Result};
 
 /// The initial vector of key type `aes`.
 const IV: &[u8; 16] = b"cephsageyudagreg";
-/// Marks a correctly decrypted envelope.
+/// The magic number of a correctly decrypted envelope.
 const MAGIC: u64 = 0xff00_9cad_8826_aa55;
 const VERSION: u8 = 1;
 
-/// What something is sealed for (`CEPHX_KEY_USAGE_*`): `aes256k` has keys for each, `aes` does not tell them apart.
+/// The purpose of a sealed value (`CEPHX_KEY_USAGE_*`): `aes256k` has keys for each, `aes` does not
+/// distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Usage {
@@ -105,8 +106,9 @@ pub(crate) fn seal_into<T: Encode + ?Sized>(
     Ok(())
 }
 
-/// Opens what [`seal`] made for the same usage. The official reader ignores the version and bytes after the value; no release
-/// writes any, and each that is not looked at is one that a forger may choose.
+/// Opens the output of [`seal`] for the same usage. The official reader ignores the version and
+/// bytes behind the value; no release writes any, and every unchecked byte would be a forger's
+/// choice.
 pub(crate) fn open<T: Decode>(key: &CryptoKey, usage: Usage, sealed: &[u8]) -> Result<T> {
     let plain = match key.kind() {
         KeyType::Aes => cbc_decrypt(key, sealed)?,
@@ -122,14 +124,15 @@ pub(crate) fn open<T: Decode>(key: &CryptoKey, usage: Usage, sealed: &[u8]) -> R
     Ok(value)
 }
 
-/// Opens what [`seal_into`] made.
+/// Opens the output of [`seal_into`].
 pub(crate) fn open_from<T: Decode>(r: &mut Reader<'_>, key: &CryptoKey, usage: Usage) -> Result<T> {
     open(key, usage, r.blob()?)
 }
 
-/// The answer to a monitor's challenge (`cephx_calc_client_server_challenge`), which proves to know the key: 64 bits made of both
-/// sides' challenges. With `aes` of the sealed challenges **with** the length before them, with `aes256k`, which never seals to
-/// the same bytes, of their HMAC-SHA256.
+/// The answer to a monitor's challenge (`cephx_calc_client_server_challenge`), which proves
+/// knowledge of the key: 64 bits computed from both sides' challenges. With `aes`, from the sealed
+/// challenges **with** their length before them; with `aes256k`, whose seals are never equal, from
+/// their HMAC-SHA256.
 pub(crate) fn answer(key: &CryptoKey, challenges: &ChallengeBlob) -> Result<u64> {
     match key.kind() {
         KeyType::Aes => {
@@ -145,7 +148,7 @@ pub(crate) fn answer(key: &CryptoKey, challenges: &ChallengeBlob) -> Result<u64>
     }
 }
 
-/// The exclusive or of the little-endian words of some bytes; a rest of less than a word is dropped.
+/// The exclusive or of the little-endian words of some bytes; an incomplete last word is dropped.
 fn fold(bytes: &[u8]) -> u64 {
     let words = bytes.as_chunks::<8>().0;
     words.iter().fold(0, |acc, word| acc ^ u64::from_le_bytes(*word))
@@ -227,7 +230,7 @@ mod tests {
             .collect()
     }
 
-    /// What official monitors sealed (tickets of theirs), with the rotating secrets they used, both from
+    /// Tickets that official monitors sealed, with their rotating secrets, both from
     /// ceph/ceph-object-corpus (`CephXTicketBlob` and `RotatingSecrets` of the set 16.2.0).
     const OFFICIAL: [(&str, &str, &str, &str); 2] = [
         (

@@ -19,11 +19,11 @@ use crate::wire::{
 };
 use crate::{Error, Result};
 
-/// A session of an entity with a monitor, as far as authentication knows it.
+/// The authentication state of an entity's session with a monitor.
 #[derive(Debug, Clone)]
 struct Session {
     name: AuthName,
-    /// Before the login: the one that the client claims, 0 where it claims none.
+    /// The session's global id. Before the login: the one that the client claims, 0 for none.
     global_id: u64,
     server_challenge: u64,
 }
@@ -31,16 +31,16 @@ struct Session {
 #[derive(Debug)]
 enum State {
     Start,
-    /// A login was begun: waits for the answer to the challenge.
+    /// A login has begun: waits for the answer to the challenge.
     Challenged(Session),
-    /// Another monitor greeted: waits for its proof.
+    /// Another monitor has greeted: waits for its proof.
     Greeted(Greeted),
     /// Logged in; the session may renew its tickets.
     LoggedIn(Session),
     Failed,
 }
 
-/// What goes into an `MAuthReply`.
+/// The content of an `MAuthReply`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthReply {
     /// 0 or a negative errno.
@@ -66,7 +66,7 @@ impl Default for ServerHandshake {
     }
 }
 
-/// What a login results in.
+/// The result of a login.
 struct Login {
     payload: Vec<u8>,
     session_key: CryptoKey,
@@ -83,7 +83,7 @@ impl ServerHandshake {
         }
     }
 
-    /// Who the peer says it is, once it has said so.
+    /// The peer's claimed name, once it has sent one.
     pub fn claimed(&self) -> Option<&AuthName> {
         self.claimed.as_ref()
     }
@@ -136,8 +136,8 @@ impl ServerHandshake {
         }
     }
 
-    /// Handles the payload of an `MAuth` on the session: renewal of its tickets, or a daemon's wish for the rotating
-    /// secrets of its service.
+    /// Handles the payload of an `MAuth` on the session: a renewal of its tickets, or a daemon's
+    /// request for the rotating secrets of its service.
     pub fn handle_auth(&mut self, payload: &[u8], keys: &dyn KeyServer, env: &Env<'_>) -> AuthReply {
         let State::LoggedIn(session) = &self.state else {
             return AuthReply {
@@ -155,7 +155,7 @@ impl ServerHandshake {
     }
 }
 
-/// Refuses keys of types that the cluster does not take any more.
+/// Refuses keys of types that the cluster does not allow any more.
 fn allowed(kind: KeyType, keys: &dyn KeyServer) -> Result<()> {
     match keys.allows(kind) {
         true => Ok(()),
@@ -168,7 +168,8 @@ fn greet(greeted: Greeted, payload: &[u8], keys: &dyn KeyServer, env: &Env<'_>) 
     greeted.finish(payload, &shared.key, env)
 }
 
-/// Reads a login's first message and makes the challenge. Nothing is kept or used up for somebody who has proved nothing.
+/// Decodes a login's first message and makes the challenge. An unauthenticated client costs no
+/// memory and no global id.
 fn begin(payload: &[u8], env: &Env<'_>) -> Result<(Session, Vec<u8>)> {
     let (name, global_id) = read_start(payload).map_err(|_| Error::MalformedStart)?;
     // 0 means "no challenge was made" to the official code.
@@ -236,7 +237,8 @@ impl Session {
         Ok(AuthReply { result: 0, payload })
     }
 
-    /// Reads the answer to the challenge and checks it: whoever made it holds the entity's key, and may talk to monitors.
+    /// Decodes and checks the answer to the challenge: its sender holds the entity's key, and the
+    /// entity may talk to monitors.
     fn authenticate(&self, r: &mut Reader<'_>, keys: &dyn KeyServer) -> Result<(Authenticate, EntityAuth)> {
         let req = r.get()?;
         let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
@@ -248,8 +250,8 @@ impl Session {
         Ok((req, entity))
     }
 
-    /// Hands out the ticket of the monitors' own service and, to clients that ask for them, those of other services.
-    /// `mode` is `None` in a renewal, where there is no new connection.
+    /// Issues the ticket of the monitors' own service and, to clients that ask for them, those of
+    /// other services. `mode` is `None` in a renewal, where there is no new connection.
     fn grant(
         &self,
         req: &Authenticate,
@@ -259,7 +261,7 @@ impl Session {
         keys: &dyn KeyServer,
         env: &Env<'_>,
     ) -> Result<Login> {
-        // Who holds a key of a type knows the type.
+        // The holder of a key knows the key's type.
         let known = entity.key.kind();
         let auth = self.issue(EntityType::AUTH, AuthCaps::default(), known, keys, env)?;
         let session_key = auth.session.session_key.clone();
@@ -313,9 +315,9 @@ impl Session {
         }
     }
 
-    /// How a login comes by its global id. A new one needs no proof, and one that the client brought needs the ticket of the
-    /// earlier session. A ticket whose secret has ended, or which an earlier version sealed, proves nothing any more: its
-    /// owner holds the entity's key, and starts anew under another id.
+    /// Decides the global id of a login. A new one needs no proof; a claimed one needs the ticket
+    /// of the earlier session. A ticket whose secret has ended, or which an earlier version sealed,
+    /// proves nothing any more: its owner holds the entity's key, and starts anew under another id.
     fn first_status(
         &self,
         req: &Authenticate,
@@ -341,7 +343,8 @@ impl Session {
         }
     }
 
-    /// The ticket of the earlier session, whose key then also seals the new ticket: only its true owner gets anything.
+    /// Opens the ticket of the earlier session, whose key then also seals the new ticket: only its
+    /// true owner can read that.
     fn reclaim(
         &self,
         req: &Authenticate,
@@ -393,8 +396,8 @@ impl Session {
         )
     }
 
-    /// Tickets for the services in `mask`, and the error for those that there is no secret for. The ticket of the
-    /// monitors' own service is never among them: that takes the entity's key.
+    /// Tickets for the services in `mask`, and the error for services without a secret. The ticket
+    /// of the monitors' own service is never among them: that takes the entity's key.
     fn issue_all(
         &self,
         mask: u32,
@@ -420,8 +423,9 @@ impl Session {
         Ok((tickets, missing))
     }
 
-    /// Tickets of other services for whoever shows the ticket of the monitors' own. There is no challenge here: the
-    /// session is authenticated already, and the answer is of use only to the ticket's owner.
+    /// Tickets of other services for a client with the ticket of the monitors' own. There is no
+    /// challenge here: the session is authenticated already, and only the ticket's owner can read
+    /// the answer.
     fn service_tickets(&self, r: &mut Reader<'_>, keys: &dyn KeyServer, env: &Env<'_>) -> Result<AuthReply> {
         let opened = open_authorizer(r, &AuthService(keys), env).map_err(|e| match e {
             Error::Malformed(_) => Error::MalformedStart,
@@ -453,7 +457,7 @@ impl Session {
         })
     }
 
-    /// The rotating secrets of the service that the entity is, sealed with the entity's key.
+    /// The rotating secrets of the entity's own service, sealed with the entity's key.
     fn rotating_secrets(&self, keys: &dyn KeyServer, env: &Env<'_>) -> Result<Vec<u8>> {
         let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
         let service = self.name.kind;

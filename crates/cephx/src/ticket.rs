@@ -1,4 +1,4 @@
-//! Issuing tickets: what the monitors do.
+//! Issues tickets, on the side of the monitors.
 
 use spirula_denc::{EntityType, UTime, Writer};
 
@@ -10,7 +10,7 @@ use crate::ticket_seal::seal_ticket;
 use crate::wire::{AuthCaps, AuthTicket, ServiceTicket, ServiceTicketInfo, TicketBlob};
 use crate::{AuthName, Result};
 
-/// A ticket just made, with what its holder gets to know (`CephXSessionAuthInfo`).
+/// A new ticket, with the data for its holder (`CephXSessionAuthInfo`).
 #[derive(Debug, Clone)]
 pub(crate) struct IssuedTicket {
     pub(crate) service: EntityType,
@@ -18,7 +18,7 @@ pub(crate) struct IssuedTicket {
     pub(crate) blob: TicketBlob,
 }
 
-/// Whom a ticket is for.
+/// The holder of a new ticket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holder<'a> {
     pub(crate) name: &'a AuthName,
@@ -28,8 +28,9 @@ pub(crate) struct Holder<'a> {
 }
 
 impl IssuedTicket {
-    /// A ticket of `service` for `holder`, sealed with `secret`. Its session key is of the strongest type that both know: a
-    /// service knows the type of its secrets. The monitors' own service knows all.
+    /// Issues a ticket of `service` for `holder`, sealed with `secret`. Its session key has the
+    /// strongest type that both know: a service knows the type of its secrets, the monitors' own
+    /// service knows all.
     pub(crate) fn issue(
         service: EntityType,
         holder: Holder<'_>,
@@ -64,8 +65,9 @@ impl IssuedTicket {
     }
 }
 
-/// Appends a list of tickets: to the holder of `principal_key`, each ticket's blob additionally sealed with
-/// `ticket_key` where the holder must prove to have had an older session (`cephx_build_service_ticket_reply`).
+/// Appends a list of tickets for the holder of `principal_key`. With `ticket_key`, each ticket's
+/// blob is sealed with it as well, where the holder must prove that it had an earlier session
+/// (`cephx_build_service_ticket_reply`).
 pub(crate) fn put_tickets(
     w: &mut Writer,
     principal_key: &CryptoKey,
@@ -93,9 +95,10 @@ pub(crate) fn put_tickets(
 
 /// Whether a ticket is too old to start a session with.
 ///
-/// Officially only the rotation of secrets ends a ticket's life, so that the daemons' clocks need not agree. Here it
-/// also ends one full lifetime after the date in it: clocks may differ by that much, and a service that can't reach
-/// the monitors for new secrets does not honour old tickets for ever.
+/// In Ceph only the rotation of secrets ends a ticket's life, so that the daemons' clocks need not
+/// agree. Here it also ends one full lifetime after the date in it: clocks may differ by that much,
+/// and a service that can't reach the monitors for new secrets does not accept old tickets for
+/// ever.
 pub(crate) fn is_expired(ticket: &AuthTicket, now: UTime) -> bool {
     let lifetime = ticket.expires.since(ticket.created);
     now > ticket.expires.plus(lifetime)

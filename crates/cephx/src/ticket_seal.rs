@@ -1,8 +1,9 @@
-//! What tickets are sealed with: AES-256-GCM.
+//! The sealing of tickets: AES-256-GCM.
 //!
-//! A ticket's blob is opaque to whoever holds it, so its format is our own. Ceph encrypts it as everything of key type 1
-//! (see [`crate::seal`]), where blocks of one ticket can be moved to another (CVE-2025-30156). Here nothing opens but
-//! what a monitor sealed, for the service and under the secret that the ticket names.
+//! A ticket's blob is opaque to its holder, so its format is our own. Ceph encrypts it like
+//! everything under key type 1 (see [`crate::seal`]), so that blocks of one ticket can be moved to
+//! another (CVE-2025-30156). Here a blob only opens if a monitor sealed it, for the service and
+//! under the secret that the ticket names.
 //!
 //! The blob: one byte for the format, 12 bytes of random nonce, the encrypted [`ServiceTicketInfo`], 16 bytes of tag. The key is
 //! derived from the secret; the associated data is the label with the format's version, the service and the secret's id.
@@ -17,10 +18,10 @@ use crate::key::CryptoKey;
 use crate::wire::{ServiceTicketInfo, TicketBlob};
 use crate::{Error, Result};
 
-/// The version of the format. The official one begins with an encrypted byte, so this tells them apart only by chance; the
-/// tag is what does.
+/// The version of the format. The official format begins with an encrypted byte, so the version
+/// does not reliably tell the two apart; the tag does.
 const FORMAT: u8 = 1;
-/// The purpose of the derived key and of what is sealed with it.
+/// The purpose of the derived key, which the associated data names as well.
 const LABEL: &[u8] = b"spirula cephx ticket 1";
 const KEY_LEN: usize = 32;
 
@@ -73,7 +74,8 @@ pub(crate) fn seal_ticket(
 /// Opens a ticket of `service` with the secret that it names.
 ///
 /// # Errors
-/// [`Error::Decrypt`] for whatever no monitor sealed for this service under this secret; [`Error::BadKey`].
+/// [`Error::Decrypt`] for a blob that no monitor sealed for this service under this secret;
+/// [`Error::BadKey`].
 pub(crate) fn open_ticket(
     service: EntityType,
     secret: &CryptoKey,

@@ -1,7 +1,8 @@
-//! The structures that cephx puts on the wire (Ceph's `src/auth/cephx/CephxProtocol.h` and `src/auth/Auth.h`).
+//! The structures of cephx on the wire (Ceph's `src/auth/cephx/CephxProtocol.h` and
+//! `src/auth/Auth.h`).
 //!
-//! They carry a version byte but, older than versioned sections, no length: a newer field can only be read by
-//! whoever knows it.
+//! They have a version byte but, older than versioned sections, no length: only readers that know a
+//! newer field can skip it.
 
 use bytes::Bytes;
 use spirula_denc::{
@@ -29,7 +30,8 @@ pub(crate) mod request {
     pub(crate) const ROTATING_KEY: u16 = 0x0400;
 }
 
-/// The first byte of a handshake's first message: a version and what kind of peer is asked (`AUTH_MODE_*`).
+/// The first byte of a handshake's first message: a version and the kind of peer that is addressed
+/// (`AUTH_MODE_*`).
 pub(crate) mod mode {
     use std::ops::RangeInclusive;
     /// An authorizer, for a service. Up to 9 are reserved for them; all releases write this one.
@@ -42,7 +44,7 @@ pub(crate) mod mode {
     pub(crate) const GREETING: u8 = 32;
 }
 
-/// The number that stands where accounts (`auid`) once did.
+/// The number in the place of the former accounts (`auid`).
 const AUID_DEFAULT: u64 = u64::MAX;
 
 /// A structure of a version byte and its fields in order. All releases write the same version; another one is refused.
@@ -78,19 +80,19 @@ versioned! {
         server_challenge: u64,
     }
 
-    /// What the holder of a ticket learns about it (`CephXServiceTicket`).
+    /// The holder's data about a ticket (`CephXServiceTicket`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ServiceTicket = 1 {
         /// The key that the ticket's holder shares with the service.
         session_key: CryptoKey,
-        /// How long the ticket is good for, from now.
+        /// How long the ticket is valid from now.
         validity: UTime,
     }
 
-    /// What the service learns from a ticket (`CephXServiceTicketInfo`).
+    /// The service's data about a ticket (`CephXServiceTicketInfo`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ServiceTicketInfo = 1 {
-        /// Who holds it, and with what rights.
+        /// The holder and its rights.
         ticket: AuthTicket,
         /// The key that the ticket's holder shares with the service.
         session_key: CryptoKey,
@@ -106,10 +108,11 @@ versioned! {
     }
 }
 
-/// A sealed ticket (`CephXTicketBlob`). Opaque to whoever holds it. The version before it is not sealed, and not looked at.
+/// A sealed ticket (`CephXTicketBlob`), opaque to its holder. The version before it is not sealed,
+/// and not checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TicketBlob {
-    /// Which of the service's rotating secrets it is sealed with.
+    /// The id of the rotating secret with which it is sealed.
     pub secret_id: u64,
     /// The sealed [`ServiceTicketInfo`]; empty where there is no ticket.
     pub blob: Bytes,
@@ -176,7 +179,7 @@ impl AuthCaps {
     }
 }
 
-/// Who holds a ticket, and with what rights (`AuthTicket`).
+/// A ticket's holder and its rights (`AuthTicket`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuthTicket {
     /// The holder.
@@ -274,7 +277,7 @@ impl Decode for ResponseHeader {
     }
 }
 
-/// Both challenges, whose sealed form proves to know the key (`CephXChallengeBlob`).
+/// Both challenges, whose sealed form proves knowledge of the key (`CephXChallengeBlob`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChallengeBlob {
     /// The monitor's.
@@ -310,7 +313,7 @@ pub struct Authenticate {
     pub key: u64,
     /// The ticket of the session that is reclaimed.
     pub old_ticket: TicketBlob,
-    /// Services that tickets are wanted for, one bit each.
+    /// The services for which tickets are wanted, one bit each.
     pub other_keys: u32,
 }
 
@@ -318,7 +321,8 @@ impl Authenticate {
     /// The version that Spirula's client writes.
     pub(crate) const VERSION: u8 = 3;
 
-    /// Whether the client is so old that it may leave out the ticket of the session that it reclaims.
+    /// Whether the client is so old that it may leave out the ticket of the session that it
+    /// reclaims.
     pub(crate) fn may_omit_ticket(&self) -> bool {
         self.version < 3
     }
@@ -361,7 +365,7 @@ pub struct Authorize {
 }
 
 impl Authorize {
-    /// What all releases since 12.2.6 write: with room for the challenge.
+    /// The version of all releases since 12.2.6: with room for the challenge.
     const VERSION: u8 = 2;
 }
 

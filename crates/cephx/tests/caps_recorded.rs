@@ -1,4 +1,4 @@
-//! What a real cluster says to capability texts, recorded from `ceph auth add` on Ceph 16.2.15.
+//! Answers of a real cluster to capability texts, recorded from `ceph auth add` on Ceph 16.2.15.
 
 use spirula_cephx::caps::validate;
 

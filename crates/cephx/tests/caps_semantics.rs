@@ -1,4 +1,5 @@
-//! What capabilities allow, by the rules of Ceph's `src/mon/MonCap.cc`, `src/osd/OSDCap.cc` and `src/mgr/MgrCap.cc`.
+//! The permissions that capabilities give, by the rules of Ceph's `src/mon/MonCap.cc`,
+//! `src/osd/OSDCap.cc` and `src/mgr/MgrCap.cc`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 

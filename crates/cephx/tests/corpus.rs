@@ -1,5 +1,5 @@
-//! The samples of ceph/ceph-object-corpus are decoded and encoded again to the same bytes, and no decoder minds
-//! anything that it is given.
+//! The samples of ceph/ceph-object-corpus are decoded and encoded again to the same bytes, and no
+//! input makes a decoder panic.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 

@@ -21,6 +21,7 @@ const TRIM: Duration = Duration::from_secs(5);
 
 /// A handle to a client that lives on a thread of its own. Any thread may use it, in any runtime or none; clones lead to the same
 /// client, which ends when the last one is gone.
+///
 /// The memory of all requests under way and their answers is bounded by [`Options::memory`]:
 /// further requests wait before they are sent. A delivered answer belongs to its caller and does
 /// not count any more.

@@ -9,7 +9,8 @@ use crate::AuthName;
 /// A command's arguments as text.
 pub type Args = BTreeMap<String, String>;
 
-/// A condition on one argument, which must be given unless it says otherwise.
+/// A condition on one argument, which must be given unless the condition is [`Match::Optional`] or
+/// [`Match::Absent`].
 #[derive(Debug, Clone)]
 pub(super) struct Constraint {
     pub(super) key: String,
@@ -20,26 +21,28 @@ pub(super) struct Constraint {
 pub(super) enum Match {
     Equal(String),
     Prefix(String),
-    /// A POSIX extended regular expression for the whole value. It is compiled when it is used: compiled it may take
-    /// thousands of times the room of its text, and a text may hold any number of them.
+    /// A POSIX extended regular expression for the whole value. It is compiled at each use: a
+    /// compiled one may take thousands of times the memory of its text, and capabilities may hold
+    /// any number of them.
     Regex(String),
     /// The entity's own part of the configuration keys, `daemon-private/NAME/`.
     DaemonPrivate,
-    /// Nothing but profiles for images, by the grammar of this function: one that reads less would take what follows
-    /// them for a pool's name.
+    /// Nothing but profiles for images, by the grammar of this function: a grammar that stops
+    /// earlier would take the rest for a pool's name.
     RbdProfiles(fn(&str) -> bool),
-    /// Must not be given.
+    /// The argument must not be given.
     Absent,
-    /// Need not be given.
+    /// The argument need not be given; if it is, the inner condition holds.
     Optional(Box<Match>),
 }
 
 /// The most bytes that a compiled regular expression may take.
 const REGEX_LIMIT: usize = 64 << 10;
 
-/// Whether a regular expression matches the whole value; what is none matches nothing.
+/// Whether a regular expression matches the whole value; an invalid one matches nothing.
 fn matches_whole(pattern: &str, value: &str) -> bool {
-    // What POSIX leaves undefined (`\d`, `(?…)`) means something here: it must not allow more than there.
+    // Sequences that POSIX leaves undefined (`\d`, `(?…)`) have a meaning in this library: they
+    // must not allow more than in Ceph.
     let extended = |b: &[u8]| (b[0] == b'\\' && b[1].is_ascii_alphanumeric()) || b == b"(?";
     if pattern.as_bytes().windows(2).any(extended) {
         return false;

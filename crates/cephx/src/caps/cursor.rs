@@ -1,6 +1,6 @@
-//! A cursor for grammars with ordered choice: each rule reads on or leaves the cursor where it was. What a rule has
-//! accepted is never taken back by a later failure of another, as in the official parsers, so that both stop at the
-//! same place.
+//! A cursor for grammars with ordered choice: each rule advances the cursor or leaves it where it
+//! was. As in the official parsers, text that a rule has accepted stays accepted when a later rule
+//! fails, so that both stop at the same place.
 
 use std::collections::BTreeMap;
 
@@ -220,7 +220,8 @@ pub(super) fn grants<T>(
     if !found.is_empty() && cursor.rest().is_empty() {
         return Ok(found);
     }
-    // A text of which not even the first grant can be read is shown whole, but for what was skipped.
+    // If not even the first grant can be read, the whole text is shown, without the skipped
+    // characters.
     Err(CapsError::Syntax {
         service,
         rest: cursor.rest().to_owned(),

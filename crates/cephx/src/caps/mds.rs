@@ -1,5 +1,5 @@
-//! Capabilities at the metadata servers (`MDSAuthCaps` of Ceph's `src/mds/MDSAuthCaps.cc`): the grammar, and what the
-//! grants say. The metadata server evaluates them against inodes.
+//! Capabilities at the metadata servers (`MDSAuthCaps` of Ceph's `src/mds/MDSAuthCaps.cc`): the
+//! grammar, and the permissions in the grants. The metadata server evaluates them against inodes.
 //!
 //! ```text
 //! caps    := "allow" | grant *([,;] grant)
@@ -14,7 +14,7 @@ use super::CapsError;
 use super::cursor::{Cursor, grants, is_c_space, is_space};
 use super::network::Network;
 
-/// What a grant allows.
+/// The permissions of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MdsPermissions {
     /// Read.
@@ -27,7 +27,7 @@ pub struct MdsPermissions {
     pub set_vxattr: bool,
     /// Make and delete snapshots.
     pub snapshot: bool,
-    /// Everything, also what is nobody's to grant otherwise.
+    /// Everything, including rights that no other permission gives.
     pub any: bool,
 }
 
@@ -50,7 +50,7 @@ impl MdsPermissions {
 /// One grant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MdsGrant {
-    /// What is allowed.
+    /// The permissions.
     pub permissions: MdsPermissions,
     /// Below this directory, without a leading slash; empty for everywhere.
     pub path: String,
@@ -66,7 +66,7 @@ pub struct MdsGrant {
 }
 
 impl MdsGrant {
-    /// Whether the grant is good for a peer at this address.
+    /// Whether the grant applies to a peer at this address.
     pub fn applies_at(&self, addr: Option<IpAddr>) -> bool {
         self.network.as_ref().is_none_or(|n| n.contains(addr))
     }
@@ -118,7 +118,7 @@ impl MdsCap {
     }
 }
 
-/// Longer ones first: the first that fits is taken.
+/// Longer ones first: the first match is taken.
 const SPECS: [&str; 11] = [
     "*", "all", "rwfps", "rwps", "rwfp", "rwfs", "rwp", "rws", "rwf", "rw", "r",
 ];

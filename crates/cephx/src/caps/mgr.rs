@@ -60,10 +60,10 @@ impl Grant {
     }
 }
 
-/// What somebody wants to do at a manager.
+/// A request to a manager that needs permission.
 #[derive(Debug, Clone, Copy)]
 pub struct MgrRequest<'a> {
-    /// Who.
+    /// The asking entity.
     pub name: &'a AuthName,
     /// The service.
     pub service: &'a str,
@@ -73,9 +73,9 @@ pub struct MgrRequest<'a> {
     pub command: &'a str,
     /// The command's arguments.
     pub args: &'a Args,
-    /// What must be allowed.
+    /// The access that the request needs.
     pub access: Access,
-    /// From where.
+    /// The address from which it comes.
     pub addr: Option<IpAddr>,
 }
 
@@ -136,7 +136,7 @@ impl MgrCap {
     }
 }
 
-/// A grant, or what is wrong with its profile.
+/// A grant, or the error of its profile.
 type Parsed = Result<Grant, String>;
 
 fn grant(c: &mut Cursor<'_>) -> Option<Parsed> {
@@ -212,7 +212,7 @@ pub(super) fn is_rbd_profiles(text: &str) -> bool {
     MgrCap::parse(text).is_ok_and(|cap| cap.grants.iter().all(rbd))
 }
 
-/// The grants that a profile stands for.
+/// The grants of a profile.
 fn expand(profile: &str, constraints: Vec<Constraint>) -> Result<Vec<Grant>, String> {
     let one = |subject, access| {
         vec![Grant {

@@ -1,7 +1,8 @@
-//! Capabilities: what an entity may do at a monitor, an OSD, a metadata server or a manager.
+//! Capabilities: the permissions of an entity at a monitor, an OSD, a metadata server or a manager.
 //!
-//! Each service has its own grammar: [`MonCap`], [`OsdCap`], [`MdsCap`], [`MgrCap`]. They accept and refuse exactly the
-//! texts that Ceph's do, with the same words (`tests/data/caps.tsv` records what a real cluster says).
+//! Each service has its own grammar: [`MonCap`], [`OsdCap`], [`MdsCap`], [`MgrCap`]. They accept
+//! and refuse exactly the texts that Ceph's do, with the same messages (`tests/data/caps.tsv`
+//! records those of a real cluster).
 
 mod constraint;
 mod cursor;
@@ -20,7 +21,7 @@ pub use mgr::{MgrCap, MgrRequest};
 pub use mon::{MonCap, MonRequest};
 pub use osd::{ApplicationMetadata, ClassCall, OsdCap, OsdRequest};
 
-/// Which of read, write and execute are meant or allowed.
+/// A set of the rights to read, write and execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Access(u8);
 
@@ -40,17 +41,17 @@ impl Access {
     /// `*`: more than [`Self::RWX`].
     pub const ANY: Self = Self(0xff);
 
-    /// As a number, for whoever passes it on.
+    /// The rights as a number, for callers that pass it on.
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// The opposite of [`Self::bits`].
+    /// The rights of a number from [`Self::bits`].
     pub fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// Whether all of `other` is in this.
+    /// Whether this has all rights of `other`.
     pub fn covers(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -70,12 +71,12 @@ pub enum CapsError {
     Syntax {
         /// `mon`, `osd`, `mds` or `mgr`.
         service: &'static str,
-        /// What could not be read.
+        /// The rest that could not be read.
         rest: String,
         /// The whole text.
         text: String,
     },
-    /// A manager capability names a profile or an argument that there isn't.
+    /// A manager capability names an unknown profile or argument.
     Profile(String),
     /// There is no such service.
     UnknownService(String),

@@ -18,7 +18,7 @@ use super::network::Network;
 use super::{Access, CapsError};
 use crate::AuthName;
 
-/// What a grant is about.
+/// The subject of a grant.
 #[derive(Debug, Clone)]
 pub(super) enum Subject {
     /// Every service.
@@ -27,7 +27,7 @@ pub(super) enum Subject {
     Service(String),
     /// One command.
     Command(String, Vec<Constraint>),
-    /// Whatever the profile stands for.
+    /// The grants of a profile.
     Profile(&'static [Grant]),
 }
 
@@ -69,10 +69,10 @@ impl Grant {
     }
 }
 
-/// What somebody wants to do at a monitor.
+/// A request to a monitor that needs permission.
 #[derive(Debug, Clone, Copy)]
 pub struct MonRequest<'a> {
-    /// Who.
+    /// The asking entity.
     pub name: &'a AuthName,
     /// The monitor's service: `mon`, `osd`, `auth`, `config-key`, …
     pub service: &'a str,
@@ -80,9 +80,9 @@ pub struct MonRequest<'a> {
     pub command: &'a str,
     /// The command's arguments.
     pub args: &'a Args,
-    /// What must be allowed.
+    /// The access that the request needs.
     pub access: Access,
-    /// From where.
+    /// The address from which it comes.
     pub addr: Option<IpAddr>,
 }
 

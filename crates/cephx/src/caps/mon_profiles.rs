@@ -37,7 +37,8 @@ const W: Access = Access::W;
 const RW: Access = Access::RW;
 const RWX: Access = Access::RWX;
 
-/// A client's address with its nonce, which is not 0: locks may be broken for one instance, not for a whole host or network.
+/// A client's address with its nonce, which is not 0: locks may be broken for one instance, not for
+/// a whole host or network.
 const INSTANCE: Arg = Matches("^[^/]+/0*[1-9][0-9]*$");
 const ADDS_BLOCKLIST: &[(&str, Arg)] = &[("blocklistop", Is("add")), ("addr", INSTANCE), ("range", Absent)];
 const ADDS_BLACKLIST: &[(&str, Arg)] = &[("blacklistop", Is("add")), ("addr", INSTANCE), ("range", Absent)];
@@ -108,8 +109,8 @@ const BOOTSTRAP: &[Rule] = &[Service("mon", R), Service("osd", R), Command("mon 
 
 const BOOTSTRAP_OSD: &[Rule] = &[Command("osd new", &[]), Command("osd purge-new", &[])];
 
-// What Ceph does not look at, capabilities at other services than those that are named here, it hands out to whoever
-// has the bootstrap key. So what may be given is listed to its end.
+// Ceph does not check capabilities at services other than those named here, and gives the holder of
+// the bootstrap key any of them. So the allowed capabilities are listed completely.
 
 const BOOTSTRAP_MDS: &[Rule] = &[Command(
     "auth get-or-create",
@@ -175,7 +176,7 @@ const BOOTSTRAP_RBD_MIRROR: &[Rule] = &[
 const BLOCKLISTS: &[Rule] = &[Command("osd blocklist", ADDS_BLOCKLIST)];
 const BLACKLISTS: &[Rule] = &[Command("osd blacklist", ADDS_BLACKLIST)];
 
-/// Mirrors register with the manager, for which Ceph asks for nothing.
+/// Mirror daemons register with the manager; Ceph requires no capability for that.
 const REGISTERS: &[Rule] = &[Service("service", W)];
 const RBD_MIRROR: &[Rule] = &[Command("config-key get", &[("key", Starts("rbd/mirror/"))])];
 const RBD_MIRROR_PEER: &[Rule] = &[
@@ -219,7 +220,7 @@ const PROFILES: &[(&str, &[&[Rule]])] = &[
     ("role-definer", &[ROLE_DEFINER]),
 ];
 
-/// Also what `rbd-read-only` and every unknown profile that begins so stand for.
+/// Also stands for `rbd-read-only` and every unknown profile with this prefix.
 const RBD: &str = "rbd";
 
 /// Made once: a text may name a profile many times.
@@ -231,7 +232,7 @@ static EXPANDED: LazyLock<BTreeMap<&str, Vec<Grant>>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The grants that a profile stands for. A profile that there isn't allows nothing.
+/// The grants of a profile. An unknown profile allows nothing.
 pub(super) fn expand(profile: &str) -> &'static [Grant] {
     let known = EXPANDED.get(profile);
     let found = known.or_else(|| profile.starts_with(RBD).then(|| EXPANDED.get(RBD)).flatten());

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-/// A network in CIDR notation. Text that is none is kept, and contains nobody: a grant with it allows nothing.
+/// A network in CIDR notation. Invalid text is kept, and contains no address: its grant allows
+/// nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Network(Option<(IpAddr, u32)>);
 

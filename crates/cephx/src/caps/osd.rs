@@ -39,33 +39,33 @@ pub struct ClassCall<'a> {
     pub read: bool,
     /// Whether the method writes.
     pub write: bool,
-    /// Whether the class is among those that `x`, `class-read` and `class-write` cover
-    /// (`osd_class_default_list`, by default all).
+    /// Whether `x`, `class-read` and `class-write` cover the class (`osd_class_default_list`, by
+    /// default all).
     pub default_allowed: bool,
 }
 
-/// What somebody wants to do to an object.
+/// A request on an object that needs permission.
 #[derive(Debug, Clone, Copy)]
 pub struct OsdRequest<'a> {
     /// The pool's name.
     pub pool: &'a str,
     /// The object's namespace.
     pub namespace: &'a [u8],
-    /// What the pool is used for.
+    /// The applications of the pool.
     pub application: &'a ApplicationMetadata,
     /// The locator key where the object has one, else the object's name; empty for operations on a whole PG.
     pub object: &'a [u8],
-    /// Whether it reads, other than in class methods.
+    /// Whether the request reads, other than in class methods.
     pub read: bool,
-    /// Whether it writes, other than in class methods.
+    /// Whether the request writes, other than in class methods.
     pub write: bool,
-    /// The class methods it calls.
+    /// The class methods that the request calls.
     pub classes: &'a [ClassCall<'a>],
-    /// From where.
+    /// The address from which it comes.
     pub addr: Option<IpAddr>,
 }
 
-/// Text that a name must be, or start with where it ends in `*`.
+/// The text of a name, or of its beginning if the text ends in `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pattern(String);
 
@@ -100,7 +100,7 @@ impl Tag {
     }
 }
 
-/// Which objects a grant is about.
+/// The objects of a grant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Scope {
     pool: Option<String>,
@@ -122,7 +122,7 @@ impl Scope {
     }
 }
 
-/// What a grant allows.
+/// The permissions of a grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Spec {
     Bits(u8),
@@ -158,7 +158,7 @@ impl Spec {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Grant {
-    /// What it allows; several where it is a profile.
+    /// Its rules; a profile has several.
     rules: Vec<(Scope, Spec)>,
     network: Option<Network>,
 }
@@ -190,7 +190,7 @@ fn allows(scope: &Scope, spec: &Spec, req: &OsdRequest<'_>, calls_allowed: &mut 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OsdCap {
     grants: Vec<Grant>,
-    /// Spares the usual administrator and daemon any walk through the grants.
+    /// Spares requests of the usual administrator and daemon the walk through the grants.
     allow_all: bool,
 }
 
@@ -207,7 +207,7 @@ impl OsdCap {
         })
     }
 
-    /// Whether something is allowed only from some addresses.
+    /// Whether some grant is limited to a network.
     pub fn is_bound_to_networks(&self) -> bool {
         self.grants.iter().any(|g| g.network.is_some())
     }
@@ -222,9 +222,9 @@ impl OsdCap {
         self.allow_all
     }
 
-    /// Whether some grant allows writing in all pools, or in just this one (any of its objects suffices). Tags of
-    /// applications and networks don't count: this is what managing a pool's snapshots takes beside monitor
-    /// capabilities.
+    /// Whether some grant allows writing in all pools, or in just this one (to any of its objects).
+    /// Grants by application tag or network don't count. Managing a pool's snapshots needs this
+    /// beside monitor capabilities.
     pub fn may_write_in(&self, pool: Option<&str>) -> bool {
         self.grants
             .iter()
@@ -233,8 +233,8 @@ impl OsdCap {
             .any(|(scope, _)| *scope == Scope::default() || (pool.is_some() && scope.pool.as_deref() == pool))
     }
 
-    /// Whether the request is allowed. Reading, writing and each class call must be allowed by one grant; several
-    /// class calls of a request may be allowed by different ones.
+    /// Whether the request is allowed. One grant must allow the read, one the write, and one each
+    /// class call; different calls of a request may be allowed by different grants.
     pub fn is_capable(&self, req: &OsdRequest<'_>) -> bool {
         if self.allow_all {
             return true;
@@ -359,7 +359,7 @@ fn tag(c: &mut Cursor<'_>) -> Option<Tag> {
     })
 }
 
-/// A scope; nothing at all is every object.
+/// Parses a scope; an empty one covers every object.
 fn scope(c: &mut Cursor<'_>) -> Scope {
     let tagged = c.attempt(|c| {
         let namespace = namespace(c);
@@ -382,7 +382,7 @@ fn profile(c: &mut Cursor<'_>) -> Option<Vec<(Scope, Spec)>> {
     Some(expand(&name, &scope))
 }
 
-/// The name of a profile, and where it holds.
+/// Parses the name of a profile and its scope.
 fn named_profile(c: &mut Cursor<'_>) -> Option<(String, Scope)> {
     c.literal("profile")?;
     c.equals_or(is_c_space)?;
@@ -409,7 +409,7 @@ pub(super) fn is_rbd_profiles(text: &str) -> bool {
     grants("osd", text, |_| false, is_c_space, rbd).is_ok()
 }
 
-/// The rules that a profile stands for. A profile that there isn't allows nothing.
+/// The rules of a profile. An unknown profile allows nothing.
 fn expand(profile: &str, scope: &Scope) -> Vec<(Scope, Spec)> {
     let prefixed = |scope: &Scope, prefix: &'static str| Scope {
         object_prefix: Some(prefix.into()),

@@ -1,4 +1,4 @@
-//! A monitor's database in memory, and what clients and services do with it.
+//! A monitor's database in memory, and the clients' and services' sides of handshakes with it.
 
 use std::cell::Cell;
 use std::result::Result;
@@ -101,7 +101,7 @@ impl Mon {
     }
 }
 
-/// A login with everything that both sides then have.
+/// A login with the state of both sides after it.
 pub(crate) struct LoggedIn {
     pub(crate) server: ServerHandshake,
     pub(crate) accepted: Accepted,
@@ -160,7 +160,7 @@ pub(crate) fn login(mon: &Mon, who: &str, sec: u32) -> LoggedIn {
     try_login(mon, mon.client(who), ConnectionMode::Secure, &at(sec)).unwrap()
 }
 
-/// One `MAuth` round, where one is due. Whether there was one.
+/// One `MAuth` round, if it is due. Returns whether there was one.
 pub(crate) fn renew(mon: &Mon, server: &mut ServerHandshake, session: &mut ClientSession, sec: u32) -> bool {
     let Some(request) = session.renewal(&at(sec)).unwrap() else {
         return false;

@@ -1,6 +1,7 @@
-//! A client makes a ticket with all rights out of blocks of its own ones, as CVE-2025-30156 allows where tickets are encrypted
-//! with AES-CBC: it knows what its tickets hold, so it knows what each of their blocks is decrypted to, before the
-//! exclusive or with the block in front. With some thousand of them it finds a chain that reads as it likes.
+//! A client forges a ticket with all rights from blocks of its own tickets, as CVE-2025-30156
+//! allows if tickets are encrypted with AES-CBC. It knows the content of its tickets, and so the
+//! decryption of each block, before the exclusive or with the block in front. With some thousand
+//! blocks it finds a chain that decrypts to a text of its choice.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,8 @@ use crate::cluster::*;
 
 const IV: &[u8; 16] = b"cephsageyudagreg";
 const MAGIC: u64 = 0xff00_9cad_8826_aa55;
-/// Thirteen bytes of name, so that a block begins with the capabilities and the one before it holds but dates.
+/// Thirteen bytes of name, so that a block begins with the capabilities and the block before it
+/// holds only dates.
 const NAME: &str = "client.thirteenbytes";
 const CAPS: &str = "allow r pool=a";
 const TICKETS: usize = 10_000;
@@ -46,7 +48,7 @@ fn open<T: Decode>(key: &[u8; 16], sealed: &[u8]) -> T {
     decode_all(&plain[9..]).unwrap()
 }
 
-/// A ticket of the attacker's with all that it knows of it.
+/// A ticket of the attacker, with its known content.
 struct Known {
     blob: TicketBlob,
     info: ServiceTicketInfo,
@@ -92,7 +94,7 @@ fn collect(mon: &Mon, l: &mut LoggedIn) -> Known {
     Known { blob, info }
 }
 
-/// Blocks of tickets with what they are decrypted to.
+/// Blocks of tickets with their decryptions.
 struct Pool(Vec<(Block, Block)>);
 
 impl Pool {
@@ -112,7 +114,7 @@ impl Pool {
         Self(pool)
     }
 
-    /// A block that is decrypted behind `before` to something with this byte there.
+    /// A block whose decryption behind `before` has this byte at this place.
     fn with_byte(&self, before: &Block, at: usize, byte: u8) -> (Block, Block) {
         let fits = |(_, d): &&(Block, Block)| d[at] ^ before[at] == byte;
         *self.0.iter().find(fits).unwrap()
@@ -125,7 +127,8 @@ struct Forged {
     key: [u8; 16],
 }
 
-/// What follows the text: flags, the key's type, its date, and a length that the chain can have.
+/// Whether the bytes behind the text fit: flags, the key's type, its date, and a length that the
+/// chain can have.
 fn continues(p5: &Block) -> bool {
     p5[0] == b'*' && p5[5..7] == [1, 0] && p5[15] >= 16
 }
@@ -220,7 +223,7 @@ fn no_ticket_can_be_made_of_the_blocks_of_others() {
     let keys = osd_secrets(&mon, T0);
     let mut l = login(&mon, NAME, T0);
     let tickets: Vec<Known> = (0..TICKETS).map(|_| collect(&mon, &mut l)).collect();
-    // Its true tickets are good for what they say.
+    // Its true tickets give the rights that they name.
     let honest = l
         .keys
         .session

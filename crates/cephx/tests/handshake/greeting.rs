@@ -5,7 +5,7 @@ use spirula_denc::EntityType;
 
 use crate::cluster::*;
 
-/// What one greeting put on the wire.
+/// The recorded messages of a greeting.
 struct Recorded {
     hello: Vec<u8>,
     answer: Vec<u8>,
@@ -64,11 +64,11 @@ fn monitors_prove_themselves_with_their_shared_key() {
 fn a_recorded_greeting_is_good_for_nothing() {
     let mon = Mon::new();
     let (recorded, ..) = greet(&mon);
-    // The eavesdropper says again what the dialling monitor said,
+    // The eavesdropper repeats the dialling monitor's messages,
     let mut server = ServerHandshake::new();
     more(say(&mut server, &recorded.hello, &mon));
     assert_eq!(errno(&say(&mut server, &recorded.proof, &mon)), EACCES);
-    // what the accepting one said,
+    // and the accepting one's,
     let mut dialler = greeting(&mon);
     dialler.handle_more(&recorded.answer).unwrap();
     assert_eq!(
@@ -136,7 +136,8 @@ fn only_the_shared_key_makes_a_monitor() {
         let proof = dialler.handle_more(&answer).unwrap();
         assert_eq!(errno(&say(&mut server, &proof, &mon)), EACCES, "{other}");
     }
-    // An entity with such a name is a client as any other, and so is whoever has the key and logs in with it.
+    // An entity with such a name is a client like any other, and so is a client that logs in with
+    // the monitors' key.
     for who in ["mon.b", "mon."] {
         let accepted = login(&mon, who, T0).accepted;
         assert_eq!(accepted.global_id_status, GlobalIdStatus::New);

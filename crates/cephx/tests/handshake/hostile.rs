@@ -1,4 +1,4 @@
-//! What is logged, what randomness gives, and payloads that nobody honest sends.
+//! Log output, bad randomness, and payloads that no honest client sends.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 thread_local! {
-    /// A monitor with a login on it, made once: what is thrown at them must leave both usable.
+    /// A monitor with a login on it, made once: hostile messages must leave both usable.
     static SEEN: (Mon, LoggedIn, RotatingKeys) = {
         let mon = Mon::new();
         let l = login(&mon, "client.admin", T0);

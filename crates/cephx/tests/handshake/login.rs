@@ -1,4 +1,4 @@
-//! Logins: who gets in, and with what.
+//! Logins: which succeed, and with which rights.
 
 use spirula_cephx::*;
 use spirula_denc::{EntityType, UTime};

@@ -118,7 +118,7 @@ fn a_ticket_in_the_earlier_format_starts_a_new_session() {
     let accepted = done(resume_with(&mon, &first.keys.session, old));
     assert_eq!(accepted.global_id_status, GlobalIdStatus::New);
     assert_ne!(accepted.global_id, first.accepted.global_id);
-    // No ticket at all is a client that claims what is not its own.
+    // A client without a ticket claims an id that is not its own.
     let none = resume_with(&mon, &first.keys.session, wire::TicketBlob::default());
     assert_eq!(errno(&none), EACCES);
 }
