@@ -102,6 +102,7 @@ impl<C: Connection> IoCtx<C> {
 
     /// Runs an operation of cache tiers and manifests that has no arguments, past the tier as
     /// `rados` sends them.
+    ///
     /// # Errors
     /// `EINVAL` and others where the pool is no tier or the object has no manifest.
     pub async fn tier(&self, oid: impl Into<ObjectName>, code: OpCode) -> Result<()> {

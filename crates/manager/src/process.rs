@@ -245,6 +245,7 @@ pub fn restrict() -> Result<(), ServeError> {
 
 /// Runs the manager, with the monitor at the other end of standard input, until the monitor closes
 /// it. Must be called inside a `LocalSet`.
+///
 /// # Errors
 /// Where nobody started it as [`Process`] does, and where what it hears makes no sense.
 pub async fn serve() -> Result<(), ServeError> {

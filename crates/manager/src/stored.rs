@@ -8,6 +8,7 @@ use crate::tasks::Task;
 
 /// Decodes bytes as a task in a pool `p`, and as a schedule. Undecodable records, which the manager
 /// leaves in place, are ignored here.
+///
 /// # Panics
 /// Where the reader has a defect.
 pub fn read_stored(data: &[u8]) {

@@ -82,6 +82,7 @@ impl Inner {
 impl Image {
     /// Frees the space of zeros that were written as data: of whole pieces of `piece` bytes, a
     /// power of two.
+    ///
     /// # Errors
     /// `EINVAL` where such pieces are smaller than 4096 bytes or larger than an object, `EROFS` where the image can't be written,
     /// `ECANCELED` where the progress' listener ends it.
