@@ -1,4 +1,5 @@
-//! What a daemon's commands are called and take, and how the official tool is told.
+//! Descriptions of a daemon's commands: names and parameters, also in the form for the official
+//! tool.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +14,7 @@ pub struct Command {
     /// ends with `*` (or `*?`) may be given more than once. A type `CephChoices,strings=a|b` names its choices, and
     /// `CephInt,range=0|9` its bounds.
     pub params: &'static [(&'static str, &'static str)],
-    /// One line of help; empty for what `help` does not list.
+    /// One line of help; empty for commands that `help` does not list.
     pub help: &'static str,
 }
 
@@ -27,13 +28,14 @@ impl Command {
         Self { name, params, help }
     }
 
-    /// Whether these are arguments for it: each is there that must be, and of its type.
+    /// Whether the arguments fit the command: required ones are present, and all are of their
+    /// types.
     pub(crate) fn takes(&self, args: &Map<String, Value>) -> bool {
         self.params.iter().map(Param::of).all(|p| p.takes(args))
     }
 }
 
-/// Parameters of commands that show counters: all, or those of a logger, or one of them.
+/// Parameters of commands that show counters: of all loggers, of one logger, or one counter.
 pub const COUNTER: &[(&str, &str)] = &[("logger?", "CephString"), ("counter?", "CephString")];
 
 /// The commands that every daemon has besides those of [`config`].
@@ -123,7 +125,7 @@ pub(crate) fn all(own: &[Command]) -> Vec<&Command> {
     all
 }
 
-/// The commands with what they do.
+/// The commands with their help.
 pub(crate) fn help(own: &[Command]) -> Value {
     let shown = all(own).into_iter().filter(|c| !c.help.is_empty());
     shown.map(|c| (c.name.to_owned(), json!(c.help))).collect()

@@ -55,7 +55,7 @@ fn failure(errno: i32, message: String) -> Failure {
     }
 }
 
-/// Which daemon's values they are.
+/// The daemon whose values are shown or changed.
 #[derive(Debug, Clone, Copy)]
 pub struct Daemon<'a> {
     /// `osd.0`.
@@ -65,7 +65,7 @@ pub struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    /// What official daemons say of a value that has changed.
+    /// The official daemons' message about a changed value.
     fn confirm(&self, opt: &Opt, value: &str) -> String {
         match opt {
             // They do not watch log levels: each line asks for its own.
@@ -79,7 +79,7 @@ impl Daemon<'_> {
     }
 }
 
-/// Runs a command; `None` for one that is none of [`COMMANDS`]. Afterwards the daemon takes the values over.
+/// Runs a command; `None` if it is none of [`COMMANDS`]. Afterwards the daemon adopts the values.
 pub fn run(
     daemon: Daemon<'_>,
     values: &mut Values,
@@ -103,7 +103,7 @@ pub fn run(
     Some(answer.map(Answer::from))
 }
 
-/// One text of a parameter that is a text or a list of them.
+/// The text of a parameter that is a text or a list of texts.
 fn words(v: Option<&Value>) -> String {
     let one = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
     match v {
@@ -144,7 +144,8 @@ fn set(daemon: Daemon<'_>, values: &mut Values, var: &str, val: &str) -> Result<
     }
 }
 
-/// Sets an option and returns the confirmation, empty where nothing has changed; or an errno and why.
+/// Sets an option and returns the confirmation, empty if nothing has changed; or an errno and the
+/// reason.
 fn change(daemon: Daemon<'_>, values: &mut Values, opt: &Opt, val: &str) -> Result<String, (i32, String)> {
     let parsed = opt.parse(val).map_err(|why| (options::errno(&why), why))?;
     let is_same = values.canonical(opt.name).is_some_and(|now| now == parsed);
@@ -171,12 +172,12 @@ fn unset(values: &mut Values, var: &str) -> Result<Value, Failure> {
     Ok(json!({}))
 }
 
-/// What `injectargs` makes of its words.
+/// The result of `injectargs`.
 #[derive(Default)]
 struct Injected {
-    /// The errno of what was refused last.
+    /// The errno of the last refused option.
     errno: i32,
-    /// What is said of what was refused.
+    /// The messages about refused options.
     refused: String,
     /// Confirmations by option.
     changed: BTreeMap<&'static str, String>,
@@ -204,8 +205,8 @@ impl Injected {
     }
 }
 
-/// `--name=value`, `--name value`, and for flags `--name` and `--no-name`, any number of them. What makes sense is done, whatever
-/// the rest is.
+/// Applies `--name=value`, `--name value`, and for flags `--name` and `--no-name`, any number of
+/// them. Valid options are applied, whatever the others are.
 fn inject(daemon: Daemon<'_>, values: &mut Values, text: &str) -> Result<Answer, Failure> {
     let mut out = Injected::default();
     let mut words = text.split_whitespace().peekable();
@@ -317,7 +318,7 @@ fn help(var: Option<&str>) -> Value {
     }
 }
 
-/// A limit that there may be.
+/// A limit of an option as JSON.
 fn limit(opt: &Opt, text: &str) -> Value {
     match text {
         "" => json!(""),
@@ -399,7 +400,7 @@ mod tests {
         assert_eq!(inject(&mut v, "--osd_scrub_auto_repair"), (0, said.clone()));
         let said = said.replace("true", "false");
         assert_eq!(inject(&mut v, "--no-osd_scrub_auto_repair"), (0, said));
-        // What makes sense is done.
+        // Valid options are applied.
         let said = format!(" failed to parse arguments: --nope,3\nosd_max_backfills = '1' {may}");
         assert_eq!(inject(&mut v, "--osd_max_backfills=1 --nope 3"), (-22, said));
         assert_eq!(v.uint("osd_max_backfills"), 1);

@@ -1,15 +1,15 @@
-//! Errno numbers and what they mean in words, as official daemons and tools print them.
+//! Errno numbers and their texts, as official daemons and tools print them.
 
 /// Not permitted.
 pub const EPERM: i32 = 1;
 /// No such option, command, daemon, …
 pub const ENOENT: i32 = 2;
-/// What was given makes no sense.
+/// An invalid argument.
 pub const EINVAL: i32 = 22;
-/// What the daemon does not do.
+/// An operation that the daemon does not support.
 pub const EOPNOTSUPP: i32 = 95;
 
-/// What the system says about an errno, of either sign: `No such file or directory`.
+/// The system's text for an errno of either sign: `No such file or directory`.
 pub fn message(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno.saturating_abs()).to_string();
     match text.rsplit_once(" (os error ") {

@@ -39,16 +39,16 @@ const MAX_CLIENTS: usize = 16;
 pub struct Failure {
     /// Negative errno.
     pub code: i32,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
-/// What a command that worked answers.
+/// The answer of a successful command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// Its output.
     pub value: Value,
-    /// What is said besides. Whoever asks with `ceph tell` sees it; the socket's protocol has no place for it.
+    /// The status line. `ceph tell` shows it; the socket's protocol has no place for it.
     pub status: String,
 }
 
@@ -61,10 +61,10 @@ impl From<Value> for Answer {
     }
 }
 
-/// What a daemon offers on its socket.
+/// A daemon's side of its socket.
 pub trait Handler {
-    /// The commands, besides those that [`Request::builtin`] answers for every daemon, and those of [`config`], which every
-    /// daemon runs on its own values.
+    /// The daemon's own commands. [`Request::builtin`] answers further ones for every daemon, and
+    /// those of [`config`] every daemon runs on its own values.
     fn commands(&self) -> &'static [Command];
 
     /// The version object: `{"version": …, "release": …, "release_type": …}`.
@@ -77,12 +77,12 @@ pub trait Handler {
     fn run(&self, prefix: &str, args: &Map<String, Value>) -> impl Future<Output = Result<Answer, Failure>>;
 }
 
-/// Where a daemon's admin socket goes.
+/// The place of a daemon's admin socket.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Its path.
     pub path: PathBuf,
-    /// Its permissions (`admin_socket_mode`); `None`: nobody but the daemon's user.
+    /// Its permissions (`admin_socket_mode`); `None`: for the daemon's user only.
     pub mode: Option<u32>,
 }
 
@@ -178,7 +178,7 @@ async fn client<H: Handler>(mut stream: UnixStream, handler: &H) -> io::Result<(
     stream.write_all(&output).await
 }
 
-/// The answer to a request, without the byte that ends it.
+/// The answer to a request, which comes without its end mark.
 pub async fn answer<H: Handler>(request: &[u8], handler: &H) -> Vec<u8> {
     match run(request, handler).await {
         Ok(output) => output,

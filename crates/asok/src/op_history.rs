@@ -1,4 +1,4 @@
-//! The slowest requests of late, for `dump_historic_ops` and its relatives, and those under way
+//! Requests for `dump_historic_ops` and its relatives: the slowest recent ones, and those under way
 //! (`src/common/TrackedOp.cc`).
 
 use std::collections::VecDeque;
@@ -8,29 +8,30 @@ use serde_json::{Map, Value, json};
 use spirula_conf::options::Values;
 use spirula_denc::UTime;
 
-/// Most requests that may be remembered of each sort, whatever the options say.
+/// The most requests that are kept of each sort, whatever the options say.
 const MOST: u64 = 1024;
-/// Most requests under way that are shown, the oldest ones: shown, one takes several KiB. All are counted.
+/// The most requests under way that are shown, oldest first, as each takes several KiB in the
+/// output. All are counted.
 const SHOWN: usize = 1000;
 
-/// A request that is shown.
+/// A tracked request.
 pub trait TrackedOp: Clone {
-    /// The kind of daemon that it is a request to, which the options' names begin with.
+    /// The kind of daemon that handles it, the prefix of the options' names.
     const DAEMON: &str;
 
-    /// When it came, in microseconds of the daemon's monotonic clock.
+    /// When it arrived, in microseconds of the daemon's monotonic clock.
     fn received(&self) -> u64;
-    /// What it is, as official logs print it.
+    /// Its description, as official logs print it.
     fn description(&self) -> &str;
-    /// What happened to it and when, in order, with official names. `done`: when it was over.
+    /// Its events with their times, in order, under official names. `done`: when it was finished.
     fn events(&self, done: Option<u64>) -> Vec<(String, u64)>;
-    /// What is particular to this daemon's requests, with their events.
+    /// The data that only this kind of daemon shows, with the request's events.
     fn type_data(&self, events: Vec<Value>) -> Value;
-    /// Whether one of the filters, if there are any, concerns it.
+    /// Whether it matches one of the filters, if there are any.
     fn matches(&self, filters: &[&str]) -> bool;
 }
 
-/// A request that is over.
+/// A finished request.
 #[derive(Clone)]
 struct Past<T> {
     op: T,
@@ -43,25 +44,25 @@ impl<T: TrackedOp> Past<T> {
     }
 }
 
-/// How much is remembered.
+/// The limits of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Limits {
-    /// `*_op_history_size`: so many, the slowest ones.
+    /// `*_op_history_size`: the number of slowest requests.
     size: usize,
-    /// `*_op_history_duration`: for so many seconds.
+    /// `*_op_history_duration`: how long they are kept, in seconds.
     seconds: u64,
-    /// `*_op_history_slow_op_size`: so many of the next.
+    /// `*_op_history_slow_op_size`: the number of requests above the threshold.
     slow_size: usize,
-    /// `*_op_history_slow_op_threshold`: those that took so many seconds are kept longer.
+    /// `*_op_history_slow_op_threshold`: requests that took this many seconds are kept longer.
     slow_seconds: f64,
 }
 
-/// What is remembered.
+/// The finished requests that are kept.
 pub struct OpHistory<T> {
     limits: Limits,
     recent: Vec<Past<T>>,
     slow: VecDeque<Past<T>>,
-    /// Requests that took at most so many microseconds are not worth remembering.
+    /// Requests that took at most this many microseconds are not kept.
     threshold: u64,
 }
 
@@ -79,7 +80,7 @@ impl<T: TrackedOp> Default for OpHistory<T> {
 }
 
 impl<T: TrackedOp> OpHistory<T> {
-    /// Takes over the options; what is too much is forgotten.
+    /// Adopts the options; requests beyond the limits are dropped.
     pub fn set_options(&mut self, values: &Values) {
         let name = |option: &str| format!("{}_op_history_{option}", T::DAEMON);
         let size = |option: &str| usize::try_from(values.uint(&name(option)).min(MOST)).unwrap_or(0);
@@ -92,12 +93,12 @@ impl<T: TrackedOp> OpHistory<T> {
         self.trim();
     }
 
-    /// Requests that took longer, in microseconds, are worth being described to [`OpHistory::add`].
+    /// The time in microseconds above which a request should be passed to [`OpHistory::add`].
     pub fn threshold(&self) -> u64 {
         self.threshold
     }
 
-    /// A request is over; times in microseconds of the monotonic clock.
+    /// Adds a finished request; times in microseconds of the monotonic clock.
     pub fn add(&mut self, op: T, done: u64) {
         let past = Past { op, done };
         if past.took() as f64 >= self.limits.slow_seconds * 1e6 {
@@ -107,7 +108,7 @@ impl<T: TrackedOp> OpHistory<T> {
         self.trim();
     }
 
-    /// Forgets what is too old, so that new ones are worth remembering.
+    /// Drops requests that are too old, to make room for new ones.
     pub fn expire(&mut self, now: u64) {
         let oldest = now.saturating_sub(self.limits.seconds.saturating_mul(1_000_000));
         self.recent.retain(|p| p.op.received() >= oldest);
@@ -156,7 +157,7 @@ impl<T: TrackedOp> OpHistory<T> {
     }
 }
 
-/// Tells the time of day from microseconds of the monotonic clock.
+/// Converts microseconds of the monotonic clock to the time of day.
 #[derive(Debug, Clone, Copy)]
 pub struct OpClock {
     /// The monotonic clock now.
@@ -197,7 +198,8 @@ impl OpClock {
         })
     }
 
-    /// The answer to `ops`, or to `dump_blocked_ops`: of these requests under way those that are older than `blocked` seconds.
+    /// The answer to `ops`, or to `dump_blocked_ops`: the requests under way that are older than
+    /// `blocked` seconds.
     pub fn dump_in_flight<T: TrackedOp>(
         &self,
         mut ops: Vec<T>,
@@ -216,7 +218,7 @@ impl OpClock {
     }
 }
 
-/// The filters that a command names.
+/// The filters in a command's arguments.
 pub fn filters(args: &Map<String, Value>) -> Vec<&str> {
     match args.get("filterstr") {
         Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),

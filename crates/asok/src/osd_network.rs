@@ -1,4 +1,4 @@
-//! `dump_osd_network`: how long heartbeats between OSDs take, as an OSD tells it of itself, and the manager of all.
+//! `dump_osd_network`: times of heartbeats between OSDs, of one OSD, or of all at the manager.
 
 use std::cmp::Reverse;
 
@@ -30,8 +30,8 @@ pub fn slow_limit(values: &Values) -> f64 {
     }
 }
 
-/// The answer to `dump_osd_network` for these times from an OSD to another one, with the given threshold in milliseconds or that of
-/// the health check.
+/// The answer to `dump_osd_network` for these times between pairs of OSDs, with the given threshold
+/// in milliseconds or that of the health check.
 pub fn dump(
     times: impl Iterator<Item = (i32, i32, PingTimes)>,
     threshold_ms: Option<i64>,

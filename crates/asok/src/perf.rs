@@ -77,8 +77,8 @@ pub fn times(name: &'static str, (count, usec): (u64, u64), help: &'static str) 
     }
 }
 
-/// An axis of a histogram: bucket 0 holds what lies below 0, bucket 1 what is less than `quant`, and each further one
-/// twice as much.
+/// An axis of a histogram: bucket 0 counts values below 0, bucket 1 those below `quant`, and each
+/// further bucket covers twice as much.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis {
     /// Its name.
@@ -109,7 +109,7 @@ impl Axis {
     }
 }
 
-/// How often which pair of values came.
+/// The number of occurrences of each pair of values.
 #[derive(Debug, Clone)]
 pub struct Grid(Box<[[u64; BUCKETS]; BUCKETS]>);
 
@@ -159,7 +159,7 @@ pub struct Logger<'a> {
     pub histograms: Vec<Histogram<'a>>,
 }
 
-/// What of each logger is asked for: all, or one logger, or one counter of it. Empty names are not asked for.
+/// Selects all loggers, or one logger, or one counter of it. Empty names select all.
 fn select<'a, T>(
     loggers: &'a [Logger<'_>],
     (logger, counter): (&str, &str),
@@ -183,8 +183,8 @@ fn description(kind: (u32, &str, &str), name: &str, help: &str) -> Value {
         "units": if name.contains("bytes") && !name.contains("histogram") { "bytes" } else { "none" }})
 }
 
-/// Runs `perf dump`, `perf schema`, `perf histogram dump` or `perf histogram schema`; `None` for another command. `of`
-/// names a logger and a counter; empty names are all.
+/// Runs `perf dump`, `perf schema`, `perf histogram dump` or `perf histogram schema`; `None` for
+/// another command. `of` names a logger and a counter; empty names select all.
 pub fn run(loggers: &[Logger<'_>], prefix: &str, of: (&str, &str)) -> Option<Value> {
     let counters = |l: &Logger<'_>| l.counters.iter().map(|c| (c.name, *c)).collect();
     Some(match prefix {

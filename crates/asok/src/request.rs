@@ -1,4 +1,4 @@
-//! A request: read, checked against the commands there are, and its answer laid out.
+//! A request: decoded, checked against the existing commands, and its answer formatted.
 
 use std::io;
 
@@ -10,11 +10,11 @@ use tokio::net::UnixStream;
 use crate::errno::EINVAL;
 use crate::{Answer, Failure, command};
 
-/// Longest request that is read.
+/// The longest request that is accepted, in bytes.
 const MAX_REQUEST: usize = 64 << 10;
 
-/// Reads a request: text up to a NUL byte or line feed, or, where the first byte is NUL, a big-endian `u32`, which is how
-/// clients asked before there was JSON.
+/// Reads a request: text up to a NUL byte or line feed. If the first byte is NUL, it is a
+/// big-endian `u32`, the form from before JSON.
 ///
 /// # Errors
 /// Those of the socket; `InvalidData` for a request that is too long.
@@ -52,16 +52,16 @@ fn invalid(message: impl Into<String>) -> Failure {
 /// A command with its arguments.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The command's name; old names of a command are replaced by the one it has today.
+    /// The command's name; a former name is replaced by today's.
     pub prefix: String,
-    /// How the answer is laid out.
+    /// The format of the answer.
     pub format: Format,
-    /// All that was given.
+    /// All arguments.
     pub args: Map<String, Value>,
 }
 
 impl Request {
-    /// A request from its JSON. What follows the object is ignored, as official daemons do.
+    /// A request from its JSON. Text behind the object is ignored, as by official daemons.
     ///
     /// # Errors
     /// `EINVAL` with the official text.
@@ -95,8 +95,8 @@ impl Request {
         })
     }
 
-    /// Answers what every daemon answers in the same way, and what is no command of a daemon with these of its own. `None`: the
-    /// daemon has to.
+    /// Answers the commands that every daemon answers in the same way, and unknown commands. `None`
+    /// if the daemon has to answer.
     pub fn builtin(&self, own: &[command::Command], version: &Value) -> Option<Result<Answer, Failure>> {
         let mut named = command::all(own)
             .into_iter()
@@ -119,7 +119,7 @@ impl Request {
         Some(Ok(value.into()))
     }
 
-    /// A command's output: a text as it is, anything else in the format that was asked for.
+    /// Formats a command's output: a text as it is, anything else in the requested format.
     pub fn render(&self, v: &Value) -> Vec<u8> {
         if let Value::String(text) = v {
             return text.clone().into_bytes();

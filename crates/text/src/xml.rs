@@ -1,18 +1,18 @@
 //! The official XML formatter's output (`src/common/Formatter.cc`), from the same values as JSON.
 //!
-//! JSON names neither the whole nor the elements of its arrays, XML must. The whole's name is the command's; an
-//! array's elements are named after where it stands.
+//! XML needs names for the whole and for the elements of arrays, which JSON does not have. The
+//! whole is named after the command; an array's elements are named after the array's place.
 
 use serde_json::Value;
 
 use crate::json::number;
 
-/// What a command's output is called.
+/// The names of elements in a command's output.
 #[derive(Debug, Clone, Copy)]
 pub struct Names<'a> {
     /// The outermost element.
     pub root: &'a str,
-    /// The elements where the whole is an array; empty for the usual name.
+    /// The elements of a whole that is an array; empty for the usual name.
     pub item: &'a str,
 }
 
@@ -31,7 +31,7 @@ const BY_ROOT: &[(&str, &str, &str)] = &[
     ("dump_transitions", "*", "transition"),
 ];
 
-/// Elements of arrays whose own name is data, by what encloses them.
+/// Elements of arrays whose own name is data, by the enclosing element.
 const BY_PARENT: &[(&str, &str)] = &[
     ("mapping", "osd"),
     ("osds", "osd"),
@@ -159,7 +159,7 @@ impl Printer<'_> {
             .map(|(_, _, e)| *e);
         let by_parent = || BY_PARENT.iter().find(|(p, _)| *p == parent).map(|(_, e)| *e);
         let by_name = || BY_NAME.iter().find(|(a, _)| *a == array).map(|(_, e)| *e);
-        // What stands at the top of a command's output is no list named by data.
+        // At the top of a command's output no list is named by data.
         let named = by_name().filter(|_| parent == self.names.root);
         by_root
             .or(named)
@@ -214,7 +214,8 @@ impl Printer<'_> {
     }
 }
 
-/// Spaces become underscores, but not in the few names that the official monitor writes as streams: they end in one.
+/// Replaces spaces by underscores, except in the few names that the official monitor writes as
+/// streams: these end in a space.
 fn tag(name: &str) -> String {
     match name.ends_with(' ') {
         true => name.to_owned(),
