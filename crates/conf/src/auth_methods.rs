@@ -1,10 +1,10 @@
-//! Lists of authentication methods: `auth_cluster_required`, `auth_service_required`, `auth_client_required`; `auth_supported`
-//! stands for all of them where it is set.
+//! Lists of authentication methods: `auth_cluster_required`, `auth_service_required`,
+//! `auth_client_required`; `auth_supported` overrides all of them if it is set.
 
-/// Checks the methods that an option asks for: every daemon authenticates with cephx, and nothing else is offered.
+/// Checks an option's methods: every daemon authenticates with cephx, and offers nothing else.
 ///
 /// # Errors
-/// What is wrong, for the operator.
+/// The reason, for the operator.
 pub(crate) fn check(option: &str, methods: &str) -> Result<(), String> {
     match crate::security::words(methods).find(|n| *n != "cephx") {
         None => Ok(()),

@@ -12,9 +12,9 @@ pub enum Error {
     /// The file can't be read.
     #[error("can't read {path}: {source}")]
     Read {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A line of a text is neither a section, an option nor a comment.
@@ -22,17 +22,17 @@ pub enum Error {
     Syntax {
         /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         what: &'static str,
     },
-    /// The same of a file's line.
+    /// A line of a file is neither a section, an option nor a comment, or is refused.
     #[error("{path}:{line}: {what}")]
     Line {
-        /// Which file.
+        /// The file.
         path: String,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         what: &'static str,
     },
 }
@@ -41,7 +41,7 @@ pub enum Error {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ConfFile {
     sections: BTreeMap<String, BTreeMap<String, String>>,
-    /// Where options stand, by section and key: numbers of lines, from 1.
+    /// The numbers of the options' lines, from 1, by section and key.
     lines: BTreeMap<(String, String), usize>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Debug for ConfFile {
 /// Longest value that metavariables make, in bytes: options that name each other several times grow exponentially.
 const EXPANDED_MAX: usize = 16 << 10;
 
-/// The default of a daemon's option, where it is not empty.
+/// The default of a daemon's option, if it is not empty.
 fn default_of(key: &str) -> Option<&'static str> {
     let option = crate::options::find(key)?;
     Some(option.default).filter(|d| !d.is_empty())
@@ -190,7 +190,8 @@ impl ConfFile {
         self.raw(name, key).map(|v| self.expand(v, name))
     }
 
-    /// The value of `key` for the entity `name`, or else the option's default where that is not empty; expanded.
+    /// The expanded value of `key` for the entity `name`, or else the option's default if that is
+    /// not empty.
     pub fn get_or_default(&self, name: &str, key: &str) -> Option<String> {
         let raw = self.raw(name, key).or_else(|| default_of(key));
         raw.map(|v| self.expand(v, name))
@@ -200,18 +201,18 @@ impl ConfFile {
         nearest(name).into_iter().find_map(|s| self.in_section(s, key))
     }
 
-    /// The line, from 1, that says what [`ConfFile::get`] returns.
+    /// The number of the line, from 1, with the value that [`ConfFile::get`] returns.
     pub fn line(&self, name: &str, key: &str) -> Option<usize> {
         let key = canonical(key);
         let line = |section: &str| self.lines.get(&(section.to_owned(), key.clone())).copied();
         nearest(name).into_iter().find_map(line)
     }
 
-    /// Checks what the file says to the entity `name` about security.
+    /// Checks the options about security that apply to the entity `name`.
     ///
     /// # Errors
-    /// The number of the line and what is wrong with it, where an option asks for something that is not done; see
-    /// [`crate::security`].
+    /// The number of the line and the reason, if an option asks for something that is not
+    /// supported; see [`crate::security`].
     pub fn check_security(&self, name: &str) -> Result<(), (usize, String)> {
         for (key, _) in crate::security::OPTIONS {
             let (Some(option), Some(value)) = (crate::options::find(key), self.get(name, key)) else {
@@ -236,7 +237,7 @@ impl ConfFile {
         out
     }
 
-    /// Replaces what stands in `value` itself; `None` where it becomes too long.
+    /// Replaces the metavariables in `value` itself; `None` if it becomes too long.
     fn expand_once(&self, value: &str, name: &str) -> Option<String> {
         let (kind, id) = name.split_once('.').unwrap_or((name, ""));
         let mut out = String::new();

@@ -2,7 +2,7 @@
 
 use spirula_denc::{AddrType, EntityAddr};
 
-/// The port monitors speak msgr2 on where none is given.
+/// The default port of monitors for msgr2.
 const MSGR2_PORT: u16 = 3300;
 
 /// The msgr2 addresses in a `mon_host` value: `10.0.0.1`, `10.0.0.1:3300`, `v2:10.0.0.1:3300/0` and

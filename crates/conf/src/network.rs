@@ -1,4 +1,4 @@
-//! `public_network` and `cluster_network`: which of a host's addresses a daemon takes.
+//! `public_network` and `cluster_network`: choice of a daemon's address among the host's.
 
 use std::net::IpAddr;
 
@@ -17,10 +17,10 @@ pub enum NetworkError {
     /// A word that is no network.
     #[error("unable to parse network: {0}")]
     Parse(String),
-    /// Interfaces are named, and no networks.
+    /// Interfaces are named without networks.
     #[error("interface names specified but not network names")]
     NoNetworks,
-    /// None of the interfaces is there.
+    /// None of the interfaces exists.
     #[error("no interfaces matching [{0}]")]
     NoInterface(String),
     /// The host has no address in any of the networks.
@@ -32,7 +32,7 @@ pub enum NetworkError {
         networks: String,
         /// The interfaces, as configured.
         interfaces: String,
-        /// What it has.
+        /// The addresses of the host.
         has: String,
     },
 }
@@ -73,8 +73,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_separator).filter(|w| !w.is_empty())
 }
 
-/// The address that a daemon takes: the first one in the first of `networks` that has any, on one of `interfaces` where
-/// some are named. A loopback address is taken where there is no other.
+/// The daemon's address: the first one in the first of `networks` with any, on one of `interfaces`
+/// if some are named. A loopback address is only taken if there is no other.
 ///
 /// # Errors
 /// Where there is none, or the lists make no sense.

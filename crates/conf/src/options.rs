@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// Who an option is meant for, as `config dump` prints it.
+/// The audience of an option, as `config dump` prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// For every operator.
@@ -97,35 +97,35 @@ pub struct Opt {
     pub name: &'static str,
     /// Its type.
     pub kind: Kind,
-    /// Who changes it.
+    /// Its audience.
     pub level: Level,
     /// The default, as text.
     pub default: &'static str,
-    /// The default of daemons, where it is another one.
+    /// The default of daemons, if it differs.
     pub daemon_default: &'static str,
     /// The least value, as text; empty for none.
     pub min: &'static str,
     /// The greatest value, as text; empty for none.
     pub max: &'static str,
-    /// The values that a text may have, separated by `|`; empty for any.
+    /// The values that are allowed, separated by `|`; empty for any.
     pub values: &'static str,
-    /// Whether a running daemon follows it.
+    /// Whether a running daemon follows changes of it.
     pub runtime: bool,
     /// Ceph's flags (`runtime`, `startup`, `no_mon_update`, …), separated by blanks.
     pub flags: &'static str,
-    /// What it does.
+    /// Its help text.
     pub help: &'static str,
-    /// Which daemons read it, separated by blanks; empty for all.
+    /// The daemons that read it, separated by blanks; empty for all.
     pub services: &'static str,
-    /// Whether it does anything here. What Ceph knows besides can be set and is stored, so that what configures a Ceph cluster
-    /// works, and has no effect.
+    /// Whether it has an effect here. Other options of Ceph can be set and are stored, so that a
+    /// Ceph cluster's configuration works, but have no effect.
     pub effect: bool,
 }
 
-/// Why a log level is refused that is a number.
+/// The message for a log level that is a number out of range.
 const LEVEL_RANGE: &str = "value must be in range [0, 99]";
 
-/// The errno, `EINVAL` or `ERANGE`, for a value that [`Opt::parse`] has refused with this text.
+/// The errno, `EINVAL` or `ERANGE`, of a message from [`Opt::parse`].
 pub fn errno(why: &str) -> i32 {
     match why {
         LEVEL_RANGE => 34,
@@ -150,7 +150,7 @@ pub fn amount(text: &str, base: u64) -> Option<u64> {
     n.checked_mul(base.checked_pow(u32::try_from(power).ok()?)?)
 }
 
-/// The official text for an amount that is none, with binary units or decimal ones.
+/// The official message about an invalid amount, with binary units or decimal ones.
 pub fn amount_error(text: &str, binary: bool) -> &'static str {
     let text = text.trim();
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
@@ -162,7 +162,7 @@ pub fn amount_error(text: &str, binary: bool) -> &'static str {
 }
 
 impl Opt {
-    /// Whether the monitors' configuration database may hold it.
+    /// Whether the monitors' configuration database may hold the option.
     pub fn is_central(&self) -> bool {
         !self.flags.split(' ').any(|f| f == "no_mon_update")
     }
@@ -178,17 +178,18 @@ impl Opt {
         Ok(parsed)
     }
 
-    /// A value as it is shown: in canonical spelling, as far as it is one of the option's type.
+    /// A value in canonical spelling; unchanged if it is not of the option's type.
     pub fn shown(&self, value: &str) -> String {
         self.typed(value).unwrap_or_else(|_| value.to_owned())
     }
 
-    /// Whether it is the log level of a part of a daemon (`debug_osd`). Ceph does not list them.
+    /// Whether the option is the log level of a daemon's subsystem (`debug_osd`). Ceph does not
+    /// list these.
     pub fn is_log_level(&self) -> bool {
         self.kind == Str && self.name.starts_with("debug_")
     }
 
-    /// Whether a value of the option's type is one that is allowed.
+    /// Checks that a value of the option's type is allowed.
     fn check(&self, value: &str) -> Result<(), String> {
         let number = |text: &str| text.parse::<f64>().ok();
         let below = |a: &str, b: &str| number(a).zip(number(b)).is_some_and(|(a, b)| a < b);

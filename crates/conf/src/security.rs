@@ -1,5 +1,5 @@
-//! Options about security: each is obeyed, or refused where it asks for something else than what is done. None is accepted
-//! without effect, as an operator relies on it.
+//! Options about security. Each is obeyed, or refused if it asks for something that is not done.
+//! None is accepted without effect, as operators rely on them.
 
 use Rule::{Fixed, Methods, Modes, Obeyed};
 
@@ -8,16 +8,16 @@ use crate::auth_methods;
 /// Separates the words of lists, as in Ceph (`substr_do` of `src/common/str_util.h`).
 const SEPARATORS: [char; 5] = [',', ';', '=', ' ', '\t'];
 
-/// What becomes of an option.
+/// How an option is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// What it says is done, whatever it is.
+    /// Any value is obeyed.
     Obeyed,
     /// A list of authentication methods, which may only name cephx.
     Methods,
     /// A list of connection modes: `crc`, `secure`.
     Modes,
-    /// Only one thing is done: the value in its canonical spelling, and why there is no other.
+    /// Only one value is supported: its canonical spelling, and why there is no other.
     Fixed(&'static str, &'static str),
 }
 
@@ -25,7 +25,7 @@ const MSGR1: &str = "only msgr2 is spoken, where version 2 of cephx is the only 
 const SIGNATURES: &str =
     "only secure mode authenticates messages of msgr2: set the ms_*_mode options to secure instead";
 
-/// The options of Ceph 16.2 that are about security, of the parts that Spirula has.
+/// Ceph 16.2's options about security, for the parts that Spirula has.
 pub const OPTIONS: &[(&str, Rule)] = &[
     ("admin_socket", Obeyed),
     ("auth_allow_insecure_global_id_reclaim", Obeyed),
@@ -126,7 +126,7 @@ pub fn rule(option: &str) -> Option<Rule> {
 /// Checks the value of an option, in its canonical spelling.
 ///
 /// # Errors
-/// What is asked for and not done, for the operator.
+/// The unsupported request, for the operator.
 pub fn check(option: &str, value: &str) -> Result<(), String> {
     match rule(option) {
         None | Some(Obeyed) => Ok(()),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use crate::options::{all, find};
 
-    /// Names that tell that an option is about security.
+    /// Parts of names that mark an option as one about security.
     const TELLING: [&str; 9] = [
         "auth_",
         "cephx_",

@@ -221,7 +221,7 @@ options! {
     spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";
 }
 
-/// The options of the manager's modules. They are no daemon's.
+/// The options of the manager's modules, which no daemon reads.
 pub(super) const OF_MODULES: &[Built] = &[
     Built {
         name: "mgr/crash/retain_interval",

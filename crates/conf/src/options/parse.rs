@@ -95,7 +95,7 @@ pub(super) fn float(text: &str) -> Result<f64, String> {
     finite.ok_or_else(|| format!("strict_strtod: expected double, got: '{text}'"))
 }
 
-/// The level of what is logged and that of what is kept in memory: `5` or `1/5`.
+/// The log level and the level that is kept in memory: `5` or `1/5`.
 pub(super) fn log_levels(text: &str) -> Result<String, String> {
     let (log, rest) =
         leading_int(text).ok_or("value must take the form N or N/M, where N and M are integers")?;
@@ -109,7 +109,7 @@ pub(super) fn log_levels(text: &str) -> Result<String, String> {
     }
 }
 
-/// The integer that a text begins with, as C's `sscanf` finds it, and what follows.
+/// The integer at the beginning of a text, as C's `sscanf` parses it, and the rest.
 fn leading_int(text: &str) -> Option<(i64, &str)> {
     let text = text.trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -119,7 +119,7 @@ fn leading_int(text: &str) -> Option<(i64, &str)> {
     Some((number, &text[end..]))
 }
 
-/// An address; msgr2's where no kind is given.
+/// An address; of msgr2 unless a type is given.
 pub(super) fn address(text: &str) -> Result<String, String> {
     let addr = |text: &str| text.parse::<EntityAddr>().ok();
     let kinds = ["v1:", "v2:", "any:"];

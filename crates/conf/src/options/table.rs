@@ -1,4 +1,4 @@
-//! All options: Ceph's from a table, with what is different here, and those that only Spirula has.
+//! The table of all options: Ceph's, with Spirula's differences, and those that only Spirula has.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,10 +9,11 @@ use super::{Kind, Level, Opt, normalize};
 /// The options of Ceph 16.2, in the official order.
 const PACIFIC: &str = include_str!("../pacific.tsv");
 
-/// What the help says of options that have no effect.
+/// The help's note about options without effect.
 const NO_EFFECT: &str = "(has no effect in Spirula)";
 
-/// What a daemon takes from its `ceph.conf` when it starts, whatever the monitors' configuration database says.
+/// Options that a daemon only takes from its `ceph.conf` when it starts, never from the monitors'
+/// configuration database.
 const START_ONLY: &[&str] = &[
     "admin_socket",
     "admin_socket_mode",
@@ -83,7 +84,7 @@ fn named<T: Copy>(name: &str, of: fn(T) -> &'static str) -> impl Fn(&T) -> bool 
     move |v| of(*v) == name
 }
 
-/// An official option as it is here.
+/// Applies Spirula's differences to an official option.
 fn adapt(mut o: Opt, built: &HashMap<&str, &Built>) -> Opt {
     let Some(b) = built.get(o.name) else { return o };
     (o.default, o.daemon_default) = (b.default, "");

@@ -1,4 +1,4 @@
-//! The values of options in one daemon, and where they come from.
+//! The values of options in one daemon, and their sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use super::parse::seconds;
 use super::table::is_live;
 use super::{all, amount, find};
 
-/// Where a value can come from, the weakest first (`src/common/config_values.h`).
+/// The sources of values, the weakest first (`src/common/config_values.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The monitors' configuration database.
@@ -33,17 +33,18 @@ impl Source {
     }
 }
 
-/// The values of one daemon: those set in it while it runs over the file and command line over the central
-/// configuration over the defaults.
+/// The values of one daemon: those set at run time override the file and command line, which
+/// override the central configuration, which overrides the defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Values {
     /// From `ceph.conf` and the command line.
     pub local: BTreeMap<String, String>,
     /// From the monitors' configuration database.
     pub central: BTreeMap<String, String>,
-    /// Set while the daemon runs; gone with it.
+    /// Set at run time; gone with the process.
     pub overrides: BTreeMap<String, String>,
-    /// Options that the configuration database sets, but that a daemon takes only when it starts or cannot use.
+    /// Options of the configuration database that a running daemon does not follow, or whose values
+    /// it cannot use.
     pub ignored: BTreeSet<String>,
 }
 
@@ -56,7 +57,7 @@ impl Values {
         }
     }
 
-    /// Takes what the monitors' configuration database says over, as far as a running daemon follows it.
+    /// Adopts the values of the monitors' configuration database that a running daemon follows.
     pub fn set_central(&mut self, all: BTreeMap<String, String>) {
         let follows = |name: &str, value: &str| match find(name) {
             Some(o) => o.is_central() && is_live(o) && o.parse(value).is_ok(),
@@ -68,7 +69,7 @@ impl Values {
         self.ignored = ignored.into_keys().filter(|k| find(k).is_some()).collect();
     }
 
-    /// Each source that sets an option with what it says, the strongest first, in canonical spelling.
+    /// Each source that sets an option with its value in canonical spelling, the strongest first.
     pub fn sources(&self, name: &str) -> Vec<(Source, String)> {
         let opt = find(name);
         let spell = |v: &String| opt.and_then(|o| o.parse(v).ok()).unwrap_or_else(|| v.clone());
@@ -76,7 +77,7 @@ impl Values {
         Source::ALL.iter().rev().filter_map(found).collect()
     }
 
-    /// What one source says.
+    /// The values of one source.
     pub fn layer(&self, source: Source) -> &BTreeMap<String, String> {
         match source {
             Source::Mon => &self.central,
@@ -91,18 +92,18 @@ impl Values {
         Source::ALL.iter().rev().find_map(found)
     }
 
-    /// A value as text; empty for an option that nobody knows.
+    /// A value as text; empty for an unknown option.
     pub fn get(&self, name: &str) -> &str {
         let set = self.set(name).map(|(_, v)| v);
         set.or_else(|| find(name).map(|o| o.default)).unwrap_or_default()
     }
 
-    /// Where a value comes from, as `config show` names it.
+    /// The source of a value, as `config show` names it.
     pub fn source(&self, name: &str) -> &'static str {
         self.set(name).map_or("default", |(s, _)| s.name())
     }
 
-    /// Whether anybody set an option to something else than its default.
+    /// Whether an option has its default value.
     pub fn is_default(&self, name: &str) -> bool {
         self.set(name).is_none()
     }
@@ -112,7 +113,8 @@ impl Values {
         matches!(self.get(name), "true" | "1" | "yes" | "on")
     }
 
-    /// An unsigned value; where the text is none, the default, or else 0. Suffixes count as the option's type says.
+    /// An unsigned value; if the text is invalid, the default, or else 0. Suffixes count as the
+    /// option's type says.
     pub fn uint(&self, name: &str) -> u64 {
         let opt = find(name);
         let parse = |text: &str| match opt.map(|o| o.kind) {
@@ -124,28 +126,28 @@ impl Values {
         parse(self.get(name)).or_else(default).unwrap_or(0)
     }
 
-    /// A signed value; where the text is none, the default, or else 0.
+    /// A signed value; if the text is invalid, the default, or else 0.
     pub fn int(&self, name: &str) -> i64 {
         let parse = |text: &str| text.trim().parse().ok();
         let default = || find(name).and_then(|o| parse(o.default));
         parse(self.get(name)).or_else(default).unwrap_or(0)
     }
 
-    /// The ports that daemons listen on where they have none of their own; `None` where the options give no range.
+    /// The ports for daemons without one of their own; `None` if the options give no range.
     pub fn bind_ports(&self) -> Option<RangeInclusive<u16>> {
         let port = |name: &str| u16::try_from(self.int(name)).ok();
         let range = port("ms_bind_port_min")?..=port("ms_bind_port_max")?;
         Some(range).filter(|r| !r.is_empty())
     }
 
-    /// A float; where the text is no finite one, the default, or else 0.
+    /// A float; if the text is not a finite one, the default, or else 0.
     pub fn float(&self, name: &str) -> f64 {
         let parse = |text: &str| text.trim().parse().ok().filter(|v: &f64| v.is_finite());
         let default = || find(name).and_then(|o| parse(o.default));
         parse(self.get(name)).or_else(default).unwrap_or(0.0)
     }
 
-    /// A value in its canonical spelling; `None` for an option that nobody knows or set.
+    /// A value in its canonical spelling; `None` for an option that is unknown or not set.
     pub fn canonical(&self, name: &str) -> Option<String> {
         let opt = find(name);
         let text = self.set(name).map(|(_, v)| v).or(opt.map(|o| o.default))?;
