@@ -1,4 +1,4 @@
-//! The block devices that a path is or lies on, as the kernel and udev describe them.
+//! The block devices below a path, as the kernel and udev describe them.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::text::{field, read, read_value};
 use crate::{Metadata, numa};
 
-/// Devices may lie on others (volumes, encryption, RAID); deeper than this nobody looks.
+/// Devices may lie on others (volumes, encryption, RAID); the search stops at this depth.
 const MAX_DEPTH: usize = 8;
 
-/// Entries of a directory that are looked at.
+/// The most entries of a directory that are read.
 const MAX_ENTRIES: usize = 4096;
 
-/// Where kernel and udev say what they know of devices.
+/// The files in which kernel and udev describe devices.
 struct System {
     /// The root of the file system; another one in tests.
     root: PathBuf,
@@ -24,28 +24,29 @@ struct System {
 pub struct Disk {
     /// Its name in the kernel: `sda`.
     pub name: String,
-    /// Vendor, model and serial number; `None` where it has none that tell it from others.
+    /// Vendor, model and serial number; `None` if it has no identifying ones.
     pub id: Option<String>,
     /// Its link in `/dev/disk/by-path`.
     pub path: Option<String>,
-    /// The NUMA node that it is near to.
+    /// The NUMA node of the disk.
     numa: Option<u32>,
 }
 
-/// What a path is or lies on.
+/// The devices below a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disks {
-    /// The whole disks, by name. Empty where the file system is on none that the kernel names (a network, memory, an overlay).
+    /// The whole disks, by name. Empty if the file system is on none that the kernel names (a
+    /// network, memory, an overlay).
     pub disks: Vec<Disk>,
     /// Whether the path is a device, and not a file on one.
     is_device: bool,
     /// The partition, if it is one, or the device itself.
     partition: Option<String>,
-    /// The device that the partition belongs to, or the device itself.
+    /// The partition's device, or the device itself.
     whole: Option<String>,
-    /// `major:minor` of that.
+    /// `major:minor` of the whole device.
     number: Option<String>,
-    /// The model and serial number that the kernel has for that.
+    /// The whole device's model and serial number, from the kernel.
     model: Option<String>,
     serial: Option<String>,
     rotational: bool,
@@ -59,7 +60,7 @@ fn split(dev: u64) -> (u64, u64) {
     (major, minor)
 }
 
-/// The last part of a path of the kernel's.
+/// The last part of a path in sysfs.
 fn name_of(path: &Path) -> Option<String> {
     path.file_name()?.to_str().map(str::to_owned)
 }
@@ -75,7 +76,7 @@ impl System {
         std::fs::canonicalize(link).ok()
     }
 
-    /// The disk that a device is a partition of, or the device itself, each by its directory in sysfs.
+    /// The partition's disk, or the device itself, by its directory in sysfs.
     fn whole(device: &Path) -> PathBuf {
         match device.parent() {
             Some(disk) if device.join("partition").exists() => disk.to_owned(),
@@ -98,14 +99,14 @@ impl System {
         slaves.iter().for_each(|s| self.below(s, depth + 1, found));
     }
 
-    /// What udev knows of a device, by the names of its database.
+    /// udev's properties of a device, by the names of its database.
     fn udev(&self, number: &str) -> impl Fn(&str) -> Option<String> {
         let text = read(&self.root.join("run/udev/data").join(format!("b{number}"))).unwrap_or_default();
         move |key| field(&text, &format!("E:{key}"), '=')
     }
 
-    /// Vendor, model and serial number of a disk, as `get_device_id` of Ceph puts them together: of what udev says, else of what
-    /// the driver does.
+    /// Vendor, model and serial number of a disk, as `get_device_id` of Ceph joins them: from udev,
+    /// else from the driver.
     fn id(&self, disk: &Path) -> Option<String> {
         let number = read_value(&disk.join("dev")).unwrap_or_default();
         let udev = self.udev(&number);
@@ -136,12 +137,12 @@ impl System {
         Some(id.replace([' ', ',', '='], "_"))
     }
 
-    /// A property that a disk's driver shows, at one of its two places.
+    /// A property that a disk's driver shows, in one of its two places.
     fn own(disk: &Path, what: &str) -> Option<String> {
         read_value(&disk.join("device").join(what)).or_else(|| read_value(&disk.join(what)))
     }
 
-    /// The link that names a disk by the way to it.
+    /// The link that names a disk by its path.
     fn by_path(&self, name: &str) -> Option<String> {
         let mut links: Vec<PathBuf> = entries(&self.root.join("dev/disk/by-path"))
             .filter(|l| std::fs::read_link(l).ok().and_then(|to| name_of(&to)).as_deref() == Some(name))
@@ -186,10 +187,10 @@ impl System {
 }
 
 impl Disks {
-    /// Those of a path.
+    /// The devices below a path.
     ///
     /// # Errors
-    /// What the file system says of the path.
+    /// The file system's error for the path.
     pub fn of(path: &Path) -> std::io::Result<Self> {
         let meta = std::fs::metadata(path)?;
         let is_device = meta.file_type().is_block_device();
@@ -200,8 +201,8 @@ impl Disks {
         Ok(system.disks(number, is_device))
     }
 
-    /// Whether the disk turns. What the kernel knows nothing of (a network file system, an overlay) counts as not turning, as
-    /// Ceph has it.
+    /// Whether the disk rotates. An unknown one (a network file system, an overlay) counts as not
+    /// rotating, as in Ceph.
     pub fn is_rotational(&self) -> bool {
         self.rotational
     }
@@ -232,13 +233,14 @@ impl Disks {
         ])
     }
 
-    /// Which NUMA nodes the disks are near to.
+    /// The NUMA nodes of the disks.
     pub fn objectstore_numa(&self) -> Metadata {
         let nodes = self.disks.iter().map(|d| (d.name.as_str(), d.numa));
         numa("objectstore", "devices", nodes)
     }
 
-    /// The device or file of a store at `path`, of so many bytes, in blocks of so many: each key begins with `prefix`.
+    /// The properties of a store's device or file at `path`, with `size` bytes in blocks of
+    /// `block`: each key begins with `prefix`.
     pub fn store(&self, prefix: &str, path: &Path, size: u64, block: u64) -> Metadata {
         let flag = |on: bool| u8::from(on).to_string();
         let dev = |name: &Option<String>| name.as_ref().map(|n| format!("/dev/{n}"));
@@ -286,7 +288,8 @@ mod tests {
         assert_eq!(split(packed), (major, minor));
     }
 
-    /// A machine with the disk `sda` that has the partition `sda1`, on which with the disk `nvme0n1` the volume `dm-0` lies.
+    /// A machine with the disk `sda`, its partition `sda1`, and the volume `dm-0` on that partition
+    /// and the disk `nvme0n1`.
     fn machine(name: &str) -> System {
         let root = std::env::temp_dir().join(format!("spirula-block-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);
@@ -402,7 +405,7 @@ mod tests {
             file.starts_with("access_mode=file ") && file.contains(" path=/d/block "),
             "{file}"
         );
-        // Nothing is known of what lies on no device.
+        // A path on no device has no properties.
         let none = m.disks((0, 42), false);
         assert_eq!(text(none.devices()), "device_ids= device_paths= devices=");
         assert!(!none.is_rotational() && none.objectstore_numa().is_empty());

@@ -1,4 +1,5 @@
-//! The machine below a daemon, as `ceph osd|mon|mgr metadata` shows it: system, block devices, network interfaces.
+//! The machine of a daemon, as `ceph osd|mon|mgr metadata` shows it: system, block devices, network
+//! interfaces.
 //!
 //! The keys and the forms of the values are those of Ceph 16.2 (`collect_sys_info` in `common/util.cc`, `get_device_metadata` in
 //! `common/blkdev.cc`, `KernelDevice::collect_metadata`). What the machine does not tell has no key.
@@ -17,8 +18,8 @@ use std::collections::BTreeMap;
 /// Properties by their names.
 pub type Metadata = BTreeMap<String, String>;
 
-/// Which NUMA nodes some things are near to. Named `{what}_numa_nodes`, `{what}_numa_node` where all are near to the same one, and
-/// `{what}_numa_unknown_{kind}` for those of which it is not known.
+/// The NUMA nodes of some devices: `{what}_numa_nodes`, `{what}_numa_node` if all have the same,
+/// and `{what}_numa_unknown_{kind}` for devices without a known one.
 fn numa<'a>(what: &str, kind: &str, nodes: impl Iterator<Item = (&'a str, Option<u32>)>) -> Metadata {
     let mut known = std::collections::BTreeSet::new();
     let mut unknown = std::collections::BTreeSet::new();

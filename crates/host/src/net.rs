@@ -1,4 +1,4 @@
-//! The network interfaces that a daemon's addresses belong to.
+//! The network interfaces of a daemon's addresses.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use nix::net::if_::InterfaceFlags;
 use crate::text::read_value;
 use crate::{Metadata, numa};
 
-/// Where the kernel lists interfaces by their names.
+/// The directory of interfaces by name.
 const SYSFS: &str = "/sys/class/net";
 
 /// The interface that has an address. `None` for the loopback interface too, as in Ceph.
@@ -25,7 +25,7 @@ pub fn interface_of(ip: IpAddr) -> Option<String> {
         .map(|i| i.interface_name)
 }
 
-/// Which NUMA nodes interfaces are near to, each given as what it is used as and its name.
+/// The NUMA nodes of interfaces, each given as its use and its name.
 pub fn network_numa<'a>(interfaces: impl IntoIterator<Item = (&'a str, &'a str)>) -> Metadata {
     let nodes = interfaces
         .into_iter()
@@ -33,7 +33,7 @@ pub fn network_numa<'a>(interfaces: impl IntoIterator<Item = (&'a str, &'a str)>
     numa("network", "ifaces", nodes)
 }
 
-/// The NUMA node of an interface; none where the kernel knows none (-1) or has no such device.
+/// The NUMA node of an interface; `None` if the kernel knows none (-1) or has no such device.
 fn node(sysfs: &Path, name: &str) -> Option<u32> {
     if name.is_empty() || name.contains('/') {
         return None;

@@ -5,14 +5,15 @@ use std::path::Path;
 use crate::Metadata;
 use crate::text::{field, read, value};
 
-/// What the variables of an environment that orchestrators set are shown as.
+/// Environment variables that orchestrators set, and their keys in the metadata.
 const CONTAINER: [(&str, &str); 3] = [
     ("POD_NAME", "pod_name"),
     ("CONTAINER_NAME", "container_name"),
     ("CONTAINER_IMAGE", "container_image"),
 ];
 
-/// What is said of the system: `arch`, `cpu`, `distro*`, `hostname`, `kernel_*`, `mem_*`, `os`, and the container's names.
+/// The system's properties: `arch`, `cpu`, `distro*`, `hostname`, `kernel_*`, `mem_*`, `os`, and
+/// the container's names.
 pub fn system() -> Metadata {
     let mut found = kernel();
     found.extend(files(Path::new("/")));
@@ -53,7 +54,7 @@ fn kernel() -> Metadata {
     ])
 }
 
-/// What files below `root` say of the distribution, the processor and the memory.
+/// The properties from files below `root`: distribution, processor and memory.
 fn files(root: &Path) -> Metadata {
     let text = |path: &str| read(&root.join(path)).unwrap_or_default();
     let release = text("etc/os-release");
@@ -70,7 +71,7 @@ fn files(root: &Path) -> Metadata {
     ])
 }
 
-/// Within a container the host is the one that the orchestrator names.
+/// Within a container the host's name is the one that the orchestrator gives.
 fn container(var: impl Fn(&str) -> Option<String>, found: &mut Metadata) {
     let var = |name| value(&var(name)?);
     let names = CONTAINER.map(|(name, key)| (key, var(name)));

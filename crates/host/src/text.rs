@@ -1,16 +1,16 @@
-//! Small files of the kernel and the distribution, of which nothing is taken for granted.
+//! Small files of the kernel and the distribution, whose content is not trusted.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Of a file so much is read.
+/// The most bytes that are read of a file.
 const MAX_FILE: u64 = 64 << 10;
 
-/// A value is cut here.
+/// The length at which a value is cut.
 const MAX_VALUE: usize = 256;
 
-/// The beginning of a file; `None` where it can't be read. What is no UTF-8 is replaced.
+/// The beginning of a file; `None` if it can't be read. Invalid UTF-8 is replaced.
 pub(crate) fn read(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     let file = File::open(path).ok()?;
@@ -18,7 +18,7 @@ pub(crate) fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A value as it is shown: without the space around it and without control characters, and not endless. `None` where nothing is left.
+/// A value for display: trimmed, without control characters, and cut. `None` if nothing is left.
 pub(crate) fn value(text: &str) -> Option<String> {
     let shown = text.chars().filter(|c| !c.is_control());
     let shown: String = shown.take(MAX_VALUE).collect();
@@ -31,7 +31,8 @@ pub(crate) fn read_value(path: &Path) -> Option<String> {
     value(&read(path)?)
 }
 
-/// The value of the first line that begins with `key` and `separator`, with or without space around them.
+/// The value in the first line that begins with `key` and `separator`, with or without space around
+/// them.
 pub(crate) fn field(text: &str, key: &str, separator: char) -> Option<String> {
     let mut pairs = text.lines().filter_map(|l| l.split_once(separator));
     value(pairs.find(|(k, _)| k.trim() == key)?.1)
