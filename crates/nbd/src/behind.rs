@@ -1,4 +1,4 @@
-//! Writes that are answered before they are done.
+//! Writes that are answered before they are finished.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -11,14 +11,15 @@ use tokio::sync::Semaphore;
 use crate::ranges::Ranges;
 use crate::{BlockDevice, DeviceError, Extent, Geometry, Zeroing};
 
-/// A device whose writes go on behind their answers, up to a number of bytes; a client that waits for each answer
-/// then has many writes under way.
+/// A device whose writes are answered before they are finished, up to a number of bytes; a client
+/// that waits for each answer then has many writes under way.
 ///
-/// A write is begun at once. Whatever overlaps it (reads too) waits until it is done, and a flush
-/// for all that were answered. One with FUA, or of more bytes than fit, is answered when it is done.
+/// A write is begun at once. Overlapping requests (reads too) wait until it is finished, and a
+/// flush waits for all answered writes. A write with FUA, or of more bytes than fit, is answered
+/// when it is finished.
 ///
-/// A write that fails after its answer is lost, and with it what later writes and flushes promise: they all fail
-/// from then on, with that error.
+/// A write that fails after its answer is lost, and with it the promise of later writes and
+/// flushes: they all fail from then on, with that error.
 pub struct WriteBehind<D> {
     device: Rc<D>,
     ranges: Ranges,
@@ -32,7 +33,7 @@ fn range(offset: u64, len: u64) -> Range<u64> {
 }
 
 impl<D: BlockDevice + 'static> WriteBehind<D> {
-    /// Answers writes of up to `capacity` bytes together before they are done; with zero, none.
+    /// Answers writes of up to `capacity` bytes together before they are finished; with zero, none.
     pub fn new(device: Rc<D>, capacity: usize) -> Self {
         let capacity = capacity.min(Semaphore::MAX_PERMITS);
         Self {
@@ -56,7 +57,7 @@ impl<D: BlockDevice + 'static> WriteBehind<D> {
         }
     }
 
-    /// The room that a write of `len` bytes behind its answer takes; `None` where it can't have it.
+    /// The room of a write of `len` bytes that is answered early; `None` if it must not be.
     fn room(&self, len: usize) -> Option<u32> {
         u32::try_from(len).ok().filter(|_| len <= self.capacity)
     }
@@ -79,7 +80,8 @@ impl<D: BlockDevice + 'static> BlockDevice for WriteBehind<D> {
             place.reached().await;
             return self.device.write(offset, data, fua).await;
         };
-        // Room is given in the order of the places, so what has it waits only for what has it too, or needs none.
+        // Room is given in the order of the places, so that writes with room wait only for others
+        // with room, or for those that need none.
         let room = self.free.clone().acquire_many_owned(room).await;
         let (device, lost) = (self.device.clone(), self.lost.clone());
         tokio::task::spawn_local(async move {

@@ -1,15 +1,15 @@
-//! What is exported.
+//! The interface of exported devices.
 
 use bytes::Bytes;
 
 use crate::DeviceError;
 
-/// Sizes in which requests should come, in bytes: powers of two.
+/// Block sizes for requests, in bytes: powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSizes {
-    /// Of which offset and length of every request must be a multiple; 65536 at most.
+    /// Offset and length of every request must be multiples of it; 65536 at most.
     pub minimum: u32,
-    /// Of which they are best a multiple.
+    /// Offset and length of requests should be multiples of it.
     pub preferred: u32,
 }
 
@@ -27,16 +27,16 @@ impl Default for BlockSizes {
 pub struct Geometry {
     /// Bytes.
     pub size: u64,
-    /// Nothing can be written.
+    /// Writes are refused.
     pub read_only: bool,
-    /// Sizes of requests.
+    /// Block sizes for requests.
     pub blocks: BlockSizes,
 }
 
-/// A range of a device, which follows the one before.
+/// A range of a device behind the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes.
+    /// Its length in bytes.
     pub len: u64,
     /// It takes no space.
     pub hole: bool,
@@ -45,7 +45,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// A range of which nothing more is known.
+    /// A range with data, as far as is known.
     pub fn data(len: u64) -> Self {
         Self {
             len,
@@ -67,20 +67,21 @@ impl Extent {
 /// How zeroes are to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Zeroing {
-    /// The range shall have its space: no later write to it fails for want of it.
+    /// The range must have allocated space: no later write to it fails for want of it.
     pub allocate: bool,
-    /// Fail with [`DeviceError::not_fast`], before anything is changed, where this is no faster than a write of as much.
+    /// Fail with [`DeviceError::not_fast`], before anything is changed, if this is no faster than a
+    /// write of the same length.
     pub fast: bool,
 }
 
 /// A block device, shared by all connections to its export.
 ///
-/// The server checks every range against [`BlockDevice::geometry`] before it asks, and never asks for an empty one. Requests
-/// run concurrently, and each is awaited to its end, also when the client is gone. What a write has done is
-/// visible to every read that begins after its answer.
+/// The server checks every range against [`BlockDevice::geometry`] first, and never passes an empty
+/// one. Requests run concurrently, and each is awaited to its end, even if the client is gone. A
+/// write is visible to every read that begins after the write's answer.
 pub trait BlockDevice {
-    /// Size and rules, which may change while the device is exported. New connections are told so; those
-    /// that there are get errors beyond the end.
+    /// Size and rules, which may change while the device is exported. New connections get the new
+    /// size; existing ones get errors beyond the end.
     fn geometry(&self) -> Geometry;
 
     /// Reads exactly `len` bytes.
@@ -89,13 +90,13 @@ pub trait BlockDevice {
     /// The device's errno.
     fn read(&self, offset: u64, len: u32) -> impl Future<Output = Result<Bytes, DeviceError>>;
 
-    /// Writes; with `fua` the answer says that it is durable.
+    /// Writes; with `fua` the data is durable when the write is answered.
     ///
     /// # Errors
     /// The device's errno.
     fn write(&self, offset: u64, data: Bytes, fua: bool) -> impl Future<Output = Result<(), DeviceError>>;
 
-    /// Gives space back, as far as the device can; what is there then is undefined.
+    /// Frees space, as far as the device can; the range's content is undefined then.
     ///
     /// # Errors
     /// The device's errno.
@@ -113,7 +114,7 @@ pub trait BlockDevice {
         fua: bool,
     ) -> impl Future<Output = Result<(), DeviceError>>;
 
-    /// Makes durable every change that was answered before this was asked.
+    /// Makes every change durable that was answered before this call.
     ///
     /// # Errors
     /// The device's errno: some of them may be lost.
@@ -128,7 +129,8 @@ pub trait BlockDevice {
         std::future::ready(Ok(()))
     }
 
-    /// The extents from `offset` on, each of at least one byte, at least one and those of `len` bytes at most.
+    /// The extents from `offset` on: at least one, each of at least one byte, together at least the
+    /// first and at most `len` bytes.
     ///
     /// # Errors
     /// The device's errno.

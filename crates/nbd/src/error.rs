@@ -1,4 +1,4 @@
-//! What can go wrong, and the numbers under which clients hear of it.
+//! Errors, and their numbers for clients.
 
 use std::io;
 
@@ -30,7 +30,7 @@ impl ErrorCode {
     pub const EIO: Self = Self(5);
     /// No memory.
     pub const ENOMEM: Self = Self(12);
-    /// The request makes no sense.
+    /// The request is invalid.
     pub const EINVAL: Self = Self(22);
     /// No room, or a write beyond the end.
     pub const ENOSPC: Self = Self(28);
@@ -48,7 +48,7 @@ impl ErrorCode {
 pub struct DeviceError {
     /// A positive errno.
     pub errno: i32,
-    /// A text for people, which clients with structured replies get to see.
+    /// A text for people, which clients with structured replies can see.
     pub message: String,
 }
 
@@ -61,12 +61,12 @@ impl DeviceError {
         }
     }
 
-    /// The device answered what it was not asked.
+    /// The device returned another length than it was asked for.
     pub(crate) fn wrong_length() -> Self {
         Self::new(errno::EIO, "the device read another length than it was asked for")
     }
 
-    /// What was said to be written was not.
+    /// A write that was answered has failed.
     pub(crate) fn lost(&self) -> Self {
         Self::new(self.errno, format!("an earlier write was lost: {}", self.message))
     }
@@ -76,7 +76,7 @@ impl DeviceError {
         Self::new(errno::ENOTSUP, "zeroes can't be written fast here")
     }
 
-    /// The number for a reply. The protocol has few: what has none is an I/O error.
+    /// The number for a reply. The protocol has few: any other errno is an I/O error.
     pub fn code(&self) -> ErrorCode {
         match self.errno {
             errno::EPERM | errno::EACCES | errno::EROFS => ErrorCode::EPERM,
@@ -98,16 +98,16 @@ pub enum Error {
     TlsFile {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// Certificates and key that don't go together.
+    /// Certificates and key don't match.
     #[error("TLS: {0}")]
     Tls(String),
     /// A name that an export can't have.
     #[error("{0:?} can't be the name of an export: {1}")]
     ExportName(String, &'static str),
-    /// A socket.
+    /// A socket failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }

@@ -1,7 +1,8 @@
-//! The handshake, as a state machine from bytes to bytes: the fixed newstyle one.
+//! The handshake, as a state machine from bytes to bytes: the protocol's "fixed newstyle".
 //!
-//! [`Negotiation::greeting`] is sent first. Then what comes from the client goes into [`Negotiation::step`], and what
-//! [`Negotiation::take_output`] gives goes to the client after each step, until the step says how it ended.
+//! [`Negotiation::greeting`] is sent first. Then the client's bytes go into [`Negotiation::step`],
+//! and after each step the output of [`Negotiation::take_output`] goes to the client, until a step
+//! ends the handshake.
 
 mod options;
 #[cfg(test)]
@@ -16,22 +17,22 @@ use crate::{BlockSizes, Geometry, TlsPolicy};
 
 use options::{ContextQuery, ExportQuery};
 
-/// Longest option data that is read; no sensible option comes near it.
+/// The longest option data that is accepted; no sensible option comes near it.
 pub const MAX_OPTION: u32 = 64 << 10;
 
-/// What clients are told of an export.
+/// The description of an export for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportInfo {
     /// Its name.
     pub name: String,
-    /// A text for people, or nothing.
+    /// A text for people, or empty.
     pub description: String,
     /// Size and rules.
     pub geometry: Geometry,
 }
 
 impl ExportInfo {
-    /// What the export can do. Structured replies bring the flag `DF`.
+    /// The transmission flags of the export. With structured replies the flag `DF` is set.
     fn flags(&self, structured: bool) -> u16 {
         use transmission as t;
         let mut flags = t::HAS_FLAGS | t::SEND_FLUSH | t::SEND_FUA | t::SEND_CACHE | t::CAN_MULTI_CONN;
@@ -47,18 +48,18 @@ impl ExportInfo {
     }
 }
 
-/// What a client has chosen for the transmission phase.
+/// The client's choices for the transmission phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agreed {
-    /// Which of the exports.
+    /// The index of the export.
     pub export: usize,
     /// Replies are structured.
     pub structured: bool,
-    /// `BLOCK_STATUS` tells of `base:allocation`.
+    /// `BLOCK_STATUS` reports `base:allocation`.
     pub allocation: bool,
 }
 
-/// What to do after a step. In any case, the output is sent first.
+/// The next step of the connection. In any case, the output is sent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Read more.
@@ -67,7 +68,7 @@ pub enum Step {
     Again,
     /// Begin TLS, then read more.
     StartTls,
-    /// Begin the transmission phase with what is left of the input.
+    /// Begin the transmission phase with the rest of the input.
     Transmit(Agreed),
     /// Close the connection.
     Close,
@@ -75,13 +76,13 @@ pub enum Step {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// The client's answer to the greeting is to come.
+    /// Waits for the client's answer to the greeting.
     ClientFlags,
-    /// An option is to come.
+    /// Waits for an option.
     Option,
-    /// The data of an option is to come.
+    /// Waits for the data of an option.
     Data { option: u32, len: usize },
-    /// The data of an option is too long and passed over.
+    /// Skips the data of an option that is too long.
     Skip { option: u32, left: u64 },
 }
 
@@ -91,7 +92,7 @@ pub struct Negotiation {
     policy: TlsPolicy,
     /// TLS has begun.
     secure: bool,
-    /// The server ends: nothing is agreed on any more.
+    /// The server is ending: no choices are accepted any more.
     closing: bool,
     state: State,
     fixed: bool,
@@ -124,12 +125,12 @@ impl Negotiation {
         }
     }
 
-    /// What is to be sent.
+    /// Takes the bytes to be sent.
     pub fn take_output(&mut self) -> Bytes {
         self.output.split().freeze()
     }
 
-    /// From now on every option but ABORT is refused, as the server ends.
+    /// Refuses every option but ABORT from now on, as the server is ending.
     pub fn close(&mut self) {
         self.closing = true;
     }
@@ -139,14 +140,16 @@ impl Negotiation {
         self.closing
     }
 
-    /// TLS has begun: what was agreed on before is void, as anybody may have said it.
+    /// Notes that TLS has begun: earlier choices are void, as anyone on the path may have made
+    /// them.
     pub fn secured(&mut self) {
         self.secure = true;
         self.structured = false;
         self.allocation = None;
     }
 
-    /// Takes what it understands from `input`: one option at most. The exports are the same, in the same order, each time.
+    /// Consumes at most one option from `input`. The exports must be the same, in the same order,
+    /// each time.
     pub fn step(&mut self, input: &mut BytesMut, exports: &[ExportInfo]) -> Step {
         loop {
             let flow = match self.state {
@@ -217,7 +220,7 @@ impl Negotiation {
         self.refuse(option, option_reply::ERR_TOO_BIG, "too long")
     }
 
-    /// Answers an option; `alone` says that nothing of the client is behind it.
+    /// Answers an option; `alone` tells that no bytes of the client follow it.
     fn answer(&mut self, option: u32, data: &[u8], alone: bool, exports: &[ExportInfo]) -> Flow {
         if option == option::ABORT {
             self.acknowledge(option);
@@ -302,7 +305,7 @@ impl Negotiation {
             );
         }
         if !alone {
-            // What was sent before TLS would count as if it had come through it.
+            // Bytes sent before TLS would count as if they had come through it.
             return Flow::Break(Step::Close);
         }
         self.acknowledge(option);
@@ -379,7 +382,7 @@ impl Negotiation {
     fn contexts(&mut self, option: u32, data: &[u8], exports: &[ExportInfo]) -> Flow {
         let set = option == option::SET_META_CONTEXT;
         if set {
-            // Whatever becomes of it, it replaces what was chosen before.
+            // Whatever the answer, this option replaces the earlier choice.
             self.allocation = None;
         }
         if !self.structured {
@@ -409,7 +412,8 @@ impl Negotiation {
     }
 }
 
-/// The export of a name. The empty name is the default export's, which is the only one where there is one.
+/// The export of a name. The empty name means the default export, which is the only one, if there
+/// is one only.
 fn find(exports: &[ExportInfo], name: &str) -> Option<usize> {
     let named = exports.iter().position(|e| e.name == name);
     named.or_else(|| (name.is_empty() && exports.len() == 1).then_some(0))

@@ -1,4 +1,4 @@
-//! Which ranges of a device are being changed, in order.
+//! The ranges of a device that are being changed, in order.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
-/// Changes under way and waiting, by the order in which they came. A change waits for the earlier ones that it overlaps.
+/// Changes under way and waiting, in the order of their arrival. A change waits for earlier ones
+/// that overlap it.
 #[derive(Clone, Default)]
 pub(crate) struct Ranges {
     changes: Rc<RefCell<Changes>>,
@@ -32,7 +33,7 @@ pub(crate) struct Place {
 }
 
 impl Ranges {
-    /// Takes a place behind all changes that there are.
+    /// Takes a place behind all present changes.
     pub(crate) fn enter(&self, range: Range<u64>) -> Place {
         let mut changes = self.changes.borrow_mut();
         let number = changes.next;
@@ -49,7 +50,7 @@ impl Ranges {
         }
     }
 
-    /// Waits for the changes of this range that there are now, and not for later ones.
+    /// Waits for the present changes of this range, not for later ones.
     pub(crate) async fn settled(&self, range: Range<u64>) {
         let end = self.changes.borrow().next;
         self.wait(end, range).await;

@@ -5,9 +5,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::wire::{self, allocation, chunk};
 use crate::{ErrorCode, Extent};
 
-/// Zeroes are looked for in blocks of this size, aligned on the device.
+/// The block size in which runs of zeroes are searched, aligned on the device.
 const HOLE_UNIT: u64 = 4096;
-/// Most extents that one reply tells of: clients ask on from where it ends.
+/// The most extents in one reply: clients then ask for the rest.
 const MAX_EXTENTS: usize = 1 << 16;
 
 /// A reply without data.
@@ -19,7 +19,7 @@ pub fn simple(cookie: u64, code: ErrorCode) -> Bytes {
     out.freeze()
 }
 
-/// Begins a chunk, of which `payload` bytes follow.
+/// Begins a chunk with `payload` bytes behind its header.
 fn chunk_header(out: &mut BytesMut, cookie: u64, flags: u16, kind: u16, payload: u32) {
     out.put_u32(wire::STRUCTURED_REPLY_MAGIC);
     out.put_u16(flags);
@@ -79,8 +79,8 @@ fn runs(offset: u64, data: &[u8]) -> Vec<Run> {
     runs
 }
 
-/// The reply to a read that found `data`, of which there are at most [`wire::MAX_PAYLOAD`] bytes. Structured, zeroes are sent
-/// as holes; with `whole` there is one chunk.
+/// The reply to a read of `data`, at most [`wire::MAX_PAYLOAD`] bytes. In a structured reply,
+/// zeroes are sent as holes; with `whole` there is one chunk.
 pub fn read(cookie: u64, offset: u64, data: Bytes, structured: bool, whole: bool) -> Vec<Bytes> {
     if !structured {
         return vec![simple(cookie, ErrorCode::OK), data];
@@ -120,8 +120,9 @@ pub fn read(cookie: u64, offset: u64, data: Bytes, structured: bool, whole: bool
     out
 }
 
-/// The reply to a request of `len` bytes for block status: the first of `extents`, or all of them within the range. Neighbours
-/// of one kind are joined. Where nothing is known, the range holds data.
+/// The reply to a request of `len` bytes for block status: the first of `extents`, or all of them
+/// within the range. Adjacent extents of one kind are joined. Without extents, the range counts as
+/// data.
 pub fn block_status(cookie: u64, len: u32, one: bool, extents: &[Extent]) -> Bytes {
     let mut descriptors: Vec<(u32, u32)> = Vec::new();
     let mut left = len;
@@ -189,7 +190,7 @@ mod tests {
         out
     }
 
-    /// What a client makes of the chunks of a read.
+    /// The data that a client assembles from the chunks of a read.
     fn assembled(parts: &[Bytes], offset: u64, len: usize) -> Vec<u8> {
         let mut data = vec![0xee; len];
         let mut seen = 0;

@@ -1,22 +1,22 @@
-//! Requests of the transmission phase: their header, and which are allowed.
+//! Requests of the transmission phase: their header, and the check whether they are allowed.
 
 use bytes::Buf;
 
 use crate::wire::{self, command, command_flag};
 use crate::{ErrorCode, Geometry, Zeroing};
 
-/// A request as it stands on the wire.
+/// The header of a request on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Of [`command_flag`].
+    /// The flags, of [`command_flag`].
     pub flags: u16,
-    /// Of [`command`].
+    /// The type, of [`command`].
     pub kind: u16,
-    /// Comes back in the reply.
+    /// Returned in the reply.
     pub cookie: u64,
-    /// Where.
+    /// The first byte of the range.
     pub offset: u64,
-    /// How much.
+    /// The length of the range in bytes.
     pub len: u32,
 }
 
@@ -24,7 +24,8 @@ impl Header {
     /// Bytes on the wire.
     pub const LEN: usize = 28;
 
-    /// Reads a header; `None` where it does not begin with the magic number: what follows can't be told apart.
+    /// Decodes a header; `None` if it does not begin with the magic number, after which no request
+    /// can be found any more.
     pub fn decode(bytes: &[u8; Self::LEN]) -> Option<Self> {
         let mut input = &bytes[..];
         let magic = input.get_u32();
@@ -54,7 +55,7 @@ impl Header {
     }
 }
 
-/// What was agreed on with the client, and what the device is now.
+/// The client's choices in the handshake, and the device's present properties.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     /// The device's size and rules.
@@ -70,56 +71,56 @@ pub struct Terms {
 pub enum Command {
     /// Read a range.
     Read {
-        /// Where.
+        /// The first byte.
         offset: u64,
-        /// How much; zero is possible here and in the others.
+        /// The length in bytes; zero is possible here and in the others.
         len: u32,
-        /// In one chunk.
+        /// Whether the data is sent in one chunk.
         whole: bool,
     },
-    /// Write the data that follows.
+    /// Write the data behind the header.
     Write {
-        /// Where.
+        /// The first byte.
         offset: u64,
-        /// Durable before it is answered.
+        /// Whether the write is durable before it is answered.
         fua: bool,
     },
-    /// Give space back.
+    /// Free space.
     Trim {
-        /// Where.
+        /// The first byte.
         offset: u64,
-        /// How much.
+        /// The length in bytes.
         len: u32,
-        /// Durable before it is answered.
+        /// Whether the trim is durable before it is answered.
         fua: bool,
     },
     /// Write zeroes.
     WriteZeroes {
-        /// Where.
+        /// The first byte.
         offset: u64,
-        /// How much.
+        /// The length in bytes.
         len: u32,
-        /// How.
+        /// How the zeroes are written.
         how: Zeroing,
-        /// Durable before it is answered.
+        /// Whether the zeroes are durable before the answer.
         fua: bool,
     },
-    /// Make durable what was answered.
+    /// Make all answered changes durable.
     Flush,
     /// Prepare for reads.
     Cache {
-        /// Where.
+        /// The first byte.
         offset: u64,
-        /// How much.
+        /// The length in bytes.
         len: u32,
     },
-    /// Tell of extents.
+    /// Report extents.
     BlockStatus {
-        /// Where.
+        /// The first byte.
         offset: u64,
-        /// How much; not zero.
+        /// The length in bytes; not zero.
         len: u32,
-        /// Of one.
+        /// Whether only one extent is reported.
         one: bool,
     },
     /// End the connection when all requests are answered.

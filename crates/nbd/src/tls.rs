@@ -1,4 +1,4 @@
-//! TLS: certificates, and who must use it.
+//! TLS: certificates, and the clients that must use it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::{Error, Result};
 /// Whether clients use TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TlsPolicy {
-    /// There is none.
+    /// TLS is not offered.
     Off,
-    /// A client may.
+    /// A client may use it.
     Optional,
-    /// Without it, a client is told nothing.
+    /// Without it, a client is refused.
     Required,
 }
 

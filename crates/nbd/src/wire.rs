@@ -15,7 +15,7 @@ pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 
 /// Longest string that the protocol allows, in bytes.
 pub const MAX_STRING: usize = 4096;
-/// Most bytes that a READ or WRITE may move, which is what clients assume where nobody tells them.
+/// The most bytes that a READ or WRITE may move, which clients assume by default.
 pub const MAX_PAYLOAD: u32 = 32 << 20;
 
 /// Flags of the greeting, which the client repeats.
@@ -62,13 +62,13 @@ pub mod option_reply {
     pub const ERR_UNSUP: u32 = 1 << 31 | 1;
     /// The option is known and not allowed here.
     pub const ERR_POLICY: u32 = 1 << 31 | 2;
-    /// The option's data makes no sense, or it comes at the wrong time.
+    /// The option's data is invalid, or the option comes at the wrong time.
     pub const ERR_INVALID: u32 = 1 << 31 | 3;
-    /// Not without TLS.
+    /// TLS is required first.
     pub const ERR_TLS_REQD: u32 = 1 << 31 | 5;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = 1 << 31 | 6;
-    /// The server ends.
+    /// The server is ending.
     pub const ERR_SHUTDOWN: u32 = 1 << 31 | 7;
     /// The option's data is too long.
     pub const ERR_TOO_BIG: u32 = 1 << 31 | 9;
@@ -86,11 +86,11 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can do.
+/// Features of an export.
 pub mod transmission {
-    /// The flags mean something.
+    /// The other flags are valid.
     pub const HAS_FLAGS: u16 = 1 << 0;
-    /// Nothing can be written.
+    /// Writes are refused.
     pub const READ_ONLY: u16 = 1 << 1;
     /// `FLUSH` works.
     pub const SEND_FLUSH: u16 = 1 << 2;
@@ -102,7 +102,7 @@ pub mod transmission {
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     /// The flag `DF` works.
     pub const SEND_DF: u16 = 1 << 7;
-    /// What one connection flushed, every other one sees.
+    /// A flush on one connection covers answered writes of all.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
     /// `CACHE` works.
     pub const SEND_CACHE: u16 = 1 << 10;
@@ -118,29 +118,29 @@ pub mod command {
     pub const WRITE: u16 = 1;
     /// The last request of a connection; has no reply.
     pub const DISC: u16 = 2;
-    /// Makes durable what was answered.
+    /// Makes answered changes durable.
     pub const FLUSH: u16 = 3;
-    /// Gives space back.
+    /// Frees space.
     pub const TRIM: u16 = 4;
     /// Announces reads.
     pub const CACHE: u16 = 5;
     /// Writes zeroes.
     pub const WRITE_ZEROES: u16 = 6;
-    /// Asks which ranges hold data.
+    /// Asks for extents.
     pub const BLOCK_STATUS: u16 = 7;
 }
 
 /// Flags of requests.
 pub mod command_flag {
-    /// Durable before it is answered.
+    /// The change is durable before it is answered.
     pub const FUA: u16 = 1 << 0;
     /// `WRITE_ZEROES` shall allocate space.
     pub const NO_HOLE: u16 = 1 << 1;
     /// The data of `READ` shall come in one chunk.
     pub const DF: u16 = 1 << 2;
-    /// `BLOCK_STATUS` shall tell of one extent.
+    /// `BLOCK_STATUS` shall report one extent.
     pub const REQ_ONE: u16 = 1 << 3;
-    /// `WRITE_ZEROES` shall fail where it is no faster than a write.
+    /// `WRITE_ZEROES` shall fail if it is no faster than a write.
     pub const FAST_ZERO: u16 = 1 << 4;
 }
 
@@ -148,7 +148,7 @@ pub mod command_flag {
 pub mod chunk {
     /// This chunk is the reply's last.
     pub const FLAG_DONE: u16 = 1 << 0;
-    /// Nothing more to say.
+    /// A chunk without payload.
     pub const NONE: u16 = 0;
     /// Data at an offset.
     pub const OFFSET_DATA: u16 = 1;

@@ -19,7 +19,7 @@ use tokio::process::Command;
 
 const MIB: usize = 1 << 20;
 
-/// Runs a command line and gives its success and all that it prints.
+/// Runs a command line and returns its success and all output.
 async fn try_sh(directory: &Path, line: &str) -> (bool, String) {
     let output = Command::new("sh")
         .args(["-c", line])
@@ -158,7 +158,7 @@ fn exports_are_listed_and_kept_apart() {
     });
 }
 
-/// An authority, a server's and a client's certificate, and those of an authority that nobody knows.
+/// An authority, a server's and a client's certificate, and those of an unknown authority.
 const CERTIFICATES: &str = r"
 set -e
 authority() {

@@ -1,4 +1,4 @@
-//! The transmission phase as a client sees it that sends what it likes, byte by byte.
+//! The transmission phase, seen by a client that sends arbitrary bytes.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -27,7 +27,7 @@ struct Client {
     structured: bool,
 }
 
-/// What a request got: its cookie, an error, and data.
+/// The answer to a request: its cookie, an error, and data.
 type Answer = (u64, ErrorCode, Bytes);
 
 impl Client {
@@ -83,7 +83,7 @@ impl Client {
         cookie
     }
 
-    /// The next answer; `len` is what a simple one brings where it succeeds.
+    /// The next answer; `len` is the length of a simple one's data on success.
     async fn answer(&mut self, len: usize) -> Answer {
         let magic = self.stream.read_u32().await.unwrap();
         if magic == wire::SIMPLE_REPLY_MAGIC {
@@ -138,7 +138,7 @@ impl Client {
     }
 }
 
-/// Lets the server do what it can do without waiting.
+/// Lets the server do all that it can without waiting.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
@@ -171,7 +171,7 @@ fn flush_and_fua_make_durable() {
         assert_eq!(durable(0), 0);
         one.write(command_flag::FUA, 1, b"b").await;
         assert_eq!((durable(0), durable(1)), (0, b'b'));
-        // A flush counts for what the other connections were answered.
+        // A flush covers the answered writes of other connections.
         assert_eq!(two.flush().await, ErrorCode::OK);
         assert_eq!(durable(0), b'a');
         let zero = one
@@ -318,7 +318,7 @@ fn a_server_that_ends_answers_what_it_has_begun() {
         server.end.send(true).unwrap();
         settle().await;
         assert!(UnixStream::connect(&server.socket).await.is_err());
-        // Who is still in the handshake hears of it.
+        // A client that is still in the handshake is told.
         undecided.write_all(&3_u32.to_be_bytes()).await.unwrap();
         undecided.write_all(b"IHAVEOPT\0\0\0\x03\0\0\0\0").await.unwrap();
         let mut reply = [0; 20];

@@ -4,7 +4,7 @@ use bytes::Buf;
 
 use crate::wire::{self, allocation};
 
-/// A string with its length before it.
+/// Takes a string with its length before it.
 fn string<'a>(input: &mut &'a [u8]) -> Option<&'a str> {
     let len = input.try_get_u32().ok()? as usize;
     if len > wire::MAX_STRING {
@@ -35,7 +35,7 @@ impl<'a> ExportQuery<'a> {
         let all = facts.iter().enumerate();
         all.filter(|(i, fact)| !facts[..*i].contains(fact))
             .map(|(_, fact)| u16::from_be_bytes(*fact))
-            // There are four; who asks for thousands has not read the protocol.
+            // There are four; a client that asks for thousands has not read the protocol.
             .take(16)
     }
 }
@@ -43,11 +43,11 @@ impl<'a> ExportQuery<'a> {
 /// The data of LIST_META_CONTEXT and SET_META_CONTEXT.
 pub(super) struct ContextQuery<'a> {
     pub(super) name: &'a str,
-    /// How many queries there are.
+    /// The number of queries.
     pub(super) count: u32,
-    /// One of them is for `base:allocation`.
+    /// Whether a query asks for `base:allocation`.
     pub(super) allocation: bool,
-    /// One of them is for all of `base:`.
+    /// Whether a query asks for all of `base:`.
     pub(super) namespace: bool,
 }
 
@@ -57,7 +57,7 @@ impl<'a> ContextQuery<'a> {
         let count = data.try_get_u32().ok()?;
         let (mut allocation, mut namespace) = (false, false);
         for _ in 0..count {
-            // A number larger than what follows ends here.
+            // A number larger than that of the actual queries fails here.
             let query = string(&mut data)?;
             allocation |= query == allocation::NAME;
             namespace |= query == allocation::NAMESPACE;

@@ -64,7 +64,7 @@ impl Client {
         client
     }
 
-    /// Sends bytes and gives the step and the replies: type and data.
+    /// Sends bytes and returns the step and the replies: type and data.
     fn send(&mut self, bytes: &[u8]) -> (Step, Vec<(u32, Bytes)>) {
         let mut input = BytesMut::from(bytes);
         let step = self.negotiation.step(&mut input, &self.exports);
@@ -229,7 +229,7 @@ fn tls_forgets_what_came_before_it() {
             allocation: false
         })
     );
-    // What stands behind STARTTLS in the clear is somebody else's.
+    // Bytes in the clear behind STARTTLS come from an attacker.
     let mut client = Client::new(TlsPolicy::Optional);
     let bytes = [
         option(option::STARTTLS, &[]),

@@ -10,7 +10,7 @@ use super::{Server, ended, transmission};
 use crate::BlockDevice;
 use crate::handshake::{Agreed, Negotiation, Step};
 
-/// A stream of whatever kind.
+/// A stream of any kind.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
@@ -52,8 +52,8 @@ pub(super) async fn serve<D: BlockDevice + 'static>(
     tracing::info!("NBD: {peer} leaves {:?}", export.name);
 }
 
-/// The handshake. Gives the stream, what the client sent after the handshake, and what was agreed on; nothing where
-/// the session ends in order.
+/// Runs the handshake. Returns the stream, the client's bytes behind the handshake, and its
+/// choices; `None` if the session ends in order.
 async fn negotiate<D: BlockDevice + 'static>(
     server: &Server<D>,
     mut socket: Socket,

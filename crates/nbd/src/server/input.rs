@@ -1,4 +1,4 @@
-//! What comes from a client in the transmission phase.
+//! The client's bytes in the transmission phase.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::request::Header;
 /// Bytes read at once where headers are expected.
 const READ_SIZE: usize = 64 << 10;
 
-/// A stream with what was read of it and not yet used.
+/// A stream, with bytes that were read and not used yet.
 pub(super) struct Input<R> {
     reader: R,
     buffer: BytesMut,
@@ -31,7 +31,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         Ok(())
     }
 
-    /// The next request's header. Nothing is lost where this is dropped before it ends.
+    /// The next request's header. Dropping the future loses no bytes.
     pub(super) async fn header(&mut self) -> io::Result<[u8; Header::LEN]> {
         while self.buffer.len() < Header::LEN {
             self.fill().await?;
@@ -58,7 +58,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         Ok(out.freeze())
     }
 
-    /// Passes over the data of a request that is refused.
+    /// Skips the data of a refused request.
     pub(super) async fn skip(&mut self, mut len: usize) -> io::Result<()> {
         loop {
             let here = len.min(self.buffer.len());

@@ -20,11 +20,11 @@ use crate::{BlockDevice, Error, Result, Tls, TlsPolicy, wire};
 
 use connection::Socket;
 
-/// A device under a name.
+/// A named device.
 pub struct Export<D> {
-    /// What clients ask for.
+    /// The name that clients ask for.
     pub name: String,
-    /// A text for people, or nothing.
+    /// A text for people, or empty.
     pub description: String,
     /// The device.
     pub device: Rc<D>,
@@ -40,14 +40,14 @@ impl<D: BlockDevice> Export<D> {
     }
 }
 
-/// What clients may claim of the server.
+/// The resources that clients may use.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Connections served at once; more wait to be accepted.
     pub connections: usize,
     /// Requests of a connection that are executed at once; more are not read.
     pub requests: usize,
-    /// Bytes that such requests move, at least [`wire::MAX_PAYLOAD`].
+    /// Bytes that these requests move, at least [`wire::MAX_PAYLOAD`].
     pub bytes: usize,
     /// How long a handshake may take.
     pub handshake: Duration,
@@ -67,7 +67,7 @@ impl Default for Limits {
     }
 }
 
-/// Where clients connect.
+/// A socket for clients.
 #[derive(Debug)]
 pub enum Listener {
     /// A TCP port; 10809 is the protocol's own.
@@ -136,10 +136,11 @@ impl<D: BlockDevice + 'static> Server<D> {
         }))
     }
 
-    /// Serves the clients of a listener until `end` is true or its sender gone. Then requests under way are
-    /// completed and answered, and nothing is accepted any more.
+    /// Serves the clients of a listener until `end` is true or its sender is dropped. Then requests
+    /// under way are completed and answered, and no client is accepted any more.
     ///
-    /// Where this is dropped before it ends, connections break; the device completes what it has begun.
+    /// Dropping the future breaks the connections; the device completes the requests that it has
+    /// begun.
     pub async fn serve(self: &Rc<Self>, listener: Listener, mut end: watch::Receiver<bool>) {
         let mut connections = JoinSet::new();
         loop {
@@ -193,9 +194,10 @@ impl<D: BlockDevice + 'static> Server<D> {
     }
 }
 
-/// Serves a client that makes no handshake until it disconnects, and completes what it has asked for: the Linux kernel's, which got the
-/// other end of this socket and what a handshake tells in another way (`NBD_CMD_CONNECT` of its
-/// [netlink interface](https://github.com/torvalds/linux/blob/master/include/uapi/linux/nbd-netlink.h)).
+/// Serves a client without a handshake until it disconnects, and completes its requests. The client
+/// is the Linux kernel, which has the other end of this socket and gets the data of a handshake in
+/// another way (`NBD_CMD_CONNECT` of its [netlink
+/// interface](https://github.com/torvalds/linux/blob/master/include/uapi/linux/nbd-netlink.h)).
 pub async fn transmit<D: BlockDevice + 'static>(stream: UnixStream, device: Rc<D>, limits: &Limits) {
     let agreed = Agreed {
         export: 0,

@@ -1,4 +1,4 @@
-//! What goes to a client in the transmission phase: replies in the order in which their requests end.
+//! Replies to a client in the transmission phase, in the order in which their requests end.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -17,7 +17,7 @@ pub(super) struct Claim {
     pub(super) _bytes: OwnedSemaphorePermit,
 }
 
-/// A reply; its request's share is given back when it is sent.
+/// A reply; its request's share is released when it is sent.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) parts: Vec<Bytes>,
@@ -71,7 +71,8 @@ impl Buf for Segments {
     }
 }
 
-/// Sends replies until nobody makes any more, then closes the stream. Where the client does not take them, the queue is closed.
+/// Sends replies until their last producer is dropped, then closes the stream. If the client does
+/// not take them, the queue is closed.
 pub(super) async fn send<W: AsyncWrite + Unpin>(writer: W, mut queue: mpsc::UnboundedReceiver<Reply>) {
     if let Err(e) = send_all(writer, &mut queue).await {
         tracing::debug!("NBD: a client takes no replies: {e}");

@@ -46,13 +46,13 @@ pub(super) async fn run<D: BlockDevice + 'static>(
     if let Err(e) = outcome {
         tracing::debug!("NBD: a client's requests end: {e}");
     }
-    // What was begun is completed, whether somebody waits for the answer or not.
+    // Requests that have begun are completed, even if nobody waits for the answers.
     let _ = session.requests.acquire_many(most).await;
     drop(session);
     let _ = sender.await;
 }
 
-/// What the requests of a connection share.
+/// State that the requests of a connection share.
 struct Session<D> {
     device: Rc<D>,
     agreed: Agreed,
@@ -62,7 +62,7 @@ struct Session<D> {
 }
 
 impl<D: BlockDevice + 'static> Session<D> {
-    /// Begins requests until the client asks for the end.
+    /// Begins requests until the client disconnects.
     async fn serve<R: AsyncRead + Unpin>(&self, input: &mut Input<R>) -> io::Result<()> {
         loop {
             let header = input.header().await?;
@@ -110,7 +110,7 @@ impl<D: BlockDevice + 'static> Session<D> {
         let structured = self.agreed.structured;
         tokio::task::spawn_local(async move {
             let parts = execute(device.as_ref(), cookie, command, data, structured).await;
-            // The client may be gone; what it asked for is done all the same.
+            // The client may be gone; its request was executed all the same.
             let _ = replies.send(Reply { parts, claim });
         });
     }

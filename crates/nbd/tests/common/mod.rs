@@ -1,4 +1,4 @@
-//! A device in memory that says what was done to it, and a server of it.
+//! A device in memory that records its requests, and a server of it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::cell::{Cell, RefCell};
@@ -13,10 +13,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-/// Extents are told in these units.
+/// The unit of extents.
 const UNIT: usize = 64 << 10;
 
-/// A device with a volatile cache, as disks have: what was not flushed is only in `data`.
+/// A device with a volatile cache, as disks have: unflushed data is only in `data`.
 pub struct Memory {
     pub data: RefCell<Vec<u8>>,
     pub durable: RefCell<Vec<u8>>,
@@ -25,7 +25,7 @@ pub struct Memory {
     /// Requests at this offset wait for permits.
     pub held: Cell<Option<u64>>,
     pub gate: Arc<Semaphore>,
-    /// What writes fail with.
+    /// The errno of writes, 0 for success.
     pub broken: Cell<i32>,
 }
 
@@ -203,7 +203,7 @@ pub fn run(test: impl Future<Output = ()>) {
     tokio::task::LocalSet::new().block_on(&runtime, limited);
 }
 
-/// Data that is nowhere zero and nowhere the same.
+/// Data that is nowhere zero and does not repeat.
 pub fn pattern(len: usize, seed: u32) -> Vec<u8> {
     let mut state = seed | 1;
     (0..len)
