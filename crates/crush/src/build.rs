@@ -1,4 +1,4 @@
-//! Changes to the hierarchy: what `ceph osd crush add|create-or-move|move|link|rm|reweight|…` do.
+//! Changes to the hierarchy, for `ceph osd crush add|create-or-move|move|link|rm|reweight|…`.
 //!
 //! Every public change works on a copy and replaces the map at the end, so that a refused one leaves no trace.
 
@@ -8,7 +8,8 @@ use crate::choose_args::index_of;
 use crate::map::is_valid_name;
 use crate::{Alg, Bucket, CrushMap, Error, Result, Weights};
 
-/// Where an item belongs: bucket names by type name, as in `root=default host=a`. Levels may be left out.
+/// The place of an item: bucket names by type name, as in `root=default host=a`. Levels may be left
+/// out.
 pub type Location = BTreeMap<String, String>;
 
 fn check_name(name: &str) -> Result<()> {
@@ -34,7 +35,7 @@ impl CrushMap {
         words.into_iter().map(pair).collect()
     }
 
-    /// Runs a change on a copy, and keeps it where it succeeds and leaves a valid map.
+    /// Runs a change on a copy, and keeps the copy if the change succeeds and leaves a valid map.
     pub(crate) fn edit<T>(&mut self, change: impl FnOnce(&mut CrushMap) -> Result<T>) -> Result<T> {
         let mut next = self.clone();
         let value = change(&mut next)?;
@@ -43,7 +44,8 @@ impl CrushMap {
         Ok(value)
     }
 
-    /// Creates an empty bucket without a parent; its id. `alg: None` takes the best allowed algorithm.
+    /// Creates an empty bucket without a parent and returns its id. `alg: None` takes the best
+    /// allowed algorithm.
     ///
     /// # Errors
     /// Where the name is invalid or taken, the type unknown or the devices', or no algorithm is allowed.
@@ -194,7 +196,7 @@ impl CrushMap {
         Ok(())
     }
 
-    /// The item's weight, where it stands at the location: in the bucket of the lowest type that is named.
+    /// The item's weight, if it is at the location: in the bucket of the lowest named type.
     pub fn weight_at(&self, item: i32, location: &Location) -> Option<u32> {
         let lowest = self
             .types
@@ -205,8 +207,8 @@ impl CrushMap {
         Some(bucket.item_weight(bucket.position(item)?))
     }
 
-    /// Makes sure that a device is at a location: adds it with the weight given, or moves it there with the weight
-    /// it has. Whether the map changed.
+    /// Makes sure that a device is at a location: adds it with the given weight, or moves it there
+    /// with its present weight. Returns whether the map has changed.
     ///
     /// # Errors
     /// As [`CrushMap::insert_item`].
@@ -232,8 +234,8 @@ impl CrushMap {
         Ok(true)
     }
 
-    /// Makes sure that an item is at a location with this weight and name, moving it where needed. Whether the map
-    /// changed.
+    /// Makes sure that an item is at a location with this weight and name, moving it if needed.
+    /// Returns whether the map has changed.
     ///
     /// # Errors
     /// As [`CrushMap::insert_item`].
@@ -264,7 +266,7 @@ impl CrushMap {
         })
     }
 
-    /// Moves a bucket, with all below it, from its parent to a location.
+    /// Moves a bucket, with its whole subtree, from its parent to a location.
     ///
     /// # Errors
     /// As [`CrushMap::insert_item`]; [`Error::WrongKind`] for a device.

@@ -10,7 +10,7 @@ use crate::{Bucket, ChooseArg, HASH_RJENKINS1, Weights};
 /// `crush_ln` of the largest draw is just below this; subtracting makes the logarithm negative.
 const LN_ONE: i64 = 0x1_0000_0000_0000;
 
-/// A permutation of a bucket's items, computed as far as it was needed.
+/// A permutation of a bucket's items, computed as far as needed.
 #[derive(Debug, Default)]
 pub(crate) struct Permutation {
     bucket: i32,

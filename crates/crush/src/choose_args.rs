@@ -100,7 +100,7 @@ impl ChooseArgs {
         });
     }
 
-    /// A bucket got an item at its end.
+    /// Adds weights for an item at the end of a bucket.
     pub(crate) fn item_added(&mut self, bucket: i32, item: i32, weight: u32) {
         let Some(arg) = self.entry(bucket) else { return };
         for set in &mut arg.weight_sets {
@@ -111,7 +111,7 @@ impl ChooseArgs {
         }
     }
 
-    /// A bucket lost the item at `pos`.
+    /// Removes the weights of the item that was at `pos` of a bucket.
     pub(crate) fn item_removed(&mut self, bucket: i32, pos: usize) {
         let Some(arg) = self.entry(bucket) else { return };
         for set in &mut arg.weight_sets {

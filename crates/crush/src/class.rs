@@ -19,8 +19,9 @@ struct Rebuild {
 }
 
 impl CrushMap {
-    /// Binds a device to a class, which is created where needed. A device that the map does not know yet gets its
-    /// name `osd.N` (a new OSD has its class before it has a place). Whether the map changed.
+    /// Binds a device to a class, which is created if needed. A device that the map does not know
+    /// yet gets its name `osd.N` (a new OSD has its class before it has a place). Returns whether
+    /// the map has changed.
     ///
     /// # Errors
     /// [`Error::HasClass`] where it has another one; [`Error::WrongKind`] for a bucket; [`Error::InvalidName`].
@@ -51,7 +52,7 @@ impl CrushMap {
         Ok(true)
     }
 
-    /// Unbinds a device from its class. Whether it had one.
+    /// Unbinds a device from its class. Returns whether it had one.
     ///
     /// # Errors
     /// [`Error::NoSuchItem`].
@@ -72,7 +73,8 @@ impl CrushMap {
         Ok(true)
     }
 
-    /// Creates a class that no device has; its id. The next change of the hierarchy drops it if it is still unused.
+    /// Creates a class without devices and returns its id. The next change of the hierarchy drops
+    /// it if it is still unused.
     ///
     /// # Errors
     /// [`Error::ClassExists`], [`Error::InvalidName`].
@@ -88,7 +90,7 @@ impl CrushMap {
         Ok(id)
     }
 
-    /// Removes a class and unbinds its devices; the id that it had.
+    /// Removes a class and unbinds its devices; returns its id.
     ///
     /// # Errors
     /// [`Error::NoSuchClass`]; [`Error::ClassInUse`] where a rule takes from it.
@@ -160,7 +162,7 @@ impl CrushMap {
             .unwrap_or(i32::MAX)
     }
 
-    /// Remakes all shadow trees, after classes that nothing refers to were dropped.
+    /// Rebuilds all shadow trees, after dropping unused classes.
     pub(crate) fn rebuild_shadows(&mut self) -> Result<()> {
         let old = std::mem::take(&mut self.shadows);
         self.drop_dead_classes(&old);
@@ -202,8 +204,8 @@ impl CrushMap {
         }
     }
 
-    /// Copies a bucket and all below it, with the devices of the class only; the copy's id. Depth is bounded by
-    /// [`CrushMap::validate`].
+    /// Copies a bucket and its subtree, with the devices of the class only; returns the copy's id.
+    /// Depth is bounded by [`CrushMap::validate`].
     fn copy_for_class(&mut self, original: i32, class: i32, rebuild: &mut Rebuild) -> Result<i32> {
         if let Some(done) = self.shadows.get(&original).and_then(|c| c.get(&class)) {
             // A bucket that is linked in several places has one shadow.
@@ -239,7 +241,7 @@ impl CrushMap {
         Ok(id)
     }
 
-    /// The id that the shadow had before, or the first that neither a bucket nor any former shadow has.
+    /// The shadow's former id, or the first one that neither a bucket nor any former shadow has.
     fn shadow_id(&self, original: i32, class: i32, rebuild: &mut Rebuild) -> i32 {
         let before = rebuild.old.get(&original).and_then(|c| c.get(&class)).copied();
         let in_range = |id: &i32| index_of(*id).is_some_and(|i| i < self.buckets.len());

@@ -1,9 +1,9 @@
 //! The map's encoding, at Pacific's level (`CrushWrapper::encode`/`decode`).
 //!
-//! The format has no versions: each release appended fields, and a reader takes what is there. Decoding therefore
-//! stops quietly at the points where older writers ended, and takes all input: what newer
-//! writers append is skipped. Every count is checked against the bytes left before
-//! anything is allocated for it.
+//! The format has no versions: each release appended fields, and a reader takes the fields that are
+//! there. Decoding therefore stops quietly at the points where older writers ended, and skips
+//! fields that newer writers append. Every count is checked against the remaining bytes before
+//! memory is allocated for it.
 
 use std::collections::BTreeMap;
 

@@ -51,7 +51,7 @@ pub enum Error {
     NameTaken {
         /// The name.
         name: String,
-        /// Who has it.
+        /// The other item.
         id: i32,
     },
     /// A rule of that name exists.

@@ -286,7 +286,7 @@ impl CrushMap {
             .or_else(|| self.choose_args.get(&DEFAULT_CHOOSE_ARGS))
     }
 
-    /// The oldest release whose clients can use the map.
+    /// The oldest release whose clients support the map.
     pub fn minimum_required_version(&self) -> &'static str {
         let t = &self.tunables;
         if t.needs_tunables5() || self.iter_rules().any(|(_, r)| r.is_v5()) {

@@ -1,4 +1,4 @@
-//! Taking items out of the hierarchy.
+//! Removes items from the hierarchy.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use crate::choose_args::index_of;
 use crate::{CrushMap, Error, Result};
 
 impl CrushMap {
-    /// Removes an item from all buckets, and then the item itself with its name and class; with `unlink_only` a
-    /// bucket and a device's class stay.
+    /// Removes an item from all buckets, and then the item itself with its name and class; with
+    /// `unlink_only` a bucket and a device's class stay.
     ///
     /// # Errors
     /// [`Error::NoSuchItem`]; [`Error::NotEmpty`] or [`Error::InUse`] for a bucket that has items or is taken from.
@@ -53,7 +53,7 @@ impl CrushMap {
         })
     }
 
-    /// Takes the first occurrence of the item out of the bucket; whether there was one.
+    /// Removes the first occurrence of the item from the bucket; returns whether there was one.
     pub(crate) fn remove_child(&mut self, bucket: i32, item: i32) -> Result<bool> {
         let version = self.tunables.straw_calc_version;
         let b = self.bucket_mut(bucket)?;
@@ -98,7 +98,7 @@ impl CrushMap {
                 .any(|root| root == item || self.unshadow(root).0 == item)
     }
 
-    /// Drops what is known of an item that no bucket holds any more; whether that was so.
+    /// Removes the name and class of an item that no bucket holds any more; returns whether it did.
     fn forget(&mut self, item: i32, unlink_only: bool) -> Result<bool> {
         let known = self.names.contains_key(&item) || self.bucket(item).is_some();
         if !known || self.is_held(item) || (item < 0 && self.is_in_use(item)) {
@@ -117,7 +117,7 @@ impl CrushMap {
         Ok(true)
     }
 
-    /// Removes a bucket's slot and all that belongs to it.
+    /// Removes a bucket's slot and everything that belongs to the bucket.
     pub(crate) fn drop_bucket(&mut self, id: i32) {
         if let Some(slot) = index_of(id).and_then(|i| self.buckets.get_mut(i)) {
             *slot = None;

@@ -1,9 +1,10 @@
-//! Changing weights, and what derives from them.
+//! Changes of weights, and the values derived from them.
 
 use crate::{Bucket, CrushMap, Error, Result};
 
 impl CrushMap {
-    /// Sets the weight of an item wherever it is, and of all buckets above; in how many buckets it was found.
+    /// Sets the weight of an item wherever it is, and of all buckets above; returns the number of
+    /// buckets that hold it.
     ///
     /// # Errors
     /// [`Error::NoSuchItem`] where nothing holds it; [`Error::WeightOverflow`].
@@ -25,7 +26,7 @@ impl CrushMap {
         })
     }
 
-    /// Sets the weight of every device below a bucket; how many.
+    /// Sets the weight of every device below a bucket; returns their number.
     ///
     /// # Errors
     /// [`Error::NoSuchItem`], [`Error::WeightOverflow`].
@@ -73,7 +74,8 @@ impl CrushMap {
         })
     }
 
-    /// Sets an item's weight in one bucket and carries the sums upwards; whether the bucket holds the item.
+    /// Sets an item's weight in one bucket and updates the sums above; returns whether the bucket
+    /// holds the item.
     pub(crate) fn set_weight_in(
         &mut self,
         bucket: i32,
@@ -105,7 +107,7 @@ impl CrushMap {
         Ok(true)
     }
 
-    /// Carries a bucket's weight to all buckets above it, and theirs further up.
+    /// Updates the weights of all buckets above a bucket.
     pub(crate) fn propagate(&mut self, bucket: i32) -> Result<()> {
         let Some(weight) = self.bucket(bucket).map(|b| b.weight) else {
             return Ok(());
@@ -121,7 +123,7 @@ impl CrushMap {
         Ok(())
     }
 
-    /// Brings what derives from weights up to date: the sums of weight sets, and the shadow trees.
+    /// Updates the values derived from weights: the sums of weight sets, and the shadow trees.
     pub(crate) fn reweighed(&mut self) -> Result<()> {
         for args in self.choose_args.values_mut() {
             args.resum(&self.buckets);

@@ -57,7 +57,7 @@ ops! {
 /// One step of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// An item, a count or a value, by operation.
     pub arg1: i32,

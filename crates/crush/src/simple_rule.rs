@@ -46,7 +46,8 @@ pub struct SimpleRule<'a> {
 const MAX_RULES: u32 = 256;
 
 impl CrushMap {
-    /// Adds a rule; its number. For an erasure code, [`CrushMap::set_rule_max_size`] tells the number of chunks afterwards.
+    /// Adds a rule and returns its number. For an erasure code, [`CrushMap::set_rule_max_size`]
+    /// sets the number of chunks afterwards.
     ///
     /// # Errors
     /// Where the name or number is taken, or the root, type or class does not exist.

@@ -1,9 +1,10 @@
-//! Exchanging the contents of two buckets.
+//! Exchanges the contents of two buckets.
 
 use crate::{CrushMap, Error, Result};
 
 impl CrushMap {
-    /// Exchanges two buckets' items and names, so that each stands in the other's place with what it had.
+    /// Exchanges two buckets' items and names, so that each takes the other's place with its own
+    /// content.
     ///
     /// # Errors
     /// [`Error::NoSuchItem`]; [`Error::WrongKind`] for a device or twice the same; [`Error::Loop`] where one is below

@@ -93,12 +93,12 @@ impl Profile {
 }
 
 impl Tunables {
-    /// What a map means that was encoded before tunables existed.
+    /// The values of a map that was encoded before tunables existed.
     pub fn legacy() -> Self {
         Profile::Argonaut.tunables(0)
     }
 
-    /// The profile that these values are, if any.
+    /// The profile with these values, if there is one.
     pub fn profile(&self) -> Option<Profile> {
         Profile::ALL
             .into_iter()
@@ -137,7 +137,7 @@ impl Tunables {
 }
 
 impl Default for Tunables {
-    /// The jewel profile with the corrected straw lengths: what new clusters use.
+    /// The jewel profile with the corrected straw lengths, for new clusters.
     fn default() -> Self {
         Profile::Jewel.tunables(1)
     }

@@ -66,7 +66,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What children are ordered by, compared as text: `class_osd.00000042`, `_name`.
+    /// The sort key of children, compared as text: `class_osd.00000042`, `_name`.
     fn sort_key(&self, id: i32) -> String {
         if id >= 0 {
             format!("{}_osd.{id:08}", self.map.class_of(id).unwrap_or_default())

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{CrushMap, Error, Result};
 
-/// A weight in 16.16 fixed point from what a command says (1.0 is 0x10000), rounded as the official monitor does:
-/// through single precision, then towards zero.
+/// Converts a command's weight to 16.16 fixed point (1.0 is 0x10000), rounded as by the official
+/// monitor: through single precision, then towards zero.
 ///
 /// # Errors
 /// Where the weight is negative, not a number, or 32768 and above.
@@ -23,10 +23,12 @@ pub fn weight_to_f64(weight: u32) -> f64 {
 }
 
 impl CrushMap {
-    /// The share of a rule's data that each device is to get, from its weight below the items that the rule takes
-    /// from. `None` where the rule does not exist. What a pool may hold at most follows from it (`ceph df`).
+    /// The share of a rule's data that each device gets, by its weight below the items that the
+    /// rule takes from. `None` if the rule does not exist. The capacity of a pool follows from it
+    /// (`ceph df`).
     ///
-    /// Shares add up to the number of `take` steps, as in Ceph, which does not know what each of them places.
+    /// Shares add up to the number of `take` steps, as in Ceph, which does not know what each of
+    /// them places.
     pub fn rule_device_shares(&self, rule: u32) -> Option<BTreeMap<i32, f32>> {
         let mut shares = BTreeMap::new();
         for root in self.rule(rule)?.takes() {

@@ -3,8 +3,8 @@
 use crate::{ChooseArg, ChooseArgs, CrushMap, Error, Result, Weights};
 
 impl CrushMap {
-    /// Gives a pool (or [`crate::DEFAULT_CHOOSE_ARGS`]) its own weights for so many positions, the buckets' own to
-    /// begin with; `false` where it has some.
+    /// Gives a pool (or [`crate::DEFAULT_CHOOSE_ARGS`]) its own weights for a number of positions,
+    /// initially the buckets' own; `false` if it has some.
     pub fn create_weight_set(&mut self, pool: i64, positions: usize) -> bool {
         if self.choose_args.contains_key(&pool) {
             return false;
@@ -19,13 +19,13 @@ impl CrushMap {
         true
     }
 
-    /// Whether weight sets can be made: only straw2 buckets take them.
+    /// Whether weight sets are possible: only straw2 buckets have them.
     pub fn takes_weight_sets(&self) -> bool {
         self.iter_buckets()
             .all(|b| matches!(b.weights, Weights::Straw2(_)))
     }
 
-    /// Takes a pool's own weights away.
+    /// Removes a pool's own weights.
     pub fn remove_weight_set(&mut self, pool: i64) {
         self.choose_args.remove(&pool);
     }

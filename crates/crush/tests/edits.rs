@@ -1,5 +1,5 @@
-//! Compares edited maps, byte for byte, with what the official `crushtool` made of the same edits
-//! (`testdata/make_edits.py`).
+//! Compares edited maps, byte for byte, with the output of the official `crushtool` after the same
+//! edits (`testdata/make_edits.py`).
 
 // Helpers outside of #[test] functions fail a test the same way.
 #![allow(clippy::unwrap_used, clippy::panic)]

@@ -1,5 +1,5 @@
-//! Compares the mapper and the encoding with recordings of the official `crushtool` (`testdata/make_golden.py`),
-//! and, where `crushtool` is installed, lets it read what we encode.
+//! Compares the mapper and the encoding with recordings of the official `crushtool`
+//! (`testdata/make_golden.py`), and, if `crushtool` is installed, lets it decode our encoding.
 
 // Helpers outside of #[test] functions fail a test the same way.
 #![allow(clippy::unwrap_used, clippy::panic)]

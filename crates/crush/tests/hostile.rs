@@ -13,7 +13,7 @@ use spirula_denc::{Reader, decode_all, encode_to_vec};
 static GOLDEN: &[u8] = include_bytes!("../testdata/golden.bin");
 static EDITS: &[u8] = include_bytes!("../testdata/edits.bin");
 
-/// Looked at per mapping: enough for every real case, little enough for thousands of hostile ones.
+/// The draws per mapping: enough for every real case, few enough for thousands of hostile ones.
 const DRAWS: u64 = 20_000;
 
 /// Small maps of all kinds, as crushtool encoded them.

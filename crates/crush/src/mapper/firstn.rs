@@ -15,7 +15,8 @@ pub(super) struct Firstn<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Fills `out[outpos..]` with up to `room` distinct items; the new end of the filled part.
+    /// Fills `out[outpos..]` with up to `room` distinct items; returns the new end of the filled
+    /// part.
     pub(super) fn firstn(
         &mut self,
         call: Firstn<'a>,
@@ -42,7 +43,8 @@ impl<'a> Run<'a> {
         Ok(end)
     }
 
-    /// One replica: descends until an item is neither taken nor out, or the tries are used up.
+    /// Places one replica: descends until an item is neither taken nor out, or the tries are used
+    /// up.
     fn firstn_one(
         &mut self,
         call: Firstn<'a>,
@@ -98,7 +100,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// For a chooseleaf step: finds the device under `item`. True where there is one, or none is wanted.
+    /// For a chooseleaf step: finds the device under `item`. True if there is one, or none is
+    /// wanted.
     fn firstn_leaf(
         &mut self,
         call: Firstn<'a>,

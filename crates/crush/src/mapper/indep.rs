@@ -14,7 +14,7 @@ pub(super) struct Indep<'a> {
     pub(super) parent_r: i32,
 }
 
-/// What became of one attempt of an `indep` position.
+/// The result of one attempt at an `indep` position.
 enum Attempt {
     Found(i32),
     Retry,
@@ -22,7 +22,8 @@ enum Attempt {
 }
 
 impl<'a> Run<'a> {
-    /// Decides the `left` positions of `out` from `outpos` on, each on its own; what can't be filled is a hole.
+    /// Fills the `left` positions of `out` from `outpos` on, each on its own; a position without an
+    /// item is a hole.
     pub(super) fn indep(
         &mut self,
         call: Indep<'a>,

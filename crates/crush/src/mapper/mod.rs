@@ -157,13 +157,13 @@ struct Settings {
     stable: bool,
 }
 
-/// What a drawn item means for a descent.
+/// The role of a drawn item in a descent.
 enum Met<'a> {
     /// An item of the wanted type.
     Wanted,
     /// A bucket to go on in.
     Below(&'a Bucket),
-    /// Nothing that the rule can use: a device above the wanted type, an unknown device.
+    /// An item that the rule can't use: a device above the wanted type, an unknown device.
     Bad,
 }
 
@@ -247,7 +247,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Runs a choose step for each item of the working set; the number of items chosen.
+    /// Runs a choose step for each item of the working set; returns the number of chosen items.
     fn choose_step(
         &mut self,
         step: &Step,
@@ -327,7 +327,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether a device must be passed over: unknown, weighted 0, or by the chance that its reweight leaves.
+    /// Whether a device is passed over: unknown, of weight 0, or by the chance that its reweight
+    /// gives.
     fn is_out(&self, item: i32) -> bool {
         let weight = usize::try_from(item)
             .ok()
