@@ -1,5 +1,6 @@
-//! Writes the first inputs of the targets for requests and commands: `cargo run -p spirula-fuzzing --example request_seeds -- DIR`.
-//! Calls of class methods are those that were recorded of Ceph, with the objects that they were made on.
+//! Writes the first inputs of the targets for requests and commands: `cargo run -p spirula-fuzzing
+//! --example request_seeds -- DIR`. Calls of class methods are recordings from Ceph, with the
+//! objects on which they were made.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -33,7 +34,7 @@ fn blob(b: &[u8]) -> Vec<u8> {
     [&u16::try_from(b.len()).unwrap().to_le_bytes()[..], b].concat()
 }
 
-/// The same with one byte.
+/// Bytes with their length in one byte before them.
 fn short(b: &[u8]) -> Vec<u8> {
     [&[u8::try_from(b.len()).unwrap()][..], b].concat()
 }
@@ -60,7 +61,7 @@ struct Object {
 }
 
 impl Object {
-    /// As the inputs of the targets have it; `None` where that has no room for it.
+    /// The input of the targets; `None` if the object does not fit into one.
     fn encode(&self) -> Option<Vec<u8>> {
         let has_omap = !self.omap.is_empty() || !self.header.is_empty();
         let mut out = vec![u8::from(self.exists) | u8::from(has_omap) << 1];
@@ -96,8 +97,8 @@ fn main() {
     commands(&mut seeds);
 }
 
-/// For each method a recorded call on the object as it was seen before: the last one on an object that is there, if there is one that is not
-/// too large.
+/// Adds for each method a recorded call on the object as it was before: the last call on an
+/// existing object, if there is one that is not too large.
 fn methods(seeds: &mut Seeds) {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../classes/testdata");
     let mut chosen: BTreeMap<(u8, u8), Vec<u8>> = BTreeMap::new();
@@ -144,7 +145,7 @@ fn methods(seeds: &mut Seeds) {
     chosen.values().for_each(|seed| seeds.add("class_methods", seed));
 }
 
-/// Each op with some arguments, on an object that has something of all, and on none.
+/// Adds each op with some arguments, on an object that has data, attributes and omap, and on none.
 fn ops(seeds: &mut Seeds) {
     let pair = |k: &str, v: &str| (k.as_bytes().to_vec(), v.as_bytes().to_vec());
     let full = Object {
@@ -208,7 +209,7 @@ fn ops(seeds: &mut Seeds) {
     }
 }
 
-/// How an input gives a parameter of this type a value that it may have.
+/// The input's form of a valid value for a parameter of this type.
 fn value(kind: &str, strings: &str) -> Vec<u8> {
     let text = |t: &str| [&[1, 40][..], &blob(t.as_bytes())].concat();
     match kind {
@@ -225,7 +226,7 @@ fn value(kind: &str, strings: &str) -> Vec<u8> {
     }
 }
 
-/// Each command with values that it may have, some in an input; and texts that are no commands.
+/// Adds each command with valid values, several commands an input; and texts that are no commands.
 fn commands(seeds: &mut Seeds) {
     let descriptions = spirula_mon::command::descriptions();
     let all: Vec<Vec<u8>> = descriptions

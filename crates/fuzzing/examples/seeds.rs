@@ -1,5 +1,5 @@
-//! Writes the first inputs of each target, made of what other crates have recorded:
-//! `cargo run -p spirula-fuzzing --example seeds -- DIR`. Then `cargo fuzz cmin` chooses among them.
+//! Writes the first inputs of each target, from recordings of other crates: `cargo run -p
+//! spirula-fuzzing --example seeds -- DIR`. Then `cargo fuzz cmin` chooses among them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -172,7 +172,8 @@ fn op_seeds(seeds: &mut Seeds, msg: &RawMessage) {
     }
 }
 
-/// Our own protocols were recorded nowhere: their variants with numbers for all fields.
+/// Adds our own messages, of which there are no recordings: their variants with numbers for all
+/// fields.
 fn own_messages(seeds: &mut Seeds) {
     for kind in 0x7000..=0x7005 {
         for variant in 0..16 {
@@ -434,7 +435,7 @@ fn nbd(seeds: &mut Seeds) {
     }
 }
 
-/// What the manager and its monitor tell each other, and what lies in pools of images.
+/// Adds messages between the manager and its monitor, and stored data of images.
 fn images(seeds: &mut Seeds) {
     use spirula_manager::{Basis, ImagesToName, News, Origin, Place, Reply, Request, TaskNews};
     let place = Place {

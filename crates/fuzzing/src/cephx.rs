@@ -1,4 +1,5 @@
-//! The handshakes of cephx: a script decides what is said honestly, what is changed on its way, and what is made up.
+//! The handshakes of cephx: a script decides which messages are honest, changed on the way, or made
+//! up.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,12 +18,13 @@ use spirula_denc::{Decode, Encode, EntityType, Reader, UTime, decode_all, encode
 use crate::input::Input;
 
 const NOW: UTime = UTime::from_secs(1_700_000_000);
-/// Within the life of the monitors' ticket, when those of other services are to be renewed.
+/// A time within the life of the monitors' ticket, when the tickets of other services are to be
+/// renewed.
 const LATER: UTime = UTime::from_secs(1_700_003_000);
-/// Steps of a script.
+/// The most steps of a script.
 const STEPS: usize = 12;
 
-/// The same "random" bytes in each run: a failure must come again.
+/// The same "random" bytes in each run, so that failures can be repeated.
 struct Counter(Cell<u8>);
 
 impl RandomSource for Counter {
@@ -119,7 +121,7 @@ impl Cluster {
         Some((server, keys.session))
     }
 
-    /// What an OSD verifies authorizers with.
+    /// The keys with which an OSD verifies authorizers.
     fn osd_keys(&self) -> RotatingKeys {
         let mut keys = RotatingKeys::new(EntityType::OSD);
         if let Some(secrets) = self.db.secrets.of(EntityType::OSD) {
@@ -137,7 +139,7 @@ fn key256() -> CryptoKey {
     CryptoKey::from_parts(KeyType::Aes256k, NOW, &[4; 32]).unwrap_or_default()
 }
 
-/// Who logs in.
+/// The entity that logs in.
 #[derive(Clone, Copy)]
 enum Who {
     Client,
@@ -231,7 +233,8 @@ fn renew(
     let _ = session.handle_reply(reply.result, &reply.payload, env);
 }
 
-/// The first byte says which service (1) and type of key (2). Steps: 0 made-up payload, 1 the honest client's next payload, changed.
+/// The first byte chooses the service (1) and type of key (2). Steps: 0 made-up payload, 1 the
+/// honest client's next payload, changed.
 pub(crate) fn authorizer(data: &[u8]) {
     let mut input = Input::new(data);
     let cluster = Cluster::new();
@@ -274,9 +277,10 @@ pub(crate) fn authorizer(data: &[u8]) {
     }
 }
 
-/// A monitor and an OSD that lie to their client. The first byte says where: 0 the challenge, 1 the end of the login,
-/// 2 a renewal, 3 an authorizer's challenge, 4 its end; with 8 the client's key is of type `aes256k`, with 64 it is a daemon. What
-/// they say is honest but changed, or with 128 made up.
+/// A monitor and an OSD that lie to their client. The first byte chooses the lie: 0 the challenge,
+/// 1 the end of the login, 2 a renewal, 3 an authorizer's challenge, 4 its end; with 8 the client's
+/// key is of type `aes256k`, with 64 the client is a daemon. The lies are changed honest messages,
+/// or with 128 made-up ones.
 pub(crate) fn client(data: &[u8]) {
     let mut input = Input::new(data);
     let cluster = Cluster::new();

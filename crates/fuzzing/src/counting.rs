@@ -1,4 +1,5 @@
-//! An allocator that counts what each thread has allocated. The replay test and the fuzz programs install it.
+//! An allocator that counts the memory of each thread. The replay test and the fuzz programs
+//! install it.
 #![allow(
     unsafe_code,
     reason = "the allocator interface is unsafe; every call is passed on as it came"
@@ -24,8 +25,8 @@ fn count(change: isize) {
     });
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments it came with, and counting neither allocates nor
-// unwinds. So what `GlobalAlloc` demands holds because it holds for `System`.
+// SAFETY: every call goes to the system's allocator with its own arguments, and counting neither
+// allocates nor unwinds. So the requirements of `GlobalAlloc` hold because they hold for `System`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());

@@ -5,7 +5,7 @@ use spirula_denc::{decode_all, encode_to_vec};
 
 use crate::input::Input;
 
-/// Items looked at per mapping: enough for every real case, little enough for many hostile ones.
+/// The draws per mapping: enough for every real case, few enough for many hostile ones.
 pub(crate) const DRAWS: u64 = 5_000;
 
 /// An input is the value to map (two bytes), the size of the result (one), and a map.

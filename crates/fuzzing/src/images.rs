@@ -1,11 +1,12 @@
-//! What the manager reads: what lies in pools, and what it and its monitor tell each other.
+//! Input of the manager: data in pools, and messages between it and its monitor.
 
 use spirula_denc::{Decode, Encode, decode_all, encode_to_vec};
 use spirula_manager::{News, Request, Start};
 
 use crate::input::Input;
 
-/// An input's first byte says who reads the rest: the monitor, the manager, or the manager in a pool.
+/// The first byte of an input chooses the reader of the rest: the monitor, the manager, or the
+/// manager in a pool.
 pub(crate) fn manager(data: &[u8]) {
     let mut from = Input::new(data);
     match from.u8() % 4 {
@@ -16,7 +17,7 @@ pub(crate) fn manager(data: &[u8]) {
     }
 }
 
-/// What was understood can be said.
+/// A decoded value must encode.
 fn heard<T: Decode + Encode>(data: &[u8]) {
     if let Ok(message) = decode_all::<T>(data) {
         let said = encode_to_vec(&message);

@@ -1,6 +1,6 @@
 //! Decisions taken from the input.
 
-/// The unread rest of the input. Reads beyond the end give zeros, so that every input means something.
+/// The unread rest of the input. Reads beyond the end return zeros, so that every input is valid.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

@@ -1,8 +1,9 @@
-//! Entry functions that throw arbitrary bytes at everything that decodes bytes from outside.
+//! Entry functions that pass arbitrary bytes to everything that decodes bytes from outside.
 //!
-//! Each function of [`TARGETS`] takes the input of a fuzzer. It must return, whatever the input is: a panic is a
-//! defect of the decoder that it drives, and so is memory beyond [`Target::memory`]. Where a format carries checksums
-//! or encryption, which a fuzzer can't guess, the function adds them, as a hostile peer would.
+//! Each function of [`TARGETS`] takes the input of a fuzzer. It must return for any input: a panic
+//! is a defect of the decoder, and so is memory beyond [`Target::memory`]. If a format has
+//! checksums or encryption, which a fuzzer can't guess, the function adds them, as a hostile peer
+//! would.
 //!
 //! `fuzz/` has one program for each function, for use with cargo-fuzz; `tests/corpus.rs` replays the committed corpus with a
 //! stable compiler.
@@ -38,18 +39,18 @@ pub struct Target {
 
 /// Bytes that may be allocated at one time for each byte of input.
 ///
-/// The smallest elements that the formats have are small against their structures in memory (a node of a `BTreeMap`
-/// for one pair, a `Vec` for an empty list), and vectors grow by doubling.
+/// The smallest elements of the formats are small compared with their structures in memory (a node
+/// of a `BTreeMap` for one pair, a `Vec` for an empty list), and vectors grow by doubling.
 const PER_INPUT_BYTE: usize = 64;
 
 impl Target {
-    /// Most bytes that a run over `len` bytes of input may have allocated at one time.
+    /// The most bytes that a run over `len` bytes of input may have allocated at one time.
     pub fn memory(&self, len: usize) -> usize {
         self.base + len * PER_INPUT_BYTE
     }
 
-    /// Runs an input and gives the most bytes that it had allocated at one time, 0 where [`Counting`] is not the
-    /// program's allocator.
+    /// Runs an input and returns the most bytes that it had allocated at one time, 0 if
+    /// [`Counting`] is not the program's allocator.
     ///
     /// # Panics
     /// Where the decoder has a defect: it panics, or allocates more than [`Target::memory`].
@@ -57,7 +58,8 @@ impl Target {
         let allowed = self.memory(data.len());
         let mut peak = counting::peak_of(|| (self.run)(data));
         if peak > allowed {
-            // What a process makes once, such as the table of options, is not for this input's sake.
+            // Memory that a process allocates once, such as the table of options, does not count
+            // for this input.
             peak = counting::peak_of(|| (self.run)(data));
         }
         assert!(
@@ -75,8 +77,8 @@ impl Target {
     }
 }
 
-/// The first byte of an input of `target` that makes the rest of it a `structure`, by its official name. Of the
-/// targets that are for many structures: `small_maps` and `cephx_wire`.
+/// The first byte of an input of `target` that chooses a `structure`, by its official name. For the
+/// targets with many structures: `small_maps` and `cephx_wire`.
 pub fn kind(target: &str, structure: &str) -> Option<u8> {
     let kinds = match target {
         "small_maps" => maps::SMALL,

@@ -14,7 +14,7 @@ use spirula_proto::mgr::ServiceMap;
 use crate::crush::DRAWS;
 use crate::input::Input;
 
-/// The most OSDs that an incremental may make a map of: their tables are as large as a monitor wants them.
+/// The most OSDs that an incremental may add to a map: a monitor chooses the size of their tables.
 const MAX_OSD: i32 = 512;
 
 /// Ceph's CRC-32C, without the inversions before and after, of all but the four bytes at `hole`.
@@ -22,7 +22,8 @@ fn crc_around(buf: &[u8], hole: usize) -> u32 {
     !crc32c::crc32c_append(crc32c::crc32c(&buf[..hole]), &buf[hole + 4..])
 }
 
-/// Sets the checksum that a full map or an incremental holds behind its two inner sections, as far as it has that form.
+/// Sets the checksum behind the two inner sections of a full map or an incremental, if the input
+/// has that form.
 fn fix_checksum(buf: &mut [u8]) {
     let section = |at: usize| -> Option<usize> {
         let len = buf.get(at + 2..at + 6)?.first_chunk().copied()?;
@@ -40,7 +41,7 @@ fn fix_checksum(buf: &mut [u8]) {
     buf[hole..hole + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Places what a map has, and asks it what daemons ask.
+/// Places objects by a map, and makes the queries of daemons.
 fn use_map(map: &OsdMap) {
     let mut ws = Workspace::with_max_draws(DRAWS);
     for pg in map.pgs().take(24) {

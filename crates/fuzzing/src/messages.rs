@@ -35,7 +35,7 @@ pub(crate) fn run(data: &[u8]) {
     });
 }
 
-/// Decodes a message as what its type says that it is.
+/// Decodes a message by its type.
 pub(crate) fn decode_any(msg: &RawMessage) {
     match msg.kind() {
         MOsdOp::TYPE => osd_op(msg),
@@ -50,7 +50,7 @@ pub(crate) fn decode_any(msg: &RawMessage) {
     }
 }
 
-/// What was decoded encodes to something that decodes to the same.
+/// Decodes a message; a decoded one must encode to something that decodes to the same.
 fn decode<T: Payload>(msg: &RawMessage) {
     let _ = decode_twice::<T>(msg);
 }
@@ -71,7 +71,7 @@ fn decode_twice<T: Payload>(msg: &RawMessage) -> Option<T> {
 
 macro_rules! decoders {
     ($($message:ty,)*) => {
-        /// Everything that needs no more than decoding.
+        /// Messages that only need decoding.
         const DECODERS: &[(MsgType, fn(&RawMessage))] = &[
             $((<$message>::TYPE, decode::<$message>),)*
         ];

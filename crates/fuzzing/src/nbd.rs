@@ -1,4 +1,4 @@
-//! What a client of the NBD server sends: its handshake in any pieces, then requests.
+//! Input of the NBD server: a client's handshake in any pieces, then requests.
 
 use bytes::{Bytes, BytesMut};
 use spirula_nbd::handshake::{Agreed, ExportInfo, Negotiation, Step};
@@ -49,7 +49,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// Decides on requests and makes replies to those that are allowed.
+/// Checks requests and makes replies to the allowed ones.
 fn requests(data: &[u8], agreed: Agreed, geometry: Geometry) {
     let terms = Terms {
         geometry,

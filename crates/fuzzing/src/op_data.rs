@@ -1,4 +1,4 @@
-//! What operations on objects carry.
+//! The payloads of operations on objects.
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, decode_all, encode_to_vec};
@@ -30,7 +30,8 @@ fn decode<T: Decode>(data: &[u8]) {
     let _ = Reader::new(data).get::<T>();
 }
 
-/// Of what is encoded too: what was decoded encodes to something that decodes to the same.
+/// Decodes a structure that is also encoded: a decoded value must encode to something that decodes
+/// to the same.
 fn decode_twice<T: Decode + Encode + PartialEq>(data: &[u8]) {
     if let Ok(first) = Reader::new(data).get::<T>() {
         assert!(

@@ -1,4 +1,4 @@
-//! A store on a disk that rotted, or that somebody changed and sealed again.
+//! A store on a disk that has decayed, or that an attacker has changed and sealed again.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,14 +14,14 @@ use crate::input::Input;
 /// Size of the disk: little more than the least.
 const DISK: usize = 6 << 20;
 const LOG: u64 = 256 << 10;
-/// Polls after which a store must have done what it was asked.
+/// Polls after which a store must have finished an operation.
 const POLLS: usize = 20_000;
-/// Objects that the sound store has.
+/// Objects of the sound store.
 const OBJECTS: u8 = 24;
-/// Changes that one input makes.
+/// The most changes of one input.
 const EDITS: usize = 16;
 
-/// A sound store, and the blocks of it that are not empty.
+/// A sound store, and its blocks that are not empty.
 struct Sound {
     image: Vec<u8>,
     used: Vec<usize>,
@@ -102,12 +102,13 @@ fn change(number: u8) -> Transaction {
     txn
 }
 
-/// Where an object's bytes begin.
+/// The offset of an object's bytes.
 fn offset(number: u8) -> u64 {
     u64::from(number) * 100
 }
 
-/// Polls until nothing is left to do, or only until the log has all. Whether the store still works.
+/// Polls until nothing is left to do, or only until everything is in the log. Returns whether the
+/// store still works.
 fn settle(store: &mut Store, idle: bool) -> bool {
     let mut events = Vec::new();
     for _ in 0..POLLS {
@@ -124,8 +125,9 @@ fn settle(store: &mut Store, idle: bool) -> bool {
     false
 }
 
-/// The first byte says whether checksums of superblocks and log are made to fit again (bit 0). Then come edits: the place
-/// (a block that is not empty, and an offset in it; two bytes each), how, and with what.
+/// The first byte chooses whether checksums of superblocks and log are made valid again (bit 0).
+/// Then come edits: the place (a block that is not empty, and an offset in it; two bytes each), the
+/// kind of edit, and its value.
 pub(crate) fn run(data: &[u8]) {
     let Some(sound) = &*SOUND else {
         return assert!(data.len() > usize::MAX / 2, "no store can be made");
@@ -169,7 +171,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// Makes the checksums of superblocks and of groups in the log fit what stands there (`FORMAT.md` of the store).
+/// Makes the checksums of superblocks and of groups in the log valid (`FORMAT.md` of the store).
 fn seal(image: &mut [u8]) {
     let crc_at = |image: &mut [u8], from: usize, at: usize| {
         let crc = crc32c::crc32c(&image[from..at]).to_le_bytes();
@@ -194,8 +196,8 @@ fn seal(image: &mut [u8]) {
     }
 }
 
-/// Reads all that there is, writes, and reads again. Whatever is read without an error must be what was written, if only
-/// chance changed the disk: `by_chance`.
+/// Reads everything, writes, and reads again. Data that is read without an error must be what was
+/// written, if only chance has changed the disk: `by_chance`.
 fn use_store(mut store: Store, by_chance: bool) {
     let end = u64::from(OBJECTS);
     for number in 0..OBJECTS {

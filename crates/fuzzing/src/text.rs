@@ -10,7 +10,7 @@ use spirula_cephx::{AuthName, Keyring};
 
 const ADDR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
-/// The whole input is one text; each service reads it.
+/// The whole input is one text, which each service parses.
 pub(crate) fn caps(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for service in ["mon", "osd", "mds", "mgr", "none"] {

@@ -1,4 +1,4 @@
-//! What is asked of a monitor in JSON: commands, and what an admin socket takes.
+//! JSON input of a monitor: commands, and requests of an admin socket.
 
 mod world;
 
@@ -15,7 +15,7 @@ use spirula_conf::options::Values;
 use crate::input::Input;
 use world::{ADMIN, World};
 
-/// Commands of an input at most.
+/// The most commands of an input.
 const MOST: usize = 8;
 
 /// A parameter of a command: its name, and its type in Ceph.
@@ -45,7 +45,7 @@ thread_local! {
     static SIGNATURES: Vec<(String, Vec<Param>)> = signatures(&spirula_mon::command::descriptions());
 }
 
-/// Values that mean something in the cluster that commands are for.
+/// Values with a meaning in the cluster of the commands.
 const USUAL: [&str; 24] = [
     "p",
     "osd.0",
@@ -73,7 +73,7 @@ const USUAL: [&str; 24] = [
     "root=default",
 ];
 
-/// A value of a parameter; mostly of a kind that parameters have.
+/// A value of a parameter; mostly of a type that parameters have.
 fn value(input: &mut Input<'_>) -> Option<Value> {
     let text = |input: &mut Input<'_>| String::from_utf8_lossy(input.blob()).into_owned();
     Some(match input.u8() {
@@ -96,7 +96,7 @@ fn value(input: &mut Input<'_>) -> Option<Value> {
     })
 }
 
-/// A command: one that there is with values for its parameters, or any text.
+/// A command: an existing one with values for its parameters, or any text.
 fn command(input: &mut Input<'_>) -> String {
     let number = usize::from(input.u16());
     let known = SIGNATURES.with(|all| all.get(number % (all.len() + 8)).cloned());
@@ -121,8 +121,8 @@ fn command(input: &mut Input<'_>) -> String {
     Value::Object(args).to_string()
 }
 
-/// Commands to the monitor of a small cluster, one after the other, with what is sent along. Each is answered, and what was committed
-/// is sound.
+/// Commands to the monitor of a small cluster, one after the other, with their input. Each must be
+/// answered, and the committed state must be sound.
 pub(crate) fn commands(data: &[u8]) {
     let mut input = Input::new(data);
     let mut world = World::new();
@@ -147,7 +147,7 @@ pub(crate) fn commands(data: &[u8]) {
     world.check();
 }
 
-/// A daemon with an admin socket: options, counters, and a monitor for what `tell` may ask.
+/// A daemon with an admin socket: options, counters, and a monitor for commands of `tell`.
 struct Daemon {
     values: RefCell<Values>,
     world: RefCell<World>,
@@ -217,7 +217,7 @@ impl Handler for Daemon {
     }
 }
 
-/// The future's value: nothing here waits.
+/// The future's value: no future here waits.
 fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -225,7 +225,7 @@ fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Requests to an admin socket: texts, or commands that there are with values of any kind.
+/// Requests to an admin socket: texts, or existing commands with values of any kind.
 pub(crate) fn asok(data: &[u8]) {
     let mut input = Input::new(data);
     let daemon = Daemon {

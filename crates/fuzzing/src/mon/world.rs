@@ -22,7 +22,7 @@ const FSID: Fsid = Fsid([7; 16]);
 pub(super) const ADMIN: SessionId = 1;
 const OSDS: i32 = 3;
 
-/// What monitor and test both look into.
+/// The state that monitor and test share.
 #[derive(Default)]
 struct Kv(RefCell<MemKv>);
 
@@ -47,7 +47,7 @@ pub(super) struct World {
     index: u64,
     /// Results of commands, as they came.
     pub(super) results: Vec<i32>,
-    /// Commands that were handed over to the manager's modules, which nobody runs here.
+    /// Commands for the manager's modules, which do not run here.
     pub(super) handed_over: usize,
 }
 
@@ -91,7 +91,7 @@ fn first(now: UTime) -> MemKv {
 }
 
 impl World {
-    /// A monitor on this state.
+    /// A monitor with this state.
     fn on(kv: MemKv, now: UTime) -> Self {
         let kv = Rc::new(Kv(RefCell::new(kv)));
         let options = BTreeMap::from([("mon_allow_pool_delete".to_owned(), "true".to_owned())]);
@@ -169,7 +169,7 @@ impl World {
         self.settle();
     }
 
-    /// Commits whatever is proposed, and keeps the answers to commands.
+    /// Commits all proposals, and keeps the answers to commands.
     fn settle(&mut self) {
         loop {
             let outputs = self.mon.take_outputs();
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// What was committed can be read, and says what this monitor says.
+    /// Checks that the committed state can be read, and equals this monitor's.
     pub(super) fn check(&self) {
         let map = self.mon.osdmap();
         for pg in map.pgs().take(64) {

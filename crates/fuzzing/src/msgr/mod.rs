@@ -1,4 +1,4 @@
-//! Connections: what a peer may send at any time, in any pieces.
+//! Connections: bytes that a peer may send at any time, in any pieces.
 
 mod owner;
 mod wire;
@@ -20,7 +20,7 @@ fn bound() -> EntityAddr {
     EntityAddr::v2(([10, 0, 0, 1], 6789).into(), 0)
 }
 
-/// The first byte says which side reads (bit 0) and how the bytes come in pieces; the rest is what it reads.
+/// The first byte chooses the reading side (bit 0) and the sizes of pieces; the rest is its input.
 pub(crate) fn raw(data: &[u8]) {
     let mut input = Input::new(data);
     let how = input.u8();
@@ -28,10 +28,10 @@ pub(crate) fn raw(data: &[u8]) {
     owner.feed(input.rest());
 }
 
-/// The first byte says which side reads (bit 0), in which mode (bit 1), whether the session stands already (bit 2),
-/// and how the bytes come in pieces. Then come steps:
-/// 0: bytes as they are, 1: a control frame, 2: a message, 3: a preamble with a valid checksum, 4: what an honest peer
-/// would say next.
+/// The first byte chooses the reading side (bit 0), the mode (bit 1), whether the session is
+/// already established (bit 2), and the sizes of pieces. Then come steps: 0: bytes as they are, 1:
+/// a control frame, 2: a message, 3: a preamble with a valid checksum, 4: an honest peer's next
+/// frame.
 pub(crate) fn frames(data: &[u8]) {
     let mut input = Input::new(data);
     let how = input.u8();
@@ -66,7 +66,7 @@ pub(crate) fn frames(data: &[u8]) {
     }
 }
 
-/// Hands over what is on the wire; once the reader has keys, the sender uses them too.
+/// Delivers the bytes on the wire; once the reader has keys, the sender uses them too.
 fn deliver(owner: &mut Owner, wire: &mut Wire) {
     owner.feed(&wire.take());
     if let Some(nonce_at) = owner.take_secured() {
@@ -74,9 +74,10 @@ fn deliver(owner: &mut Owner, wire: &mut Wire) {
     }
 }
 
-/// A message: its header, the lengths of front, middle and data (two bytes, one, two), and these. Bits of `step`: 3 takes
-/// the epilogue's status from the input too, 4 the whole header, of which otherwise only the sequence number, the type
-/// and the version come from there; 5 announces empty segments at the end.
+/// A message: its header, the lengths of front, middle and data (two bytes, one, two), and these.
+/// Bits of `step`: 3 takes the epilogue's status from the input too; 4 the whole header, of which
+/// otherwise only the sequence number, the type and the version come from the input; 5 announces
+/// empty segments at the end.
 fn message(wire: &mut Wire, step: u8, input: &mut Input<'_>) {
     let status = if step & 8 == 0 { 0xe } else { input.u8() };
     let mut header = [0; 41];
@@ -92,10 +93,10 @@ fn message(wire: &mut Wire, step: u8, input: &mut Input<'_>) {
     wire.message(&header, segments, status, step & 32 != 0);
 }
 
-/// Frames until the session stands.
+/// Frames until the session is established.
 const HONEST: usize = 5;
 
-/// What an honest peer of an acceptor (or connector) says after `said` other frames.
+/// The next frame of an honest peer of an acceptor (or connector), after `said` other frames.
 fn honest_frame(wire: &mut Wire, acceptor: bool, secure: bool, said: usize) {
     let mut w = Writer::new();
     match said {

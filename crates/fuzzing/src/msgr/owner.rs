@@ -24,7 +24,7 @@ const LIMITS: Limits = Limits {
 pub(super) const SECRET: &[u8; 40] = b"0123456789abcdefconnector..acceptor.....";
 const ACCEPTOR_NONCE: usize = 28;
 const CONNECTOR_NONCE: usize = 16;
-/// Questions that one handshake may ask.
+/// The most questions in one handshake.
 const MAX_QUESTIONS: usize = 10_000;
 
 enum State {
@@ -80,7 +80,7 @@ impl Owner {
         matches!(self.state, State::Failed)
     }
 
-    /// Where in [`SECRET`] the peer's nonce is, once both encrypt.
+    /// The offset of the peer's nonce in [`SECRET`], once both encrypt.
     pub(super) fn take_secured(&mut self) -> Option<usize> {
         let nonce_at = if self.acceptor {
             ACCEPTOR_NONCE
@@ -106,7 +106,7 @@ impl Owner {
         }
     }
 
-    /// Reads `bytes` in pieces, and does all that they ask for.
+    /// Reads `bytes` in pieces, and carries out all actions.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) {
         self.work();
         let piece = if self.piece == 0 { usize::MAX } else { self.piece };
@@ -138,7 +138,7 @@ impl Owner {
             State::Session(s) => serve(&mut s.0, &mut s.1).is_err(),
             State::Failed => false,
         };
-        // What is pending is still written after an error.
+        // Pending output is still written after an error.
         if let Some(encoder) = self.encoder() {
             let mut slices = Vec::new();
             encoder.slices(&mut slices, usize::MAX);
@@ -163,8 +163,8 @@ impl Owner {
     }
 }
 
-/// Answers the handshake's questions: a payload that begins with `m` is asked for more, one with `b` is refused, and
-/// everybody else is let in. Whether the session stands.
+/// Answers the handshake's questions: a payload that begins with `m` gets a further question, one
+/// with `b` is refused, and any other one is accepted. Returns whether the session is established.
 fn shake(hs: &mut Handshake, chosen: &mut ConMode, secured: &mut bool) -> Result<bool, SessionError> {
     let keys = SessionKeys {
         session_key: Vec::new().into(),
@@ -219,7 +219,7 @@ fn shake(hs: &mut Handshake, chosen: &mut ConMode, secured: &mut bool) -> Result
     }
 }
 
-/// Decodes messages as what they claim to be, and sends them back.
+/// Decodes messages by their claimed types, and sends them back.
 fn serve(inbound: &mut Inbound, outbound: &mut Outbound) -> Result<(), SessionError> {
     loop {
         match inbound.poll()? {

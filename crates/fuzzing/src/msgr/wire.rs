@@ -1,5 +1,5 @@
-//! Frames as a hostile peer makes them: whatever they say, their checksums and tags are right. Written apart from the
-//! encoder of `spirula-msgr`, which makes only frames that are right in all ways.
+//! Frames of a hostile peer, with any content but valid checksums and tags. Independent of the
+//! encoder of `spirula-msgr`, which only makes valid frames.
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
@@ -74,7 +74,7 @@ impl Wire {
         self.raw(&block);
     }
 
-    /// A preamble and as much of the first segment as travels with it.
+    /// A preamble and the part of the first segment that is sent with it.
     fn head(&mut self, head: &[u8; 32], first: &[u8]) {
         match self.gcm.take() {
             None => {
@@ -97,7 +97,7 @@ impl Wire {
         }
     }
 
-    /// A preamble that announces anything, and nothing behind it.
+    /// A preamble that announces anything, without the announced bytes.
     pub(super) fn preamble(&mut self, bytes: [u8; 28]) {
         let mut head = [0; 32];
         head[..28].copy_from_slice(&bytes);

@@ -1,4 +1,4 @@
-//! An OSD's core with one PG, and a store that has one object in it, whatever that is.
+//! An OSD's core with one PG, and a store with one object of any content.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
 
 const POOL: u64 = 1;
 const ME: i32 = 0;
-/// What a store's record holds at most, with the log entry.
+/// The most bytes of a store's record, with the log entry.
 const MAX_RECORD: usize = 8 << 20;
 
 /// The object as the store has it.
@@ -128,7 +128,7 @@ impl Access for AllowAll {
     }
 }
 
-/// Limits small enough that what they allow is little memory.
+/// A configuration with limits so small that they allow little memory.
 fn config() -> PgConfig {
     PgConfig {
         max_object_size: 64 << 10,
@@ -151,12 +151,13 @@ struct Host<'a> {
     versions: Versions,
     images: ImageIo,
     usec: u64,
-    /// What the core said that is to be carried out.
+    /// The core's outputs that are to be carried out.
     out: VecDeque<Output>,
     replies: usize,
 }
 
-/// Executes a request on the object. It must be answered, unless it notifies, and change nothing that a store refuses.
+/// Executes a request on the object. It must be answered, unless it notifies, and make no change
+/// that a store refuses.
 pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, returns: bool) {
     let map: Arc<dyn ClusterMap> = Arc::new(OneOsd { epoch: 1 });
     let object = HObject::new(
@@ -214,7 +215,7 @@ pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, re
 }
 
 impl Host<'_> {
-    /// Lets the core handle an event, and whatever comes of it.
+    /// Makes the core handle an event, and carries out its outputs.
     fn with(&mut self, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
         self.once(f);
         while let Some(o) = self.out.pop_front() {

@@ -1,6 +1,6 @@
 //! Requests on an object of any contents: vectors of ops, and methods of classes.
 //!
-//! An input has the object first, then what is asked of it.
+//! An input has the object first, then the request.
 
 mod host;
 
@@ -14,18 +14,18 @@ use spirula_proto::osd::{CallArgs, OpArgs, OpCode, OpFlags, OsdOp, OsdOpIn};
 use crate::input::Input;
 use host::{Stored, execute};
 
-/// Ops of a request, or calls, at most.
+/// The most ops of a request, or calls.
 const MOST: usize = 16;
 
 const EXISTS: u8 = 1;
 const HAS_OMAP: u8 = 2;
-/// The info is changed at some bytes.
+/// Some bytes of the info are changed.
 const BAD_INFO: u8 = 4;
-/// The info says another size than there is data.
+/// The info has another size than the data.
 const OTHER_SIZE: u8 = 8;
 /// The request has the flag RETURNVEC.
 const RETURNS: u8 = 16;
-/// It names snapshots.
+/// The request names snapshots.
 const HAS_SNAPS: u8 = 32;
 
 /// The op codes that an op of an input names by a byte.
@@ -95,7 +95,8 @@ fn pairs(input: &mut Input<'_>, most: u8) -> BTreeMap<Bytes, Bytes> {
     (0..input.u8() % (most + 1)).map(|_| pair(input)).collect()
 }
 
-/// An object, and what else there is to a request than its ops: snapshots, and whether it returns something of each.
+/// An object, and the rest of a request besides its ops: snapshots, and whether outputs are
+/// returned.
 fn stored(input: &mut Input<'_>) -> (Stored, SnapContext, bool) {
     let flags = input.u8();
     let has = |flag| flags & flag != 0;

@@ -1,5 +1,5 @@
-//! Replays the corpus of `fuzz/corpus` and seeded changes of it: no panic, no memory beyond what each target may have.
-//! `CORPUS_MUTATIONS` sets how many changes of each file are tried.
+//! Replays the corpus of `fuzz/corpus` and seeded changes of it: no panic, no memory beyond each
+//! target's limit. `CORPUS_MUTATIONS` sets how many changes of each file are tried.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// Changes tried of each file.
 const MUTATIONS: u64 = 24;
-/// The same for the store, of which each run takes a disk.
+/// Changes tried of each file for the store, of which each run takes a disk.
 const MUTATIONS_STORE: u64 = 2;
 
 fn corpus_of(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
@@ -38,7 +38,7 @@ fn corpus_of(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
         .collect()
 }
 
-/// Says which input was running when a target panics.
+/// Prints which input was running when a target panics.
 struct Told<'a>(&'a Path, u64);
 
 impl Drop for Told<'_> {
@@ -61,7 +61,7 @@ fn replay(name: &str) {
     let changes = std::env::var("CORPUS_MUTATIONS")
         .ok()
         .map_or(default, |n| n.parse().unwrap());
-    // What a target sets up once is not of any input.
+    // Memory that a target allocates once does not count for an input.
     (target.run)(&[]);
     for (at, (path, data)) in corpus.iter().enumerate() {
         let told = Told(path, 0);
@@ -102,7 +102,7 @@ replays! {
     commands asok manager rbd
 }
 
-/// However often a text says it: profiles that stand for many grants, expressions that are large once compiled.
+/// Repeated text: profiles with many grants, expressions that are large once compiled.
 #[test]
 fn long_capability_texts_take_memory_in_proportion() {
     let target = Target::by_name("caps").unwrap();

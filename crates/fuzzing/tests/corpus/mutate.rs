@@ -5,7 +5,7 @@ use spirula_random::Rng;
 /// What the changes of an input are chosen by.
 pub(crate) struct Random(Rng);
 
-/// Values at which decoders go wrong.
+/// Values at which decoders tend to fail.
 const EDGES: [u64; 12] = [
     0,
     1,
@@ -26,7 +26,7 @@ impl Random {
         Self(Rng::new(seed))
     }
 
-    /// A number below `n`; 0 where `n` is.
+    /// A number below `n`; 0 if `n` is 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0.index(n)
     }
@@ -37,7 +37,7 @@ impl Random {
         start..(start + self.below(64)).min(len)
     }
 
-    /// `data` with a few changes, for which `other` lends bytes.
+    /// `data` with a few changes, some with bytes of `other`.
     pub(crate) fn mutate(&mut self, data: &[u8], other: &[u8]) -> Vec<u8> {
         let mut out = data.to_vec();
         for _ in 0..=self.below(4) {
@@ -66,7 +66,7 @@ impl Random {
         out
     }
 
-    /// `data` with one list in it made long: what may be its count is set to many, and as many elements follow. The
+    /// `data` with one list made long: a possible count is raised, and as many elements follow. The
     /// sections around it grow with it.
     pub(crate) fn grow(&mut self, data: &[u8]) -> Vec<u8> {
         const ELEMENTS: usize = 3000;
