@@ -48,7 +48,7 @@ impl Bench {
         })
     }
 
-    /// Sleeps until something has happened, then takes it.
+    /// Sleeps until the store has events, then takes them.
     fn wait(&mut self) -> Res<std::vec::Drain<'_, Event>> {
         self.store.poll(&mut self.events);
         if self.events.is_empty() {
@@ -153,7 +153,7 @@ fn key(kind: &str, i: u64) -> ObjectKey {
     ObjectKey::from(format!("{:08x}{kind}{i:012}", (i as u32).wrapping_mul(0x9e37_79b9)).as_str())
 }
 
-/// What an OSD writes with a small object: data, object info, snapset, a log entry, the PG's info.
+/// The writes of an OSD for a small object: data, object info, snapset, a log entry, the PG's info.
 fn small_write(kind: &str, i: u64, data: &Bytes) -> Transaction {
     let key = key(kind, i);
     let mut txn = Transaction::new();

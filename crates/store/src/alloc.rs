@@ -1,11 +1,11 @@
-//! The allocator: which blocks are free, by groups.
+//! The allocator: the free blocks of the device, by groups.
 //!
-//! A group is either fixed (superblocks, log), given to the index as a whole, or holds object data by bitmap. Only groups
-//! that are partly used have their bitmap in memory.
+//! A group is either fixed (superblocks, log), given to the index as a whole, or holds object data
+//! by bitmap. Only groups that are partly used have their bitmap in memory.
 //!
-//! Free blocks that occupy no space below the store (holes of a sparse file) are *hollow*, and not given out until the space is
-//! taken: so no write of a transaction that was accepted fails for lack of it. Blocks for which that is under way, or the reverse,
-//! are *held*.
+//! Free blocks that occupy no space below the store (holes of a sparse file) are *hollow*. They are
+//! not allocated until the space is taken, so that no write of an accepted transaction fails for
+//! lack of it. Blocks whose space is just being taken or given back are *held*.
 
 use std::ops::Range;
 
@@ -28,9 +28,10 @@ pub(crate) enum Owner {
     Data,
 }
 
-/// Blocks that are looked at in one go for what may be given back.
+/// Blocks that are searched in one go for space to give back.
 const MOST_SEEN: u32 = 1 << 18;
-/// Instead of the tick in which a block was freed last: nothing is to be given back until one is freed again.
+/// Stands for a tick of the last freeing: the group was searched, and is not searched again until a
+/// block in it is freed.
 const LOOKED_AT: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -40,7 +41,8 @@ struct Group {
     hollow: u32,
     /// When a block of it was last freed, in ticks; 0: not since the opening.
     freed_at: u32,
-    /// One bit per block, set unless it is free. `None`: all free or none, as `free` says.
+    /// One bit per block, set unless it is free. `None`: all blocks are free or none is, as `free`
+    /// tells.
     bits: Option<Box<[u64]>>,
 }
 
@@ -56,7 +58,7 @@ impl Group {
     }
 }
 
-/// Where an allocation goes: small ones together, large ones to whole free groups.
+/// The kind of an allocation: small ones go together, large ones to whole free groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Small,
@@ -71,11 +73,11 @@ pub(crate) struct Allocator {
     hollow: RangeSet<u64>,
     hollow_blocks: u64,
     held: u64,
-    /// Counts on with every tick.
+    /// The number of ticks so far.
     clock: u32,
-    /// Behind the last small and the last large allocation: the next one may go on there.
+    /// The ends of the last small and the last large allocation, where the next one may continue.
     cursors: [u64; 2],
-    /// No group before these has a free block, and none is wholly free.
+    /// Groups below the first have no free block, and none below the second is wholly free.
     lowest: usize,
     lowest_whole: usize,
 }
@@ -201,7 +203,7 @@ impl Allocator {
         true
     }
 
-    /// Allocates `want` blocks; the caller has checked that there are as many.
+    /// Allocates `want` blocks; the caller has checked that enough are free.
     pub(crate) fn alloc(&mut self, mut want: u32, kind: Kind, out: &mut Vec<Run>) {
         invariant!(u64::from(want) <= self.free, "as many free blocks as were asked for"; want = want, free = self.free);
         while want > 0 {
@@ -218,8 +220,9 @@ impl Allocator {
         }
     }
 
-    /// A free block to start at: behind the last allocation of the kind if that ended within a group, else the first there is, so that
-    /// what is free gathers at the end. Large ones prefer groups that are wholly free.
+    /// A free block to start at: behind the last allocation of the kind if that ended within a
+    /// group, else the first one, so that free blocks gather at the end of the device. Large
+    /// allocations prefer groups that are wholly free.
     fn place(&mut self, kind: Kind) -> Option<u64> {
         let size = u64::from(self.group_blocks);
         let cursor = self.cursors[kind as usize];
@@ -251,7 +254,7 @@ impl Allocator {
         }
     }
 
-    /// Takes the free run at `start`, of `want` blocks at most, within one group.
+    /// Takes up to `want` blocks of the free run at `start`, within one group.
     fn take_run(&mut self, start: u64, want: u32) -> Run {
         let size = self.group_blocks;
         let at = self.group_of(start) as usize;
@@ -278,7 +281,8 @@ impl Allocator {
         Run { pblk: start, len }
     }
 
-    /// Marks a run as used: a log record says so. `false` if some of it was used already or is not for data.
+    /// Marks a run of a log record as used. `false` if some of it was used already or is not for
+    /// data.
     pub(crate) fn mark_used(&mut self, run: Run) -> bool {
         if !self.holds_data(run) {
             return false;
@@ -324,7 +328,7 @@ impl Allocator {
         }
     }
 
-    /// A moment has passed.
+    /// Counts a tick.
     pub(crate) fn tick(&mut self) {
         self.clock = (self.clock + 1).min(LOOKED_AT - 1);
     }
@@ -339,7 +343,7 @@ impl Allocator {
         })
     }
 
-    /// Notes that those of `blocks` that are free have no space below.
+    /// Notes that the free ones of `blocks` have no space below.
     pub(crate) fn note_hole(&mut self, blocks: Range<u64>) {
         for (at, part) in self.by_group(blocks) {
             let size = self.group_blocks;
@@ -391,7 +395,7 @@ impl Allocator {
         Some(blocks)
     }
 
-    /// Held blocks have space below now, or still: they can be allocated.
+    /// Makes held blocks, which have space below now, allocatable.
     pub(crate) fn fill(&mut self, blocks: Range<u64>) {
         let count = blocks.end - blocks.start;
         invariant!(count <= self.held, "blocks that are held"; first = blocks.start, count = count, held = self.held);
@@ -402,7 +406,7 @@ impl Allocator {
         });
     }
 
-    /// Held blocks have no space below now, or still.
+    /// Notes that held blocks have no space below.
     pub(crate) fn hollow_out(&mut self, blocks: Range<u64>) {
         let count = blocks.end - blocks.start;
         invariant!(count <= self.held, "blocks that are held"; first = blocks.start, count = count, held = self.held);
@@ -420,8 +424,9 @@ impl Allocator {
         self.hollow.insert(blocks);
     }
 
-    /// Holds free blocks whose space may be given back: runs that are worth it, in groups of which nothing was freed for `age` ticks,
-    /// from the end, about `max` blocks together. `fresh_only`: not of groups of which nothing was freed since the opening.
+    /// Holds free blocks whose space may be given back: long enough runs, in groups without a freed
+    /// block for `age` ticks, from the end of the device, about `max` blocks together.
+    /// `fresh_only`: only in groups in which blocks were freed since the opening.
     pub(crate) fn hold_free(&mut self, max: u64, age: u32, fresh_only: bool) -> Vec<Range<u64>> {
         let shortest = self.shortest_worth();
         let (mut held, mut count, mut seen) = (Vec::new(), 0, 0);
@@ -457,8 +462,8 @@ impl Allocator {
         held
     }
 
-    /// Blocks of the shortest run that is given back: the more there are, the longer they must be, as each takes memory here and in
-    /// the file system.
+    /// The shortest run that is given back, in blocks: the more runs there are, the longer they
+    /// must be, as each takes memory here and in the file system.
     fn shortest_worth(&self) -> u64 {
         match self.hollow.len() {
             0..4096 => 16,

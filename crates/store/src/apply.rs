@@ -1,7 +1,9 @@
-//! Applies redo steps to the state. Submitting and replaying both go through here, so that they cannot differ.
+//! Applies redo steps to the state. Submitted and replayed transactions both go through here, so
+//! that they cannot differ.
 //!
-//! Steps that do not fit the state end the daemon before their record reaches the log: what a transaction is turned into fits
-//! always, and what the log says is checked before it is replayed.
+//! Steps that do not fit the state end the daemon before their record reaches the log: a submitted
+//! transaction always makes fitting steps, and records of the log are checked before they are
+//! replayed.
 
 use std::sync::Arc;
 
@@ -51,7 +53,7 @@ pub(crate) fn omap_end(omap: u64) -> Bytes {
     omap_key(omap + 1, &[])
 }
 
-/// Whether the store writes keys such as this one.
+/// Whether a key is of the form that the store writes.
 pub(crate) fn is_pair_key(key: &[u8]) -> bool {
     matches!(key.first(), Some(&META | &OMAP))
 }
@@ -237,7 +239,7 @@ impl State {
         self.current_mut().onode = moved;
     }
 
-    /// Lets a copy learn the checksums of blocks whose contents are not complete yet.
+    /// Registers a copy for the checksums of blocks whose contents are not complete yet.
     fn own_unresolved(&mut self, key: &ObjectKey, onode: &Onode) {
         for table in self.tables.iter_mut().filter(|t| t.unresolved > 0) {
             for e in &onode.extents {
@@ -295,7 +297,8 @@ impl State {
         o.fill_holes(offset..end);
     }
 
-    /// Maps blocks that are written through the log, and keeps their contents until they are written back.
+    /// Maps blocks that are written through the log, and keeps their contents until they are
+    /// written back.
     fn place_blocks(
         &mut self,
         first: u32,
@@ -355,7 +358,7 @@ impl State {
         self.active().allocated.extend(runs);
     }
 
-    /// Gives a block that is written in its place another checksum. Returns the place.
+    /// Sets the checksum of a block that is overwritten in place. Returns the block's place.
     fn overwrite(&mut self, lblk: u32, crc: u32) -> u64 {
         let Some(old) = self.current_block(lblk) else {
             impossible!("a block that is mapped or new"; object = self.current_mut().key, block = lblk)
@@ -370,7 +373,7 @@ impl State {
         old.pblk
     }
 
-    /// Contents of a block of which only `range` is known yet.
+    /// The contents of a block of which only `range` is known yet.
     fn patch(&self, lblk: u32, block: Bytes, range: std::ops::Range<usize>, old: Content) -> (u32, Dirty) {
         let patch = (range.start, block.slice(range));
         let key = self.current.as_ref().map(|c| c.key.clone());
@@ -402,7 +405,7 @@ impl State {
         }
     }
 
-    /// Asks for the old contents of a patched block, unless that was done before.
+    /// Requests the old contents of a patched block, unless that was done before.
     fn watch(&mut self, pblk: u64, contents: &Dirty) {
         let Dirty::Patched(p) = contents else {
             return; // All of the block is known.

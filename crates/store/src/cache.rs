@@ -15,10 +15,10 @@ struct Slot<V> {
     used: bool,
 }
 
-/// Keeps what was used lately, up to a number of bytes.
+/// Keeps recently used values, up to a number of bytes.
 pub(crate) struct Cache<K, V> {
     slots: HashMap<K, Slot<V>>,
-    /// Candidates for eviction, oldest first; may name keys that are gone.
+    /// Candidates for eviction, oldest first; may contain removed keys.
     order: VecDeque<K>,
     bytes: usize,
     limit: usize,
@@ -112,7 +112,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         }
     }
 
-    /// What there is.
+    /// The number of values and their bytes.
     pub(crate) fn usage(&self) -> Usage {
         Usage {
             items: self.slots.len(),

@@ -1,6 +1,7 @@
-//! Checkpoints. A closed generation is settled first: its blocks are written to their places, and their memory is free.
-//! What is settled is gathered, and once it is worth it the index takes it in, whereupon its part of the log is free. The index
-//! is touched the less often the more is gathered: new objects come in random order, a page of the index each.
+//! Checkpoints. A closed generation is settled first: its blocks are written to their places, and
+//! their memory is freed. Settled generations are merged, and once they are large enough the index
+//! takes them in, after which their part of the log is free. Merging saves work: new objects come
+//! in random order, so that each costs a page of the index.
 
 use std::collections::VecDeque;
 
@@ -22,30 +23,31 @@ const WRITE_BLOCKS: usize = 256;
 /// Writes at a time: enough to keep a disk busy, few enough to leave it to others.
 const WRITES_AT_ONCE: usize = 4;
 
-/// Blocks that change hands before the index takes a generation in, so that they are used again: this share of the store.
+/// After this share of the store's blocks was freed or shared, the index takes the generation in,
+/// so that they can be reused.
 const FREED_SHARE: u64 = 64;
 
-/// A write to be done: offset in bytes, and blocks.
+/// A pending write: offset in bytes, and blocks.
 pub(crate) type Writeback = (u64, Vec<Bytes>);
 
-/// How far the write-back of the oldest generation that is not settled is.
+/// The progress of the write-back of the oldest generation that is not settled.
 pub(crate) enum Stage {
-    /// None is under way.
+    /// No write-back is under way.
     Idle,
-    /// Waits until its records are in the log, its blocks are complete, and no read up to this number is under way (which
-    /// would find the blocks half overwritten).
+    /// Waits until its records are in the log, its blocks are complete, and no read up to this
+    /// number is under way: such a read would find half overwritten blocks.
     Wait(u64),
     /// Writes its blocks to their places.
     Write {
         todo: VecDeque<Writeback>,
         outstanding: usize,
     },
-    /// Makes them durable.
+    /// Makes the written blocks durable.
     Flush,
 }
 
 impl Store {
-    /// Closes the generation that takes changes, so that it is written back.
+    /// Closes the active generation, so that it is written back.
     pub(crate) fn seal(&mut self) {
         let counters = self.state.counters;
         let active = self.state.active();
@@ -77,18 +79,18 @@ impl Store {
         }
     }
 
-    /// Place of the oldest generation that has to be written back.
+    /// The index of the oldest generation that has to be written back.
     fn unsettled(&self) -> Option<usize> {
         let closed = self.state.tables.len() - 1;
         self.state.tables.iter().take(closed).position(|t| !t.settled)
     }
 
-    /// Generations that are not settled, with the one that takes changes.
+    /// The number of generations that are not settled, the active one included.
     pub(crate) fn unsettled_count(&self) -> usize {
         self.unsettled().map_or(1, |at| self.state.tables.len() - at)
     }
 
-    /// Goes on with the checkpoint as far as possible.
+    /// Advances the checkpoint as far as possible.
     pub(crate) fn advance_checkpoint(&mut self) {
         self.write_back();
         if self.failed.is_none() && !self.committing && self.must_commit() {
@@ -142,7 +144,7 @@ impl Store {
 
     fn may_write_back(&self, at: usize, mark: u64) -> bool {
         let table = &self.state.tables[at];
-        // What is settled while the index is busy waits for it, but not without bound.
+        // A generation that is settled while the index is busy waits for it, but not without bound.
         let waiting = &self.state.tables[at.saturating_sub(1)];
         let together = waiting.lasting() + table.lasting();
         let heavy = together > self.state.cfg.generation_bytes();
@@ -153,7 +155,7 @@ impl Store {
             && self.reading.first().is_none_or(|oldest| *oldest > mark)
     }
 
-    /// Takes the completion of a write or flush of the checkpoint.
+    /// Handles the completion of a write or flush of the checkpoint.
     pub(crate) fn checkpoint_io_done(&mut self) {
         match &mut self.stage {
             Stage::Write { outstanding, .. } => {
@@ -167,7 +169,7 @@ impl Store {
         }
     }
 
-    /// The blocks of a generation are at their places.
+    /// Marks a generation as settled, whose blocks are at their places.
     fn settle(&mut self) {
         self.stage = Stage::Idle;
         self.note(What::Settled);
@@ -190,7 +192,7 @@ impl Store {
             || table.freed_blocks >= self.sb.blocks / FREED_SHARE
     }
 
-    /// Whether the index should take in what is settled.
+    /// Whether the index should take in the settled generation.
     fn must_commit(&self) -> bool {
         let settled = self.state.tables.front().filter(|t| t.settled);
         settled.is_some_and(|t| self.is_large(t) || self.log.is_half_full() || self.draining)
@@ -233,7 +235,7 @@ impl Store {
         self.note(What::Committing);
     }
 
-    /// The index has applied the oldest generation.
+    /// Handles the end of a commit: the index has taken in the oldest generation.
     pub(crate) fn commit_done(&mut self, result: Result<Outcome>) {
         let Outcome { freed, garbage } = match result {
             Ok(outcome) => outcome,
@@ -263,25 +265,26 @@ impl Store {
         }
     }
 
-    /// Lets the index remove some garbage.
+    /// Makes the index remove some garbage.
     pub(crate) fn purge(&mut self) {
         self.purging = true;
         self.exec.submit(Job::Purge);
     }
 
-    /// The index has removed some garbage.
+    /// Handles the end of a removal of garbage.
     pub(crate) fn purged(&mut self, result: Result<bool>) {
         self.purging = false;
         match result {
             Ok(true) => self.purge(),
             Ok(false) => {}
-            // Nothing was changed: what can't be read costs space. If it was a write that failed, the next commit fails too.
+            // Nothing was changed: unreadable garbage only costs space. If a write failed, the next
+            // commit fails too.
             Err(e) => tracing::warn!("removing garbage from the index failed: {e}"),
         }
         self.refill_spare();
     }
 
-    /// Makes freed blocks allocatable once no read can be looking at them.
+    /// Makes freed blocks allocatable once no read can refer to them.
     pub(crate) fn release(&mut self) {
         let oldest = self.reading.first().copied().unwrap_or(u64::MAX);
         while self.releases.front().is_some_and(|(mark, _)| *mark < oldest) {
@@ -307,7 +310,8 @@ impl Store {
         }
     }
 
-    /// The log or a write-back failed: nothing that follows could be trusted.
+    /// Fails the store after a failed write of the log or of a checkpoint: later writes could not
+    /// be trusted.
     pub(crate) fn io_failed(&mut self, what: &str, error: &std::io::Error) -> StoreError {
         self.fail(format_args!("{what} failed: {error}"))
     }

@@ -87,7 +87,8 @@ impl<'a> Dec<'a> {
         None
     }
 
-    /// A count of items of at least `min_len` bytes each, bounded by what is left of the input.
+    /// Reads a count of items of at least `min_len` bytes each; too large a count for the rest of
+    /// the input fails.
     pub(crate) fn count(&mut self, min_len: usize) -> Option<usize> {
         let n = usize::try_from(self.varint()?).ok()?;
         (n <= self.rest.len() / min_len).then_some(n)
@@ -98,7 +99,7 @@ impl<'a> Dec<'a> {
         self.take(len)
     }
 
-    /// As [`Dec::bytes`], in memory of its own.
+    /// As [`Dec::bytes`], copied into memory of its own.
     pub(crate) fn owned(&mut self) -> Option<Bytes> {
         self.bytes().map(Bytes::copy_from_slice)
     }

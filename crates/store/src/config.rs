@@ -12,25 +12,27 @@ pub(crate) const BLOCK64: u64 = BLOCK as u64;
 /// Run-time settings of a store. None of them is part of the disk format.
 #[derive(Clone)]
 pub struct Config {
-    /// Bytes that changes may occupy until the index has them. A quarter each: what takes changes, what is being written
-    /// back, what waits for the index, what the index takes in. Another quarter comes where one more has to wait for its
-    /// write-back; then [`Store::writable`](crate::Store::writable) says no.
+    /// Bytes that changes may occupy until the index has taken them in. A quarter each: the active
+    /// generation, the one being written back, the one that waits for the index, and the one that
+    /// the index takes in. A further quarter is used when one more generation has to wait for its
+    /// write-back; then [`Store::writable`](crate::Store::writable) returns false.
     pub memtable_bytes: usize,
-    /// Objects and pairs that wait for the index at most.
+    /// The most objects and pairs that wait for the index.
     pub memtable_entries: usize,
     /// Cache of the index library, in bytes.
     pub index_cache_bytes: usize,
-    /// Filter that tells which objects do not exist, in bytes: useful up to three objects a byte.
+    /// Bytes of the filter that tells which objects do not exist: useful up to three objects a
+    /// byte.
     pub presence_bytes: usize,
     /// Cache of onodes, in bytes.
     pub onode_cache_bytes: usize,
-    /// Cache of small data that was read, in bytes; 0 turns it off.
+    /// Bytes of the cache of small data that was read; 0 turns it off.
     pub data_cache_bytes: usize,
     /// Writes of at least this many bytes go to free extents directly; smaller ones through the log.
     pub direct_min: usize,
     /// Largest write to the log, in bytes (a single larger transaction makes a larger one).
     pub group_bytes: usize,
-    /// Where buffers for reads come from; `None`: a pool of the store's own.
+    /// The pool of buffers for reads; `None`: a pool of the store's own.
     pub pool: Option<Pool>,
 }
 
@@ -52,7 +54,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Memory of one generation of changes at most, in bytes.
+    /// The most memory of one generation of changes, in bytes.
     pub(crate) fn generation_bytes(&self) -> usize {
         self.memtable_bytes / 4
     }
@@ -73,7 +75,7 @@ impl Config {
     }
 }
 
-/// What `mkfs` writes, fixed for the life of the store.
+/// Parameters of `mkfs`, fixed for the life of the store.
 #[derive(Debug, Clone)]
 pub struct MkfsOptions {
     /// The cluster this store belongs to.
@@ -103,9 +105,10 @@ impl Default for MkfsOptions {
 /// Space and contents, in bytes unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StatFs {
-    /// What the device can hold, without what is held back, as far as the file system below still gives the space.
+    /// The capacity of the device without the reserve, as far as the file system below still has
+    /// the space.
     pub total: u64,
-    /// What may still be allocated to objects.
+    /// Bytes that may still be allocated to objects.
     pub available: u64,
     /// Held back so that removals and metadata never fail, the index included.
     pub reserved: u64,

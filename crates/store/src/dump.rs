@@ -18,7 +18,7 @@ use crate::{EncryptionKey, ObjectKey, Result, StoreError};
 /// Objects per page of a listing.
 const PAGE: usize = 512;
 
-/// A store opened for looking at. What the log holds is replayed in memory.
+/// A store opened for inspection. The log is replayed in memory.
 pub struct Dump {
     mounted: Mounted,
 }

@@ -1,4 +1,4 @@
-//! Everything that can go wrong, sorted by what the owner should do about it.
+//! All errors, sorted by what the owner should do about them.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ pub enum KeyProblem {
     /// The key opens none of the slots.
     #[error("is encrypted, and the key is not its key")]
     Wrong,
-    /// A key was given for a store without: somebody may have put it there to be written to in the clear.
+    /// A key was given for a store that has none: an attacker may have put it there to receive
+    /// plaintext.
     #[error("is not encrypted, and a key was given")]
     NotEncrypted,
     /// There is no slot for one more key.
@@ -59,18 +60,18 @@ pub enum StoreError {
         key: ObjectKey,
         /// Offset in the object, in bytes.
         offset: u64,
-        /// What the device said.
+        /// The device's error.
         source: Arc<io::Error>,
     },
     /// The index cannot be read: an I/O error or a checksum mismatch in it.
     #[error("index: {0}")]
     Index(Arc<redb::Error>),
-    /// A structure on disk is not what this version writes.
+    /// A structure on disk is not of the form that this version writes.
     #[error("{what} is damaged: {detail}")]
     Damaged {
         /// Structure: superblock, log, onode, …
         what: &'static str,
-        /// What is wrong with it.
+        /// The defect.
         detail: String,
     },
     /// The device holds no store, or one of another format version.
@@ -81,23 +82,23 @@ pub enum StoreError {
     Key {
         /// Number of the OSD.
         osd: u32,
-        /// What is wrong.
+        /// The problem.
         problem: KeyProblem,
     },
-    /// A process has the store open, so that nobody else may look at it or change it.
+    /// A process has the store open, so that no other one may read or change it.
     #[error("{path} is in use{}", .pid.map_or_else(String::new, |pid| format!(" by process {pid}")))]
     InUse {
         /// The device.
         path: String,
-        /// The process, where it can be seen from here.
+        /// The process, if it can be seen from here.
         pid: Option<u32>,
     },
     /// Opening or sizing a device failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The attempted operation.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
     /// An earlier failure of the log or the index poisoned the store. The daemon must stop; nothing is retried.

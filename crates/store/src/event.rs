@@ -1,4 +1,4 @@
-//! What the store reports to its owner.
+//! Events that the store reports to its owner.
 
 use std::sync::Arc;
 
@@ -33,9 +33,9 @@ pub enum Event {
 /// One page of objects in key order.
 #[derive(Debug, Clone)]
 pub struct Listing<T> {
-    /// The objects, with what was asked about them.
+    /// The objects, with the wanted data of each.
     pub objects: Vec<(ObjectKey, T)>,
-    /// Where to go on: `None` when the range is exhausted.
+    /// The start of the next page; `None` if the range is exhausted.
     pub next: Option<ObjectKey>,
 }
 
@@ -44,9 +44,9 @@ pub struct Listing<T> {
 pub struct Pairs {
     /// Keys (without any prefix of the store) and values.
     pub pairs: Vec<(Bytes, Bytes)>,
-    /// Where to go on: `None` when the range is exhausted.
+    /// The start of the next page; `None` if the range is exhausted.
     pub next: Option<Bytes>,
-    /// Whether it ends before a pair with which it would be larger than it may be
+    /// Whether the page ends before a pair that would have made it larger than allowed
     /// ([`PageLimit::within`](crate::PageLimit::within)).
     pub cut: bool,
 }
@@ -54,7 +54,7 @@ pub struct Pairs {
 /// Answer to a lookup.
 #[derive(Debug)]
 pub enum Lookup {
-    /// Known at once: the object, or `None` if there is no such object.
+    /// The answer at once: the object, or `None` if there is no such object.
     Ready(Option<Arc<Onode>>),
     /// An [`Event::Lookup`] will answer.
     Pending,

@@ -1,4 +1,5 @@
-//! Where blocking work on the index and the space below is done: three threads, or, in simulations, the caller itself step by step.
+//! Runs blocking work on the index and the space below: on three threads, or, in simulations, step
+//! by step in the caller.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,7 +38,7 @@ pub(crate) enum Job {
         keys: Vec<Bytes>,
         limit: PageLimit,
     },
-    /// Learn which objects there are from this key on.
+    /// Insert the objects from this key on into the presence filter.
     Learn(Bytes),
     Commit {
         frozen: Box<Frozen>,
@@ -53,7 +54,7 @@ pub(crate) enum Job {
     Prepare,
 }
 
-/// Its outcome.
+/// The outcome of a job.
 pub(crate) enum JobDone {
     Lookup(Vec<(u64, Result<Option<Onode>>)>),
     Objects(u64, Result<Page<Bytes>>),
@@ -109,7 +110,7 @@ impl Outbox {
     }
 }
 
-/// Runs jobs. Changes of the index are done in order; other jobs do not wait for them.
+/// Runs jobs. Changes of the index are made in order; other jobs do not wait for them.
 pub(crate) enum Executor {
     Threads(Threads),
     Inline {
@@ -121,7 +122,8 @@ pub(crate) enum Executor {
 
 pub(crate) struct Threads {
     outbox: Outbox,
-    /// To the threads for reading, for committing, and for the space below; dropping them ends the threads.
+    /// Channels to the threads for reading, for committing, and for the space below; dropping them
+    /// ends the threads.
     senders: Vec<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -153,7 +155,7 @@ impl Executor {
         Ok(Self::Threads(out))
     }
 
-    /// Jobs are done by [`Executor::take`], one a call.
+    /// An executor without threads: [`Executor::take`] runs one job a call.
     pub(crate) fn inline(index: &Arc<Index>, io: &Arc<dyn BlockIo>) -> Self {
         Self::Inline {
             index: Arc::clone(index),

@@ -23,7 +23,7 @@ use crate::{EncryptionKey, ObjectKey, Result, StoreError};
 
 /// Objects per page of the walk over the index.
 const PAGE: usize = 512;
-/// Problems that are reported in words; more are only counted.
+/// The most problems that are described; further ones are only counted.
 const MAX_PROBLEMS: usize = 1000;
 
 /// How thorough a check is.
@@ -35,10 +35,10 @@ pub enum Depth {
     Deep,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FsckReport {
-    /// What is wrong, in words, in the order found.
+    /// The problems, in words, in the order found.
     pub problems: Vec<String>,
     /// Number of problems, those not listed included.
     pub errors: u64,
@@ -90,12 +90,12 @@ impl fmt::Display for FsckReport {
     }
 }
 
-/// How far a check is.
+/// The progress of a check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FsckProgress {
-    /// Objects looked at, and how many there should be.
+    /// Objects checked, and the expected number.
     pub objects: (u64, u64),
-    /// Blocks of data looked at, and how many there should be.
+    /// Blocks of data checked, and the expected number.
     pub blocks: (u64, u64),
 }
 
@@ -103,7 +103,8 @@ pub struct FsckProgress {
 /// and then.
 ///
 /// # Errors
-/// Only what keeps the check from starting, as a device that cannot be opened or is in use, or the wrong key. All else is in the report.
+/// Only errors that keep the check from starting, such as a device that cannot be opened or is in
+/// use, or the wrong key. All others are in the report.
 pub fn fsck(
     path: &Path,
     log: Option<&Path>,
@@ -162,12 +163,12 @@ fn check(
     check.report
 }
 
-/// Which blocks objects refer to.
+/// The blocks to which objects refer.
 struct Used {
     once: Vec<u64>,
-    /// Number of references where there is more than one.
+    /// The number of references to blocks with more than one.
     more: BTreeMap<u64, u32>,
-    /// Blocks that some object holds as its own.
+    /// Blocks that some object has marked as unshared.
     own: Vec<u64>,
 }
 
@@ -186,7 +187,7 @@ impl Used {
             .is_some_and(|w| w >> (block % 64) & 1 == 1)
     }
 
-    /// Notes a reference; whether it conflicts with an earlier one.
+    /// Notes a reference; returns whether it conflicts with an earlier one.
     fn add(&mut self, block: u64, shared: bool) -> bool {
         let again = Self::has(&self.once, block);
         let conflict = again && (!shared || Self::has(&self.own, block));
@@ -209,7 +210,7 @@ struct Check<'a> {
     stored: u64,
     report: FsckReport,
     progress: &'a mut dyn FnMut(FsckProgress),
-    /// Objects and blocks that there should be.
+    /// The expected numbers of objects and blocks.
     expected: (u64, u64),
 }
 
@@ -266,7 +267,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Holes lie in blocks that are mapped, before the object's end.
+    /// Checks that holes lie in mapped blocks, before the object's end.
     fn holes(&mut self, key: &ObjectKey, onode: &Onode) {
         let mapped: RangeSet<u64> = onode.extents.iter().map(Extent::bytes).collect();
         let is_stray = |h: &Range<u64>| h.end > onode.size || mapped.gaps(h).next().is_some();

@@ -1,9 +1,11 @@
 //! The space below the store: a sparse file takes it from its file system and gives it back.
 //!
-//! What the allocator hands out has its space already ("ready"), and so has what the index grows into next. So neither a write of
-//! an accepted transaction nor a checkpoint fails for lack of it, whoever else fills the file system. Freed blocks are used again
-//! first; what stays free is given back after a while: holes are punched, devices told to discard. Blocks get there only after the index
-//! no longer refers to them and no read is under way, as those that are overwritten do, and are held until it is done.
+//! Allocatable blocks have their space already ("ready"), and so have groups into which the index
+//! grows next. So neither a write of an accepted transaction nor a checkpoint fails for lack of
+//! space, even if other programs fill the file system. Freed blocks are reused first; space that
+//! stays free is given back after a while: holes are punched, devices told to discard. Like
+//! overwritten blocks, freed ones get there only after the index no longer refers to them and no
+//! read is under way, and are held until it is done.
 
 use std::io;
 use std::ops::Range;
@@ -18,41 +20,41 @@ use crate::index::IndexFile;
 use crate::layout::Superblock;
 use crate::store::Store;
 
-/// Space that is taken ahead, in bytes, on stores that are not tiny.
+/// Bytes of space that are taken ahead, on stores that are not tiny.
 const READY: u64 = 16 << 20;
-/// Of tiny stores at most this share.
+/// The largest share of a tiny store that is taken ahead.
 const READY_SHARE: u64 = 64;
-/// Bytes given back in one go: meanwhile these blocks can't be allocated.
+/// Bytes given back in one go: these blocks can't be allocated meanwhile.
 const GIVEN_AT_ONCE: u64 = 16 << 20;
-/// Ticks for which nothing was freed in a group before its space is given back.
+/// Ticks without a freed block in a group after which its space is given back.
 const AGE: u32 = 10;
-/// Ticks between two looks at what waits for a checkpoint to become free.
+/// Ticks between two checks for blocks that only a checkpoint can free.
 const CHECKPOINT_TICKS: u32 = 5;
-/// Bytes of the index that one change of it may write anew, roughly: a page of each level.
+/// Bytes of the index that one change may rewrite, roughly: a page of each level.
 const CHANGE_BYTES: u64 = 16 << 10;
 
-/// What is known of the space below.
+/// The state of the space below.
 pub(crate) struct Ground {
     pub(crate) io: Arc<dyn BlockIo>,
-    /// Whether the store occupies only what was written.
+    /// Whether the store only occupies space for written blocks.
     sparse: bool,
     /// Whether space can be given back.
     can_discard: bool,
-    /// Bytes that can still be had, as far as the owner knows.
+    /// Bytes that can still be allocated below, as the owner reported.
     below: u64,
-    /// The last attempt to take some failed.
+    /// Whether the last attempt to take space failed.
     dry: bool,
-    /// Bytes to have ready for data, and for the index.
+    /// Bytes to keep ready for data, and for the index.
     ready: u64,
     ready_min: u64,
     /// Bytes that may be given back in this tick.
     budget: u64,
     ticks: u32,
-    /// A job of the background is under way.
+    /// Whether a background job is under way.
     pub(crate) busy: bool,
 }
 
-/// What the background has done.
+/// The outcome of a background job.
 pub(crate) enum GroundDone {
     Allocated(Range<u64>, io::Result<()>),
     Discarded(Vec<Range<u64>>, io::Result<()>),
@@ -60,7 +62,7 @@ pub(crate) enum GroundDone {
     Prepared(io::Result<()>),
 }
 
-/// Bytes that are ready at least.
+/// The least number of bytes to keep ready.
 pub(crate) fn ready_bytes(sb: &Superblock) -> u64 {
     (sb.blocks * BLOCK64 / READY_SHARE).min(READY)
 }
@@ -98,17 +100,18 @@ impl Ground {
         }
     }
 
-    /// Whether the index has space for what changes bring.
+    /// Whether the index has enough space for the growth by pending changes.
     pub(crate) fn has_index_room(&self, file: &IndexFile) -> bool {
         !self.sparse || file.ready_count() >= file.kept_ready() / 2
     }
 
-    /// The same, or it can get that at once: the background may not have come to it yet.
+    /// Whether the index has enough space for the growth by pending changes, or can get it at once:
+    /// the background job may not have got to it yet.
     pub(crate) fn can_have_index_room(&self, file: &IndexFile) -> bool {
         self.has_index_room(file) || (!self.dry && self.below >= self.ready_min)
     }
 
-    /// Of so many bytes without space, those for which it can be had.
+    /// The part of `bytes` without space for which space can be allocated.
     pub(crate) fn obtainable(&self, bytes: u64) -> u64 {
         match (self.sparse, self.dry) {
             (false, _) => bytes,
@@ -117,7 +120,8 @@ impl Ground {
         }
     }
 
-    /// Changes that the index may take in at once: where it can't grow, as many as fit into what it has.
+    /// The most changes that the index may take in at once: if it can't grow, as many as fit into
+    /// its present space.
     pub(crate) fn most_entries(&self, usual: usize) -> usize {
         match self.sparse && self.dry {
             true => usual.min((self.ready_min / 2 / CHANGE_BYTES) as usize).max(16),
@@ -127,8 +131,8 @@ impl Ground {
 }
 
 impl Store {
-    /// Says how many bytes the file system below can still give this store, and how many should be kept ready for what cannot be
-    /// refused. No matter on a block device.
+    /// Sets how many bytes the file system below can still give this store, and how many to keep
+    /// ready for operations that cannot be refused. Irrelevant on a block device.
     pub fn set_below(&mut self, below: u64, ready: u64) {
         let g = &mut self.ground;
         g.below = below;
@@ -149,8 +153,9 @@ impl Store {
         self.state.alloc.without_space() * BLOCK64
     }
 
-    /// To be called about once a second: space that was free for a while may be given back, `budget` bytes at most, and what was removed
-    /// becomes free before long even if nothing else happens.
+    /// To be called about once a second: up to `budget` bytes of space that was free for a while
+    /// may be given back, and removed data frees its blocks before long even if nothing else
+    /// happens.
     pub fn tick(&mut self, budget: u64) {
         self.state.alloc.tick();
         self.ground.budget = budget;
@@ -161,7 +166,7 @@ impl Store {
         }
     }
 
-    /// Starts what is due in the background, one job at a time.
+    /// Starts due background jobs, one at a time.
     pub(crate) fn advance_ground(&mut self) {
         if self.ground.busy {
             return; // One job at a time.
@@ -186,7 +191,7 @@ impl Store {
         if self.state.alloc.free() >= ready {
             return None;
         }
-        // Not all that is left: whoever needs little of it at once shall have it.
+        // Not all that is left: a caller that needs a little at once must find it.
         let most = (ready * 2).min(self.ground.below / BLOCK64 / 2);
         if most == 0 {
             return None;
@@ -242,7 +247,7 @@ impl Store {
         self.ground.dry = true;
     }
 
-    /// Takes space at once for what the index may grow into, if the background has not got it yet.
+    /// Takes space at once for the growth of the index, if the background job has not done so yet.
     pub(crate) fn take_index_space(&mut self) {
         let file = self.state.index.file();
         while !self.ground.dry && !self.ground.has_index_room(file) && file.spare_count() > file.ready_count()
@@ -253,7 +258,8 @@ impl Store {
         }
     }
 
-    /// Takes space for so many bytes at once, if it can be had: for who wants it sooner than the background gets it.
+    /// Takes space for `needed` bytes at once, if possible: for callers that need it before the
+    /// background job.
     pub(crate) fn take_space(&mut self, needed: u64) -> bool {
         let wanted = needed.div_ceil(BLOCK64);
         while self.state.alloc.free() < wanted {
@@ -275,7 +281,7 @@ impl Store {
         true
     }
 
-    /// Takes space for some of so many blocks. `false` if all have it.
+    /// Takes space for some of the next `blocks` blocks. `false` if all have it.
     fn take(&mut self, blocks: u64) -> io::Result<bool> {
         let Some(blocks) = self.state.alloc.hold_hollow(blocks) else {
             return Ok(false);

@@ -5,10 +5,11 @@ use std::fmt;
 
 use bytes::Bytes;
 
-/// Name of an object in the store: opaque bytes, ordered bytewise.
+/// The name of an object in the store: opaque bytes, ordered bytewise.
 ///
-/// The owner chooses the encoding. The OSD puts pool, bit-reversed hash, namespace, name and snapshot into it in
-/// that order, so that a placement group is one contiguous range and a split moves nothing.
+/// The owner chooses the encoding. The OSD uses pool, bit-reversed hash, namespace, name and
+/// snapshot in that order, so that a placement group is one contiguous range and a split moves
+/// nothing.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey(Bytes);
 
@@ -16,7 +17,7 @@ impl ObjectKey {
     /// The longest key the store takes, in bytes.
     pub const MAX_LEN: usize = 8 << 10;
 
-    /// A key of these bytes. Its length is checked when it is submitted.
+    /// A key of these bytes. Their number is checked when the key is submitted.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         Self(bytes.into())
     }

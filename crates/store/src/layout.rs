@@ -1,4 +1,4 @@
-//! Where things lie on the device: the superblock and the fixed areas (see FORMAT.md, "Layout").
+//! The layout of the device: the superblock and the fixed areas (see FORMAT.md, "Layout").
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) const MAGIC: &[u8; 8] = b"SPIRULA\0";
 ///
 /// 1: the first. 2: objects are moved (step 18 of the log). 3: holes within blocks (version 2 of the onode, step 19).
 pub(crate) const VERSION: u32 = 3;
-/// Version of encrypted stores, which is 3 but for that.
+/// Version of encrypted stores, otherwise equal to version 3.
 pub(crate) const ENCRYPTED_VERSION: u32 = 4;
 /// The cipher of encrypted stores: AES-256-XTS.
 const CIPHER_XTS: u32 = 1;
@@ -25,7 +25,7 @@ pub(crate) const MAX_SLOTS: usize = 2;
 
 /// Offsets of the two copies of the superblock, in bytes.
 pub(crate) const SUPERBLOCKS: [u64; 2] = [0, 64 << 10];
-/// What lies before this on the main device is never encrypted: the superblocks, and zeros.
+/// The unencrypted start of the main device in bytes: the superblocks, and zeros.
 pub(crate) const CLEAR: u64 = 128 << 10;
 /// As [`CLEAR`], on a log's own device.
 pub(crate) const LOG_CLEAR: u64 = BLOCK64;
@@ -33,9 +33,9 @@ pub(crate) const LOG_CLEAR: u64 = BLOCK64;
 pub(crate) const INDEX_MAPS: [u64; 2] = [128 << 10, 192 << 10];
 /// Size of one copy of the index map, in bytes.
 pub(crate) const INDEX_MAP_LEN: usize = 64 << 10;
-/// Where the log starts on the main device, in bytes.
+/// The offset of the log on the main device, in bytes.
 pub(crate) const LOG_START: u64 = 256 << 10;
-/// Where the log starts on a device of its own (behind that device's superblock), in bytes.
+/// The offset of the log on a device of its own (behind that device's superblock), in bytes.
 pub(crate) const SEPARATE_LOG_START: u64 = BLOCK64;
 
 /// Smallest log, in bytes.
@@ -44,7 +44,7 @@ pub(crate) const MIN_LOG: u64 = 256 << 10;
 const MAX_GROUPS: u64 = 65_536;
 const MAX_GROUP: u64 = 65_536;
 
-/// The superblock: what never changes, and a count of mounts.
+/// The superblock: constant properties, and a count of mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// The cluster this store belongs to.
@@ -63,7 +63,7 @@ pub struct Superblock {
     pub log_blocks: u64,
     /// How often the store was opened for writing: seals the log records of one mount.
     pub mounts: u64,
-    /// The data key, wrapped for each key that opens the store. None where it is not encrypted.
+    /// The data key, wrapped for each key that opens the store. `None` if it is not encrypted.
     pub(crate) slots: Option<Vec<Slot>>,
 }
 
@@ -105,7 +105,7 @@ impl Superblock {
         self.slots.is_some()
     }
 
-    /// What tells this store from all others: a slot belongs to it.
+    /// The identity of this store, to which its slots are bound.
     pub(crate) fn identity(&self) -> [u8; 36] {
         let mut out = [0; 36];
         out[..4].copy_from_slice(&self.whoami.to_le_bytes());
@@ -114,7 +114,7 @@ impl Superblock {
         out
     }
 
-    /// Counts one more opening for writing, which makes what is written next the newer copy.
+    /// Counts one more opening for writing, which makes the copy written next the newer one.
     pub(crate) fn count_mount(&mut self) -> Result<()> {
         let next = self.mounts.checked_add(1);
         self.mounts = next.ok_or_else(|| StoreError::damaged("superblock", "number of mounts"))?;
@@ -130,7 +130,7 @@ impl Superblock {
         }
     }
 
-    /// Number of whole groups; a rest behind them is not used.
+    /// Number of whole groups; blocks behind them are not used.
     pub(crate) fn groups(&self) -> u32 {
         (self.blocks / u64::from(self.group_blocks)) as u32
     }
@@ -228,7 +228,7 @@ impl Superblock {
             && self.fixed_groups() < self.groups()
     }
 
-    /// Reads the newer of the two valid copies. Both being damaged is an error.
+    /// Reads the newer of the two valid copies. Fails if both are damaged.
     pub(crate) fn read(dev: &Arc<dyn BlockIo>) -> Result<Self> {
         let mut best: Result<Self> = Err(StoreError::NotAStore("empty".into()));
         for at in SUPERBLOCKS {
@@ -258,8 +258,8 @@ impl Superblock {
         Ok(())
     }
 
-    /// Writes the header of a log device: a superblock that names its store. It has no slots: it is not written again when keys
-    /// are retired.
+    /// Writes the header of a log device: a superblock that names its store. It has no slots, as it
+    /// is not written again when keys are retired.
     pub(crate) fn write_log_header(&self, log: &Arc<dyn BlockIo>) -> Result<()> {
         let header = Self {
             slots: self.slots.as_ref().map(|_| Vec::new()),

@@ -23,23 +23,24 @@ pub(crate) struct Record {
     pub(crate) seq: u64,
     pub(crate) token: Token,
     pub(crate) steps: Vec<u8>,
-    /// Large writes that must complete first, and the flush after them: what the log refers to is durable before it.
+    /// The number of large writes, and the flush after them, that must complete first: data is
+    /// durable before the log refers to it.
     pub(crate) waiting: usize,
 }
 
-/// A group that is in the log and still needed.
+/// A group of the log that is still needed.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     number: u64,
     block: u64,
-    /// Blocks it takes, with those skipped.
+    /// The blocks it takes, with those skipped before it.
     blocks: u64,
     last_seq: u64,
 }
 
-/// A group to be written.
+/// A group that is to be written.
 pub(crate) struct Group {
-    /// Where, in bytes on the log's device.
+    /// Its offset on the log's device, in bytes.
     pub(crate) offset: u64,
     pub(crate) bytes: Bytes,
     pub(crate) last_seq: u64,
@@ -50,7 +51,7 @@ pub(crate) struct Log {
     start: u64,
     blocks: u64,
     mount: u64,
-    /// Where the next group goes, if it fits before the end.
+    /// The place of the next group, if it fits before the end.
     head: u64,
     next_group: u64,
     used: u64,
@@ -65,7 +66,7 @@ pub(crate) struct Log {
     pool: Pool,
 }
 
-/// Space that a record needs at most, if it gets a group of its own, in bytes.
+/// The most space that a record needs, in a group of its own, in bytes.
 pub(crate) fn record_space(steps: usize) -> u64 {
     ((HEADER + 8 + steps).next_multiple_of(BLOCK)) as u64
 }
@@ -95,13 +96,13 @@ impl Log {
         (sb.log_blocks * BLOCK64 / 8) as usize - BLOCK
     }
 
-    /// Space that the records of one generation may take, in bytes, with one more record: little, so that there is always
-    /// something that the index can take in when the log becomes full.
+    /// The space that the records of one generation may take, in bytes, and one more record:
+    /// little, so that the index can always take a generation in when the log becomes full.
     pub(crate) fn generation_space(sb: &Superblock) -> u64 {
         sb.log_blocks * BLOCK64 / 8
     }
 
-    /// Whether the index should take in what it can, so that room is made in time.
+    /// Whether the index should take in what it can, so that the log does not become full.
     pub(crate) fn is_half_full(&self) -> bool {
         self.used >= self.blocks / 2
     }
@@ -113,7 +114,8 @@ impl Log {
         self.queue.push_back(record);
     }
 
-    /// Notes that an operation that transaction `seq` waits for has completed. Returns for how many it still waits.
+    /// Notes that an operation for transaction `seq` has completed. Returns the number of pending
+    /// ones.
     pub(crate) fn operation_done(&mut self, seq: u64) -> usize {
         let first = self.queue.front().map_or(seq, |r| r.seq);
         let place = seq.checked_sub(first).map(|n| n as usize);
@@ -127,7 +129,7 @@ impl Log {
         r.waiting
     }
 
-    /// What of them is in memory.
+    /// Their number and memory.
     pub(crate) fn usage(&self) -> Usage {
         Usage {
             items: self.queue.len(),
@@ -140,7 +142,7 @@ impl Log {
         self.queue.len()
     }
 
-    /// Number of transactions and bytes at the front of the queue that make the next group.
+    /// The number of transactions and bytes at the front of the queue that make the next group.
     fn ready(&self) -> (usize, usize) {
         let (mut count, mut bytes) = (0, HEADER);
         for r in self.queue.iter().take_while(|r| r.waiting == 0) {
@@ -153,7 +155,7 @@ impl Log {
         (count, bytes)
     }
 
-    /// Forms the next group from what is ready. `None` if nothing is, or the log is full.
+    /// Forms the next group of ready transactions. `None` if there are none, or the log is full.
     pub(crate) fn next_group(&mut self) -> Option<Group> {
         let (count, bytes) = self.ready();
         if count == 0 {
@@ -234,7 +236,8 @@ impl Log {
         self.durable_group = self.next_group - 1;
     }
 
-    /// Where replay has to start once the index has everything up to `seq`: block and number of a group.
+    /// The start of a replay once the index has everything up to `seq`: block and number of a
+    /// group.
     pub(crate) fn position_after(&self, seq: u64) -> (u64, u64) {
         match self.kept.iter().find(|k| k.last_seq > seq) {
             Some(k) => (k.block, k.number),
@@ -242,7 +245,7 @@ impl Log {
         }
     }
 
-    /// Frees groups that hold nothing after `seq`.
+    /// Frees groups without transactions after `seq`.
     pub(crate) fn trim(&mut self, seq: u64) {
         invariant!(
             seq <= self.durable_seq,
@@ -306,7 +309,7 @@ impl Header {
         })
     }
 
-    /// Its last transaction. `None`: there is none, or none with such a number.
+    /// The last transaction of the group. `None` if there is none, or its number would overflow.
     fn last_seq(&self) -> Option<u64> {
         let more = u64::from(self.count).checked_sub(1)?;
         self.first_seq.checked_add(more)
@@ -325,10 +328,10 @@ pub(crate) struct Found {
     pub(crate) steps: Vec<u8>,
 }
 
-/// What a scan of the log found.
+/// The result of a scan of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// Transactions after the ones in the index, in order.
+    /// Transactions that the index lacks, in order.
     pub(crate) records: Vec<Found>,
     head: u64,
     next_group: u64,
@@ -351,14 +354,14 @@ impl Scan {
     }
 }
 
-/// Blocks that are read from the log at once.
+/// Blocks of the log that are read at once.
 const WINDOW: u64 = 256;
 
 struct Reader<'a> {
     dev: &'a Arc<dyn BlockIo>,
     start: u64,
     blocks: u64,
-    /// What was read last, and at which block it starts.
+    /// The blocks that were read last, with the first block's number.
     window: (u64, Vec<u8>),
 }
 
@@ -399,7 +402,8 @@ impl Reader<'_> {
         Ok((crc32c::crc32c(&bytes) == h.payload_crc).then_some((h, bytes)))
     }
 
-    /// Whether a later group says that group `number` was durable: then its loss is damage, not the end of the log.
+    /// Whether a later group shows that group `number` was durable: then its loss is damage, not
+    /// the end of the log.
     fn was_durable(&mut self, head: u64, number: u64) -> Result<bool> {
         let window = (self.blocks / 8 + 256).min(self.blocks);
         for i in 0..window {
@@ -415,7 +419,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads all intact groups from where the index stands.
+/// Reads all intact groups from the position of the index on.
 pub(crate) fn scan(dev: &Arc<dyn BlockIo>, sb: &Superblock, applied: &Applied) -> Result<Scan> {
     let mut reader = Reader {
         dev,

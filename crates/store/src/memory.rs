@@ -1,22 +1,23 @@
-//! What a store has in memory, as far as it counts that.
+//! The memory of a store, as far as it is counted.
 
 use crate::store::Store;
 
-/// How much there is of something.
+/// The number and memory of some items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// How many.
+    /// The number of items.
     pub items: usize,
-    /// Bytes of memory, roughly.
+    /// Their memory in bytes, roughly.
     pub bytes: usize,
 }
 
-/// What a store has in memory besides buffers of its pool, and besides the index's pages, which are not counted.
+/// The memory of a store besides buffers of its pool, and besides the index's pages, which are not
+/// counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Memory {
     /// Changes that the index has not taken in.
     pub changes: Usage,
-    /// What is left of the memory of blocks that were written back, for those to come.
+    /// Memory of written-back blocks, kept for later blocks.
     pub arena: Usage,
     /// Transactions that are not in the log.
     pub log: Usage,
@@ -29,7 +30,8 @@ pub struct Memory {
 }
 
 impl Store {
-    /// What it has in memory. Looks at every object that was changed lately: not for every request.
+    /// The store's memory. Reads every object that was changed lately, so it is not for every
+    /// request.
     pub fn memory(&self) -> Memory {
         let state = &self.state;
         let tables = state.tables.iter();

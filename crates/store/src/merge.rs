@@ -18,8 +18,8 @@ fn successor(key: &[u8]) -> Bytes {
     next.into()
 }
 
-/// Where a page of the index ends: behind its last entry if there is more, else where the range ends. Of a page that was cut
-/// before its first entry nothing is known.
+/// The end of a page of the index: behind its last entry if there is more, else the end of the
+/// range. `None` for a page that was cut before its first entry.
 fn page_end<T>(page: &Page<T>, from: &[u8], to: Option<&Bytes>) -> Option<Bytes> {
     match page.entries.last() {
         Some((last, _)) if page.more => Some(successor(last)),
@@ -99,7 +99,7 @@ impl State {
         out
     }
 
-    /// The pairs of these keys, `None` if the index must be asked about one.
+    /// The pairs of these keys; `None` if the index must be asked about one.
     pub(crate) fn pairs_in_memory(&self, keys: &[Bytes], limit: PageLimit, skip: usize) -> Option<Pairs> {
         let mut found = Found::default();
         for key in keys {
@@ -112,7 +112,7 @@ impl State {
         Some(found.pairs)
     }
 
-    /// Lays the changes over what the index has of these keys.
+    /// Lays the changes over the index's pairs of these keys.
     pub(crate) fn merge_keys(
         &self,
         keys: &[Bytes],
@@ -157,7 +157,7 @@ struct Found {
 }
 
 impl Found {
-    /// Adds a pair, or tells that there is no room for it.
+    /// Adds a pair; returns whether there was room for it.
     fn add(&mut self, key: Bytes, value: Bytes, limit: PageLimit) -> bool {
         let value = if limit.values { value } else { Bytes::new() };
         let len = key.len() + value.len();
@@ -173,7 +173,7 @@ impl Found {
     }
 }
 
-/// Lays changes over what is stored, both in the order of their keys; `None` removes.
+/// Lays changes over stored values, both in the order of their keys; `None` removes.
 fn lay<K: Ord, T>(stored: Vec<(K, T)>, changes: BTreeMap<K, Option<T>>) -> Vec<(K, T)> {
     if changes.is_empty() {
         return stored;

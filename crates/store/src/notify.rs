@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Becomes readable when a background thread or the kernel has finished something. Cheap to clone.
+/// Becomes readable when a background thread or the kernel has completed something. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Notify {
     fd: Arc<OwnedFd>,
 }
 
 impl Notify {
-    /// A new, unsignalled one.
+    /// A new eventfd, not signalled.
     ///
     /// # Errors
     /// When the process is out of file descriptors.

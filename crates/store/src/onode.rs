@@ -1,4 +1,4 @@
-//! The onode: everything the store knows about one object, and its encoding in the index.
+//! The onode: the metadata of one object, and its encoding in the index.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::{Result, StoreError};
 /// 1: the first. 2: holes within blocks.
 const VERSION: u8 = 2;
 
-/// Most holes that are known within a block. Of more, the smallest count as data: zeros that are read as such, so that
-/// an object's onode is not larger than its blocks.
+/// The most holes that are recorded within a block. Of more, the smallest count as data: they read
+/// as zeros all the same, and the object's onode does not become larger than its blocks.
 const MAX_HOLES: usize = 8;
 
 /// Checksums of a run's blocks. Those of a short run, as overwrites make them, lie in the extent itself.
@@ -53,7 +53,7 @@ impl Extent {
         self.lblk + self.len()
     }
 
-    /// The bytes of the object that it holds.
+    /// The range of the object's bytes in this run.
     pub(crate) fn bytes(&self) -> Range<u64> {
         u64::from(self.lblk) * BLOCK64..u64::from(self.end()) * BLOCK64
     }
@@ -91,7 +91,7 @@ pub struct Onode {
     pub(crate) omap: u64,
     pub(crate) omap_header: Bytes,
     pub(crate) extents: Vec<Extent>,
-    /// Bytes of mapped blocks, before the object's end, that hold zeros which nobody wrote.
+    /// Bytes of mapped blocks, before the object's end, that hold zeros which no client wrote.
     pub(crate) holes: RangeSet<u64>,
 }
 
@@ -137,8 +137,9 @@ impl Onode {
         self.extents.iter().map(|e| u64::from(e.len()) * BLOCK64).sum()
     }
 
-    /// The ranges that hold data (offset, length), in bytes, merged and clipped to `[offset, offset + len)` and the size
-    /// of the object: what was written, zeros too, and not zeroed or cut off since. What lies between reads as zeros.
+    /// The ranges that hold data (offset, length), in bytes, merged and clipped to `[offset, offset
+    /// + len)` and the size of the object: written bytes, zeros included, that were not zeroed or
+    /// truncated since. Gaps read as zeros.
     pub fn data_ranges(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
         let end = offset.saturating_add(len).min(self.size);
         let mut out: Vec<(u64, u64)> = Vec::new();
@@ -160,8 +161,8 @@ impl Onode {
         out
     }
 
-    /// Notes that bytes of mapped blocks are zeros which nobody wrote. What lies behind the object's end is not data
-    /// anyway.
+    /// Notes that bytes of mapped blocks are zeros which no client wrote. Bytes behind the object's
+    /// end are no data anyway.
     pub(crate) fn add_hole(&mut self, range: Range<u64>) {
         let range = range.start..range.end.min(self.size);
         if !range.is_empty() {
@@ -178,7 +179,7 @@ impl Onode {
         }
     }
 
-    /// Forgets the smallest holes of the blocks at both ends of a change, where they are too many.
+    /// Removes the smallest holes from the blocks at both ends of a change, if they have too many.
     fn limit_holes(&mut self, changed: &Range<u64>) {
         for at in [changed.start, changed.end - 1] {
             let start = at / BLOCK64 * BLOCK64;
@@ -191,7 +192,7 @@ impl Onode {
         }
     }
 
-    /// Changes the size. What lies behind it is no hole.
+    /// Changes the size. There are no holes behind it.
     pub(crate) fn set_size(&mut self, size: u64) {
         if size < self.size && !self.holes.is_empty() {
             self.holes.remove(size..u64::MAX);
@@ -282,7 +283,7 @@ impl Onode {
         self.extents.splice(from..from, keep);
     }
 
-    /// Maps a run over what was there; `freed` gets the runs it replaces.
+    /// Maps a run in place of older ones; `freed` gets the runs it replaces.
     pub(crate) fn map(&mut self, run: Extent, freed: impl FnMut(Extent)) {
         invariant!(!run.is_empty(), "blocks to be mapped"; at = run.lblk, block = run.pblk);
         self.unmap(run.lblk, run.len(), freed);
@@ -307,7 +308,7 @@ impl Onode {
 
     /// Appends the encoding (see FORMAT.md, "Onode").
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        // With large attributes it would grow to twice of what it needs.
+        // With large attributes the vector would grow to twice its need.
         out.reserve_exact(self.footprint());
         let mut e = Enc(out);
         e.u8(VERSION);
@@ -347,7 +348,7 @@ impl Onode {
         }
     }
 
-    /// Reads what [`Onode::encode`] wrote.
+    /// Decodes the output of [`Onode::encode`].
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         Self::try_decode(bytes).ok_or_else(|| damaged(bytes))
     }
@@ -409,7 +410,7 @@ impl Onode {
     }
 }
 
-/// The version of an encoded onode, where it is one that is known.
+/// The version of an encoded onode, if it is a known one.
 fn version(d: &mut Dec<'_>) -> Option<u8> {
     d.u8().filter(|v| (1..=VERSION).contains(v))
 }
@@ -433,7 +434,8 @@ pub(crate) fn block_crcs(data: &[u8]) -> impl Iterator<Item = u32> {
     data.chunks(BLOCK).map(crc32c::crc32c)
 }
 
-/// Makes room for `n` more and a few to come. Vectors would double: many onodes wait in memory, and few grow again.
+/// Makes room for `n` more and a few to come. Vectors would double: many onodes wait in memory, and
+/// few grow again.
 fn make_room<T>(v: &mut Vec<T>, n: usize) {
     if v.capacity() - v.len() < n {
         v.reserve_exact(n + v.len() / 8);
@@ -444,13 +446,13 @@ fn damaged(bytes: &[u8]) -> StoreError {
     StoreError::damaged("onode", format!("cannot decode {} bytes", bytes.len()))
 }
 
-/// What a listing tells of an object.
+/// The data of an object in a listing.
 pub(crate) trait Listed: Sized {
-    /// The part that tells it, of an object in the index.
+    /// The relevant part of an encoded onode in the index.
     fn part(stored: &[u8]) -> Result<&[u8]>;
-    /// What that part says.
+    /// Decodes that part.
     fn decode(part: Bytes) -> Result<Self>;
-    /// Of an object that waits for the index.
+    /// The data of an object that waits for the index.
     fn of(onode: &Arc<Onode>) -> Self;
 }
 

@@ -23,13 +23,15 @@ use crate::table::Counters;
 use crate::unlock::encrypt;
 use crate::{EncryptionKey, Result, StoreError};
 
-/// Share of the device that is kept for the index to grow into, so that removals always succeed: 1/32.
+/// The share of the device that is kept for the growth of the index, so that removals always
+/// succeed: 1/32.
 const SPARE_SHARE: u32 = 32;
-/// At least this many groups.
+/// The least number of groups for that.
 pub(crate) const SPARE_MIN: u32 = 6;
 
-/// Makes a store in a file (created, sparse, `size` bytes) or on a block device (`size` 0: all of it). What was there is lost.
-/// With `log`, the log goes to that file or device, which is made `opts.log_bytes` large if it is a file.
+/// Makes a store in a file (created, sparse, `size` bytes) or on a block device (`size` 0: all of
+/// it). Earlier contents are lost. With `log`, the log goes to that file or device; a file is made
+/// `opts.log_bytes` large.
 ///
 /// # Errors
 /// I/O errors, or a size that does not fit.
@@ -108,7 +110,7 @@ fn spare_target(sb: &Superblock) -> usize {
     (sb.groups() / SPARE_SHARE).max(SPARE_MIN) as usize
 }
 
-/// What a store is opened on.
+/// The devices of a store.
 pub struct Devices {
     /// The device with the superblock.
     pub main: Box<dyn Device>,
@@ -116,7 +118,7 @@ pub struct Devices {
     pub log: Option<Box<dyn Device>>,
 }
 
-/// A store as it is after the log was replayed in memory: nothing was written to the device.
+/// A store after the log was replayed in memory, before anything is written to the device.
 pub(crate) struct Mounted {
     pub(crate) sb: Superblock,
     pub(crate) state: State,
@@ -164,7 +166,8 @@ impl Mounted {
         };
         let mut state = State::new(cfg, Arc::new(index), alloc, counters, applied.seq);
         if !read_only {
-            // What was read from the log after a kill may not be durable yet; writing back relies on it.
+            // Records that were read from the log after a kill may not be durable yet; writing back
+            // relies on it.
             let synced = dev.sync().and_then(|()| log_io.sync());
             synced.map_err(|e| StoreError::io("flush", e))?;
         }
@@ -254,7 +257,7 @@ impl Store {
         store.note(What::Opened);
         store.start_background();
         store.start_base_reads();
-        // What was replayed goes into the index before long.
+        // The replayed changes go into the index before long.
         store.checkpoint();
         store.refill_spare();
         store.take_index_space();

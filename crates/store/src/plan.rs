@@ -1,4 +1,4 @@
-//! Turns a transaction into redo steps: checks it, allocates its blocks, and applies it as it goes.
+//! Turns a transaction into redo steps: checks it, allocates its blocks, and applies each step.
 
 use bytes::Bytes;
 use spirula_invariant::invariant;
@@ -12,7 +12,7 @@ use crate::step::{NewRun, Step};
 use crate::txn::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, Op, Payload, Transaction};
 use crate::{ObjectKey, Result, StoreError};
 
-/// A transaction that was applied: its log record, and the writes that must be done before that.
+/// An applied transaction: its log record, and the writes that must be done before that.
 #[derive(Debug, Default)]
 pub(crate) struct Planned {
     /// Encoded steps.
@@ -63,7 +63,7 @@ impl Op {
         }
     }
 
-    /// Bytes it adds to the log at most, besides blocks written directly.
+    /// The most bytes that it adds to the log, besides blocks written directly.
     fn log_bytes(&self, direct_min: usize) -> usize {
         let payload = match self {
             Self::Write { data, .. } => {
@@ -87,7 +87,8 @@ impl Op {
         payload + self.key().map_or(0, |k| k.as_slice().len()) + 64
     }
 
-    /// Bytes it usually adds to the log: without what only partial and direct writes need.
+    /// The bytes that it usually adds to the log: without those that only partial and direct writes
+    /// need.
     fn expected_bytes(&self, direct_min: usize) -> usize {
         match self {
             Self::Write { key, data, .. } if data.len() < direct_min => {
@@ -98,7 +99,7 @@ impl Op {
         }
     }
 
-    /// Blocks it allocates at most.
+    /// The most blocks that it allocates.
     fn blocks(&self) -> u64 {
         match self {
             Self::Write { data, .. } if !data.is_empty() => data.len() as u64 / BLOCK64 + 3,
@@ -108,7 +109,7 @@ impl Op {
         }
     }
 
-    /// Whether it can only shrink what is stored, after `earlier` ops of its transaction.
+    /// Whether it can only free space, after `earlier` ops of its transaction.
     fn is_shrinking(&self, state: &mut State, earlier: &[Self]) -> bool {
         let size = |state: &mut State, key| state.loaded(key).map_or(0, |o| o.size);
         match self {
@@ -133,7 +134,8 @@ impl Op {
 }
 
 impl State {
-    /// Checks a transaction and loads what it needs. After this, applying it cannot fail.
+    /// Checks a transaction and loads the objects that it needs. After this, applying it cannot
+    /// fail.
     ///
     /// # Errors
     /// Limits, space, or an index that cannot be read; nothing was changed.
@@ -177,7 +179,8 @@ impl State {
         Ok(())
     }
 
-    /// Smallest write that goes to its place directly: all block-sized ones in a transaction that writes a lot.
+    /// The smallest write that goes to its place directly: any block-sized one in a transaction
+    /// that writes a lot.
     fn direct_min(&self, txn: &Transaction) -> usize {
         let small = |op: &Op| match op {
             Op::Write { data, .. } if data.len() < self.cfg.direct_min => data.len(),
@@ -215,7 +218,7 @@ impl State {
 
 struct Plan {
     direct_min: usize,
-    /// Omap numbers given out so far.
+    /// The number of omap numbers given out so far.
     omaps: u64,
     out: Planned,
 }
@@ -340,7 +343,7 @@ impl Plan {
         step
     }
 
-    /// The current object's omap number, given to it now if it has none.
+    /// The current object's omap number; it gets one now if it has none.
     fn omap(&mut self, state: &mut State) -> u64 {
         let known = state
             .current
@@ -355,7 +358,7 @@ impl Plan {
         fresh
     }
 
-    /// A number that no object had before: made of the transaction's number.
+    /// A number that no omap had before, made of the transaction's number.
     fn fresh_omap(&mut self, state: &State) -> u64 {
         self.omaps += 1;
         (state.seq + 1) << 20 | self.omaps
@@ -460,7 +463,8 @@ impl Plan {
         }
     }
 
-    /// Zeroes what lies between the end of the object and `upto` in its last block: it may hold bytes that were cut off.
+    /// Zeroes the bytes between the end of the object and `upto` in its last block: they may be
+    /// left of truncated data.
     fn clear_slack(&mut self, state: &mut State, upto: u64) {
         let size = state.current_size();
         let end = upto.min(size.next_multiple_of(BLOCK64));
@@ -469,7 +473,7 @@ impl Plan {
         }
     }
 
-    /// Zeroes a part of a block. It counts as not written then.
+    /// Zeroes a part of a block, which then counts as unwritten.
     fn clear(&mut self, state: &mut State, from: u64, to: u64) {
         static ZEROS: [u8; BLOCK] = [0; BLOCK];
         let len = to.saturating_sub(from);
@@ -551,10 +555,11 @@ impl Plan {
     }
 }
 
-/// Values of so many bytes are kept as they are given.
+/// Values from this many bytes on are kept without a copy.
 const LARGE_VALUE: usize = 64 << 10;
 
-/// A copy of what may be a slice of something larger, such as a message: it is kept for long. What is large itself is as it should be.
+/// Copies a value that may be a slice of something larger, such as a message, as it is kept for
+/// long. A large value is kept as it is.
 fn own(bytes: Bytes) -> Bytes {
     match bytes.len() < LARGE_VALUE {
         true => Bytes::copy_from_slice(&bytes),
@@ -562,9 +567,10 @@ fn own(bytes: Bytes) -> Bytes {
     }
 }
 
-/// Whether a block that is written through the log must get a new place. A block written as a whole stays where it is, as the log
-/// holds all of it. One written in part may only stay if the same generation wrote it before, as otherwise a torn write
-/// back would destroy old contents that the log does not have.
+/// Whether a block that is written through the log must get a new place. A block that is written
+/// completely stays in its place, as the log has all of it. A block that is written in part may
+/// only stay if the same generation has written it before; otherwise a torn write-back would
+/// destroy old contents that the log does not have.
 fn needs_block(state: &mut State, lblk: u32, offset: u64, end: u64) -> bool {
     let Some(block) = state.current_block(lblk) else {
         return true;
@@ -577,7 +583,8 @@ fn needs_block(state: &mut State, lblk: u32, offset: u64, end: u64) -> bool {
 fn allocate(state: &mut State, count: u32, kind: Kind) -> Vec<Run> {
     let mut runs = Vec::new();
     state.alloc.alloc(count, kind, &mut runs);
-    // What is known of what they held: a checksum does not tell contents apart that have checksums of their own inside.
+    // Drops the cached contents of these blocks: the checksum alone does not tell contents apart
+    // that have checksums of their own inside.
     for pblk in runs.iter().flat_map(|r| r.pblk..r.pblk + u64::from(r.len)) {
         state.data.remove(&pblk);
     }

@@ -1,4 +1,4 @@
-//! Moves the store on: takes completions, forms group commits, starts what can be started.
+//! Advances the store: takes completions, forms group commits, starts operations.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::onode::Onode;
 use crate::store::{Flight, Purpose, Store, Waiting};
 
 impl Store {
-    /// One round of everything.
+    /// One round of all steps.
     pub(crate) fn advance(&mut self) {
         let mut done = Vec::new();
         self.dev.reap(&mut done);
@@ -72,8 +72,9 @@ impl Store {
         }
     }
 
-    /// Makes the large writes that have completed durable, if no flush is under way: the log refers to them only then. Their
-    /// checksums could not tell whether they had reached the device, as what was in their place may have the same ones.
+    /// Starts a flush for completed large writes, unless one is under way: the log must not refer
+    /// to them before. Their checksums could not tell whether they had reached the device, as the
+    /// old contents of their place may have the same ones.
     fn start_direct_flush(&mut self) {
         if self.flushing.is_empty() && !self.unflushed.is_empty() {
             self.flushing = std::mem::take(&mut self.unflushed);
@@ -81,7 +82,7 @@ impl Store {
         }
     }
 
-    /// Writes the next group to the log, if none is under way.
+    /// Writes the next group to the log, if no write of one is under way.
     fn start_group(&mut self) {
         if self.flight.is_some() {
             return; // What is submitted meanwhile shares the next one.
@@ -121,7 +122,8 @@ impl Store {
             JobDone::Ground(done) => self.ground_done(done),
             JobDone::Learnt(Ok(Some(next))) => self.exec.submit(Job::Learn(next)),
             JobDone::Learnt(Ok(None)) => tracing::debug!("all objects are known"),
-            // Whoever needs the damaged part will be told; without the filter everything is looked up.
+            // A reader of the damaged part gets the error; without the filter every object is
+            // looked up.
             JobDone::Learnt(Err(e)) => tracing::warn!("cannot learn which objects there are: {e}"),
             JobDone::Lookup(found) => {
                 for (id, result) in found {
@@ -133,8 +135,8 @@ impl Store {
         }
     }
 
-    /// The call that waits for job `id`. `None`, and the job is done again, if a checkpoint came in between: then changes
-    /// may be in neither what the job saw nor the generations in memory.
+    /// The call that waits for job `id`. `None`, and the job runs again, if a checkpoint came in
+    /// between: then changes may be in neither the job's view nor the generations in memory.
     fn waiting(&mut self, id: u64) -> Option<Waiting> {
         let Some((epoch, waiting)) = self.waiting.remove(&id) else {
             // All were answered when the store failed.
@@ -155,7 +157,7 @@ impl Store {
         let (Waiting::Lookup { key, .. } | Waiting::Read { key, .. }) = &waiting else {
             impossible!("a call that waits for an object"; job = id)
         };
-        // What was submitted meanwhile is newer.
+        // Changes that were submitted meanwhile are newer.
         let known = match (self.state.resident(key), result) {
             (Some(known), _) => Ok(known),
             (None, Ok(found)) => {

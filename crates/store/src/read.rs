@@ -1,4 +1,5 @@
-//! Reads: from memory where the newest contents are there, else from the device, each block checked.
+//! Reads: from memory if the newest contents are there, else from the device, with each block
+//! checked.
 
 use std::io;
 use std::sync::Arc;
@@ -16,13 +17,14 @@ use crate::store::{Purpose, Store};
 use crate::table::Dirty;
 use crate::{ObjectKey, Result, StoreError};
 
-/// Reads longer than this leave the cache of small data alone, in bytes.
+/// Reads of more bytes than this do not use the cache of small data.
 const CACHED_READ: usize = 16 << 10;
 
-/// Blocks after which the memory of a buffer in a file is let go of, while it is checked.
+/// Blocks after which a buffer in a file is unmapped while it is checked.
 const CHECKED_AT_ONCE: usize = 1024;
 
-/// Bytes that one read has the device read at a time: a device is busy with that, and others get their turn.
+/// Bytes that the device reads at a time for one read: a device is busy with that, and others get
+/// their turn.
 const AT_ONCE: usize = 8 << 20;
 
 /// A read under way.
@@ -34,12 +36,12 @@ pub(crate) struct ReadOp {
     next: usize,
     /// The pieces, one after the other.
     buf: Divided,
-    /// Bytes of the buffer that were asked for.
+    /// Bytes at the start of the buffer that were not asked for.
     skip: usize,
     len: usize,
-    /// Bytes that the device reads now.
+    /// Bytes that the device is reading now.
     reading: usize,
-    /// Bytes that were filled since the memory of buffers in files was let go of.
+    /// Bytes that were filled since buffers in files were last unmapped.
     filled: usize,
     error: Option<StoreError>,
 }
@@ -65,7 +67,7 @@ impl Piece {
         }
     }
 
-    /// Checksums of the blocks, where they are as on the device.
+    /// Checksums of the blocks, if their contents are those on the device.
     fn crcs(&self) -> Option<&[u32]> {
         match self {
             Self::Device { crcs, patches, .. } if patches.is_empty() => Some(crcs),
@@ -75,7 +77,7 @@ impl Piece {
 }
 
 impl ReadOp {
-    /// Bytes of the buffer were filled.
+    /// Notes that bytes of the buffer were filled.
     fn filled(&mut self, bytes: usize) {
         self.filled += bytes;
         if self.filled >= CHECKED_AT_ONCE * BLOCK {
@@ -84,7 +86,8 @@ impl ReadOp {
         }
     }
 
-    /// Whether all pieces are there, or it has failed and the device reads no more of it.
+    /// Whether all pieces are there, or the read has failed and the device does not read for it any
+    /// more.
     fn is_done(&self) -> bool {
         self.reading == 0 && (self.next == self.pieces.len() || self.error.is_some())
     }
@@ -113,13 +116,13 @@ impl ReadOp {
 }
 
 impl State {
-    /// Remembers what the index said about an object.
+    /// Caches the index's answer about an object.
     pub(crate) fn remember(&mut self, key: &ObjectKey, known: &Known) {
         let bytes = 128 + key.as_slice().len() + known.as_ref().map_or(0, |o| o.footprint());
         self.cache.insert(key.clone(), known.clone(), bytes);
     }
 
-    /// Where the blocks of `[first, last]` are.
+    /// The places of the blocks `[first, last]`.
     fn pieces(&mut self, key: &ObjectKey, onode: &Onode, first: u32, last: u32) -> Result<Vec<Piece>> {
         let mut pieces: Vec<Piece> = Vec::new();
         let cached = (last - first) as usize * BLOCK < CACHED_READ;
@@ -204,7 +207,7 @@ impl Store {
         self.events.push_back(Event::Read(token, result));
     }
 
-    /// Starts a read of an object that is known.
+    /// Starts a read of an object whose onode is known.
     pub(crate) fn start_read(&mut self, key: &ObjectKey, known: &Known, offset: u64, len: u64, token: Token) {
         let Some(onode) = known else {
             return self.answer_read(token, Err(StoreError::NoObject(key.clone())));
@@ -238,7 +241,7 @@ impl Store {
         self.go_on_reading(self.last_read, op);
     }
 
-    /// Fills the pieces that come next, or has the device read them; answers a read if all of it is there.
+    /// Fills the next pieces, or makes the device read them; answers a read that is complete.
     fn go_on_reading(&mut self, id: u64, mut op: ReadOp) {
         while op.error.is_none() && op.reading < AT_ONCE {
             let Some(piece) = op.pieces.get(op.next) else {
@@ -265,13 +268,13 @@ impl Store {
             self.reading.remove(&id);
             self.answer_read(op.token, op.into_result());
         } else {
-            // What it has yet to read stays as it is, too.
+            // Blocks that it has not read yet must stay as they are, too.
             self.reading.insert(id);
             self.reads.insert(id, op);
         }
     }
 
-    /// Takes the outcome of one operation of a read.
+    /// Handles the outcome of one operation of a read.
     pub(crate) fn read_done(&mut self, id: u64, piece: usize, result: io::Result<()>, buf: Option<PoolBuf>) {
         let Some(mut op) = self.reads.remove(&id) else {
             invariant!(self.failed.is_some(), "a read that waits for the device"; read = id);
@@ -301,7 +304,8 @@ impl Store {
                     if buf.len() == BLOCK
                         && patches.is_empty()
                         && self.state.cfg.data_cache_bytes > 0
-                        // What was written since is not on the device before all reads of the block have ended.
+                        // Newer contents are not written to the device before all reads of the
+                        // block have ended.
                         && self.state.find_dirty(*pblk).is_none()
                     {
                         // A copy, as the buffer's memory is counted for reads under way.
@@ -344,7 +348,7 @@ impl Store {
         }
     }
 
-    /// Takes the old contents for a partial write.
+    /// Handles the old contents for a partial write.
     pub(crate) fn base_done(
         &mut self,
         id: u64,

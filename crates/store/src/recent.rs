@@ -1,5 +1,5 @@
-//! What a store remembers of itself: how generations went to the disk, and what it refused. It knows no clock, so transactions tell
-//! the order.
+//! The recorded transitions of a store: generations on their way to the disk, and refusals. The
+//! store knows no clock, so transaction numbers tell the order.
 
 use std::fmt;
 
@@ -10,28 +10,28 @@ use crate::store::Store;
 /// Bytes for a store's transitions.
 pub const RECENT_BYTES: usize = 4 << 10;
 
-/// What changed.
+/// The kind of a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// It was opened, and the log replayed.
+    /// The store was opened, and the log replayed.
     Opened,
-    /// The generation that took changes was closed.
+    /// The active generation was closed.
     Sealed,
     /// A generation waits until it may be written to its place.
     Waiting,
-    /// Its blocks are written there.
+    /// The generation's blocks are being written to their places.
     Writing,
-    /// They are made durable.
+    /// The written blocks are being made durable.
     Flushing,
-    /// Its memory is free.
+    /// The generation's memory is freed.
     Settled,
-    /// The index takes it in.
+    /// The index is taking the generation in.
     Committing,
-    /// The index has it.
+    /// The index has taken the generation in.
     TakenIn,
-    /// A transaction was refused, as there is no room.
+    /// A transaction was refused for lack of room.
     Refused,
-    /// Something failed that nothing can follow.
+    /// The store failed for good.
     Failed,
 }
 
@@ -53,14 +53,14 @@ impl What {
     }
 }
 
-/// Something that changed, and when.
+/// A transition, and when it happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transition {
     /// The number of the newest transaction.
     pub submitted: u64,
-    /// That of the newest one that is durable.
+    /// The number of the newest durable transaction.
     pub durable: u64,
-    /// What.
+    /// The kind of transition.
     pub what: What,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Transition {
     }
 }
 
-/// A memory for the transitions of the store of this OSD.
+/// A recorder for the store of this OSD.
 pub(crate) fn recorder(osd: u32) -> Recorder<Transition> {
     Recorder::new(
         format!("the store of osd.{osd}"),
@@ -92,7 +92,7 @@ impl Store {
             durable: self.log.durable_seq,
             what,
         };
-        // What is refused again and again says no more each time.
+        // Repeated refusals are recorded once.
         self.recent.add_or(new, |newest| {
             let again = what == What::Refused && newest.what == what;
             if again {

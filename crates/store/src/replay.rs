@@ -1,4 +1,4 @@
-//! Replaying the log at start.
+//! Replays the log at start.
 
 use crate::alloc::Run;
 use crate::apply::is_pair_key;
@@ -12,7 +12,7 @@ use crate::{Result, StoreError};
 /// Applies a transaction that the log has and the index lacks. The blocks that it refers to were durable before it.
 ///
 /// # Errors
-/// The record is none that this store has written in this state: the log is damaged.
+/// This store cannot have written the record in this state: the log is damaged.
 pub(crate) fn replay(state: &mut State, record: &Found) -> Result<()> {
     let bad = |what: &str| StoreError::damaged("log", format!("transaction {} {what}", record.seq));
     if record.seq != state.seq + 1 {
@@ -46,7 +46,7 @@ pub(crate) fn replay(state: &mut State, record: &Found) -> Result<()> {
 /// Blocks of the largest object.
 const MAX_BLOCKS: u32 = (MAX_OBJECT_SIZE / BLOCK64) as u32;
 
-/// Whether a step fits the state, so that applying it cannot fail; else what it does wrong.
+/// Whether a step fits the state, so that applying it cannot fail; else its error.
 fn check(state: &mut State, step: &Step) -> Result<(), &'static str> {
     match step {
         Step::Put { key, .. } | Step::Delete(key) | Step::DeleteRange { from: key, .. } => {
@@ -96,7 +96,8 @@ fn check(state: &mut State, step: &Step) -> Result<(), &'static str> {
     }
 }
 
-/// Whether all blocks of a write through the log have a place: a new one, or their own, which no other object shares.
+/// Checks that all blocks of a write through the log have a place: a new one, or an existing one
+/// that no other object shares.
 fn check_places(state: &State, offset: u64, len: u64, new: &[NewRun]) -> Result<(), &'static str> {
     let behind = (offset + len).div_ceil(BLOCK64) as u32;
     let stays = |from: u32, to: u32| {

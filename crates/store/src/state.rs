@@ -1,5 +1,5 @@
-//! The store's view of its contents: generations of changes over a cache over the index. No I/O except blocking reads of the
-//! index for what nobody looked up before.
+//! The store's view of its contents: generations of changes over a cache over the index. No I/O
+//! except blocking reads of the index for objects that were not looked up before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{ObjectKey, Result};
 /// An object, or the knowledge that there is none.
 pub(crate) type Known = Option<Arc<Onode>>;
 
-/// A read of old contents that a partial write needs.
+/// A pending read of old contents for a partial write.
 #[derive(Debug, Clone)]
 pub(crate) struct BaseRead {
     /// The patched block.
@@ -30,7 +30,7 @@ pub(crate) struct BaseRead {
     pub(crate) crc: u32,
 }
 
-/// Contents of a block, as far as they are in memory.
+/// The contents of a block, as far as they are in memory.
 pub(crate) enum Content {
     Zero,
     Here(Bytes),
@@ -45,21 +45,21 @@ pub(crate) struct Current {
     pub(crate) onode: Known,
     /// Whether it existed when it was taken out.
     existed: bool,
-    /// What it counted for in the memory of the generation.
+    /// Its share of the generation's memory.
     counted: usize,
 }
 
 pub(crate) struct State {
     pub(crate) cfg: Config,
     pub(crate) pool: Pool,
-    /// What is left of the memory that blocks are cut from.
+    /// The unused rest of the memory from which blocks are cut.
     arena: BytesMut,
-    /// Handles of it and earlier ones, oldest first.
+    /// Handles of this and earlier pieces of memory, oldest first.
     spent: VecDeque<BytesMut>,
     pub(crate) index: Arc<Index>,
     /// Oldest first; the last one takes changes.
     pub(crate) tables: VecDeque<MemTable>,
-    /// Objects that the index has taken in last. Most are not asked for again, so they do not go through the cache.
+    /// Objects that the index has taken in last. Most are not used again, so they bypass the cache.
     retired: Arc<Objects>,
     pub(crate) cache: Cache<ObjectKey, Known>,
     /// Contents of blocks of the device, with their checksums.
@@ -115,8 +115,8 @@ impl State {
         }
     }
 
-    /// Aligned memory for blocks that stay until they are written back: `len` bytes, a multiple of the block size. Cut
-    /// from larger pieces, as the allocator wastes much on single aligned blocks.
+    /// Aligned memory for blocks until they are written back: `len` bytes, a multiple of the block
+    /// size. Cut from larger pieces, as the allocator wastes much on single aligned blocks.
     pub(crate) fn block_buf(&mut self, len: usize) -> BytesMut {
         if self.arena.len() < len {
             let whole = len.max(ARENA) + BLOCK;
@@ -130,7 +130,8 @@ impl State {
         self.arena.split_to(len)
     }
 
-    /// Memory of the oldest piece that was cut up, if all its blocks are gone: fresh memory costs page faults.
+    /// The memory of the oldest divided piece, if all its blocks are dropped: fresh memory costs
+    /// page faults.
     fn reclaim(&mut self, len: usize) -> Option<BytesMut> {
         let mut oldest = self.spent.pop_front()?;
         if oldest.try_reclaim(len) {
@@ -142,7 +143,7 @@ impl State {
         None
     }
 
-    /// The generation that takes changes.
+    /// The active generation.
     pub(crate) fn active(&mut self) -> &mut MemTable {
         match self.tables.back_mut() {
             Some(table) => table,
@@ -150,7 +151,7 @@ impl State {
         }
     }
 
-    /// What memory knows about an object: `None` if the index must be asked.
+    /// An object according to memory: `None` if the index must be asked.
     pub(crate) fn resident(&mut self, key: &ObjectKey) -> Option<Known> {
         if !self.index.may_exist(key) {
             return Some(None);
@@ -164,8 +165,8 @@ impl State {
         self.cache.get(key.as_slice())
     }
 
-    /// Keeps objects that the index has taken in, until the next ones come, unless they take too much memory. The cache
-    /// follows where it knows them.
+    /// Keeps objects that the index has taken in, until the next ones come, unless they take too
+    /// much memory. Cached ones are updated.
     pub(crate) fn retire(&mut self, objects: Arc<Objects>, keep: bool) {
         for (key, known) in objects.iter() {
             if self.cache.contains(key.as_slice()) {
@@ -175,7 +176,7 @@ impl State {
         self.retired = if keep { objects } else { Arc::default() };
     }
 
-    /// Memory that blocks are cut from, besides those that wait to be written back.
+    /// Memory for blocks, without blocks that wait to be written back.
     pub(crate) fn arena_usage(&self) -> Usage {
         let blocks: usize = self.tables.iter().map(|t| t.dirty.len()).sum();
         Usage {
@@ -184,7 +185,8 @@ impl State {
         }
     }
 
-    /// Bytes of changes, besides blocks, that the index has not taken in: large values make a generation each.
+    /// Bytes of changes, besides blocks, that the index has not taken in: large values make a
+    /// generation each.
     pub(crate) fn lasting(&self) -> usize {
         self.tables.iter().map(MemTable::lasting).sum()
     }
@@ -198,7 +200,7 @@ impl State {
         }
     }
 
-    /// Loads an object that the next steps need, blocking on the index if nobody looked it up.
+    /// Loads an object that the next steps need, blocking on the index if it was not looked up.
     pub(crate) fn ensure_loaded(&mut self, key: &ObjectKey) -> Result<()> {
         if self.bases.iter().any(|(k, _)| k == key) {
             return Ok(());
@@ -216,7 +218,7 @@ impl State {
         Ok(())
     }
 
-    /// An object that was loaded with [`State::ensure_loaded`], as the steps so far left it.
+    /// An object loaded by [`State::ensure_loaded`], as changed by the steps so far.
     pub(crate) fn loaded(&mut self, key: &ObjectKey) -> Known {
         match self.active().objects.get(key) {
             Some(found) => found.clone(),
@@ -224,16 +226,16 @@ impl State {
         }
     }
 
-    /// An object that was loaded, as it was before the transaction that is being applied.
+    /// A loaded object, as it was before the transaction that is being applied.
     fn base(&self, key: &ObjectKey) -> Known {
         match self.bases.iter().find(|(k, _)| k == key) {
             Some((_, known)) => known.clone(),
-            // To take it for one that does not exist would lose what it holds.
+            // To treat it as missing would lose its data.
             None => impossible!("an object that was loaded"; object = key, transaction = self.seq + 1),
         }
     }
 
-    /// Makes `key` the object that the steps refer to.
+    /// Makes `key` the current object, to which the steps refer.
     pub(crate) fn open_object(&mut self, key: &ObjectKey) {
         if self.current.as_ref().is_some_and(|c| c.key == *key) {
             return; // It is the current one.
@@ -277,7 +279,7 @@ impl State {
         table.log_bytes += log_bytes;
     }
 
-    /// Drops what was loaded for a transaction that was refused.
+    /// Drops the objects loaded for a refused transaction.
     pub(crate) fn abandon(&mut self) {
         invariant!(self.current.is_none(), "no change by what is refused"; transaction = self.seq + 1);
         self.bases.clear();
@@ -296,7 +298,7 @@ impl State {
             .map_or(0, |o| o.size)
     }
 
-    /// The newest contents of a device block that are not on the device yet.
+    /// The newest contents of a device block, if they are not on the device yet.
     pub(crate) fn find_dirty(&self, pblk: u64) -> Option<Dirty> {
         let logged = self.tables.iter().rev().find_map(|t| t.dirty.get(&pblk));
         logged
@@ -317,7 +319,7 @@ impl State {
         None
     }
 
-    /// Whether everything on the device is the newest there is.
+    /// Whether the device has the newest contents of all blocks.
     pub(crate) fn nothing_dirty(&self) -> bool {
         self.direct.is_empty() && self.tables.iter().all(|t| t.dirty.is_empty())
     }
@@ -333,7 +335,7 @@ impl State {
         }
     }
 
-    /// Notes that an extent of an object is no longer referred to by it.
+    /// Notes that an object no longer refers to an extent.
     pub(crate) fn drop_extent(&mut self, e: &Extent) {
         let run = Run {
             pblk: e.pblk,
@@ -353,7 +355,8 @@ impl State {
         }
     }
 
-    /// Sets the contents of a device block until it is written back. Returns whether this generation had written it before.
+    /// Sets the contents of a device block until it is written back. Returns whether this
+    /// generation had written it before.
     pub(crate) fn set_dirty(&mut self, pblk: u64, dirty: Dirty) -> bool {
         // A checksum does not tell contents apart that have checksums of their own inside.
         self.data.remove(&pblk);
@@ -368,7 +371,8 @@ impl State {
         true
     }
 
-    /// Completes a patched block with its old contents (`None`: they are lost, so the block must stay unreadable).
+    /// Completes a patched block with its old contents (`None`: they are lost, so the block must
+    /// stay unreadable).
     pub(crate) fn resolve(&mut self, read: &BaseRead, base: Option<&[u8]>) {
         let Some(at) = self.tables.iter().position(|t| t.generation == read.generation) else {
             return; // The block was written over or removed, so that its generation could go.
@@ -417,7 +421,7 @@ impl State {
         }
     }
 
-    /// What memory knows about a pair: `None` if the index must be asked.
+    /// A pair according to memory: `None` if the index must be asked.
     pub(crate) fn pair_in_memory(&self, key: &[u8]) -> Option<Option<Bytes>> {
         self.tables.iter().rev().find_map(|t| t.pairs.get(key))
     }
@@ -431,5 +435,5 @@ impl State {
     }
 }
 
-/// Memory that blocks are cut from, in bytes.
+/// Bytes of one piece of memory from which blocks are cut.
 const ARENA: usize = 256 << 10;

@@ -1,7 +1,7 @@
-//! Redo steps: what a transaction comes down to once blocks are allocated for it. The log holds these.
+//! Redo steps: the form of a transaction once its blocks are allocated. The log holds these.
 //!
-//! Applying the steps of a transaction to the state that it met gives the same result every time, so replaying the log from any
-//! durable state of the index is safe.
+//! Applying the steps of a transaction to the state in which it was made gives the same result
+//! every time, so replaying the log from any durable state of the index is safe.
 
 use bytes::Bytes;
 
@@ -32,18 +32,19 @@ pub(crate) enum Step {
         len: u32,
     },
     Size(u64),
-    /// Bytes that the steps before made zeros count as not written.
+    /// Bytes that earlier steps zeroed count as unwritten.
     Hole {
         offset: u64,
         len: u64,
     },
     Remove,
-    /// Becomes a copy of another object; its pairs are copied under this omap number (0: the copy has none).
+    /// Makes the object a copy of another one; its pairs are copied under this omap number (0: the
+    /// copy has none).
     CloneOf {
         source: ObjectKey,
         omap: u64,
     },
-    /// Becomes another object, which is gone then.
+    /// Makes the object what another one is, which is then gone.
     MoveOf(ObjectKey),
     SetAttr {
         name: Bytes,

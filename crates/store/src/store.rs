@@ -1,4 +1,4 @@
-//! The store as its owner sees it.
+//! The store's interface for its owner.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,10 +26,10 @@ use crate::state::{BaseRead, Known, State};
 use crate::txn::Transaction;
 use crate::{ObjectKey, Result, StoreError};
 
-/// Bytes of the store's own before the key of a store-wide pair: a letter.
+/// Bytes of the store's prefix before the key of a store-wide pair: a letter.
 const META_PREFIX: usize = 1;
 
-/// What an operation of the device was for.
+/// The purpose of a device operation.
 pub(crate) enum Purpose {
     /// A part of a read: its number and the number of the piece.
     Read(u64, usize),
@@ -111,7 +111,7 @@ pub struct Stats {
     pub discarded_bytes: u64,
 }
 
-/// What was submitted until some time.
+/// A point in the sequence of submitted transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
 
@@ -127,7 +127,7 @@ pub struct Store {
     pub(crate) flight: Option<Flight>,
     /// Transactions whose large writes have completed and are not durable yet.
     pub(crate) unflushed: Vec<u64>,
-    /// Those that the flush under way makes durable.
+    /// Transactions whose large writes the flush under way makes durable.
     pub(crate) flushing: Vec<u64>,
     pub(crate) ios: HashMap<u64, Purpose>,
     next_tag: u64,
@@ -138,15 +138,15 @@ pub struct Store {
     pub(crate) waiting: HashMap<u64, (u64, Waiting)>,
     pub(crate) lookups: Vec<(u64, ObjectKey)>,
     pub(crate) stage: Stage,
-    /// The index takes in the oldest generation.
+    /// Whether the index is taking in the oldest generation.
     pub(crate) committing: bool,
-    /// The index removes garbage.
+    /// Whether the index is removing garbage.
     pub(crate) purging: bool,
-    /// The index takes in everything, however little it is.
+    /// Whether the index shall take in everything, however little.
     pub(crate) draining: bool,
-    /// Checkpoints completed: what the index said before is outdated.
+    /// The number of completed checkpoints: older answers of the index are outdated.
     pub(crate) epoch: u64,
-    /// The last transaction that they took into the index; 0 before the first.
+    /// The last transaction that the index has taken in; 0 before the first.
     pub(crate) taken_in: u64,
     /// Blocks to release once no read that started before (that number) is under way.
     pub(crate) releases: VecDeque<(u64, Vec<Run>)>,
@@ -219,7 +219,7 @@ impl Store {
         }
     }
 
-    /// How often the index has taken changes in since the store was opened.
+    /// How often the index has taken in changes since the store was opened.
     pub fn checkpoints(&self) -> u64 {
         self.stats.checkpoints
     }
@@ -229,8 +229,9 @@ impl Store {
         self.notify.as_fd()
     }
 
-    /// Whether the store takes more writes without growing: if not, stop submitting (a transaction that is submitted all the
-    /// same is still accepted) until a later [`Store::poll`] has made room.
+    /// Whether the store accepts more writes without growing. If not, the owner should not submit
+    /// (a transaction that it submits all the same is still accepted) until a later [`Store::poll`]
+    /// has made room.
     pub fn writable(&self) -> bool {
         self.failed.is_none()
             && self.unsettled_count() <= 3
@@ -238,12 +239,13 @@ impl Store {
             && self.state.lasting() <= self.state.cfg.memtable_bytes / 4 * 3
     }
 
-    /// Whether there is nothing under way or to be done.
+    /// Whether no operation is under way or due.
     pub fn is_idle(&self) -> bool {
         !self.is_at_work() && self.unsettled_count() == 1 && !self.draining
     }
 
-    /// Whether something is under way: a later [`Store::poll`] will find it done, without any other call in between.
+    /// Whether an operation is under way: a later [`Store::poll`] will find it completed, without
+    /// any other call in between.
     pub fn is_busy(&self) -> bool {
         self.is_at_work() || self.purging || self.ground.busy
     }
@@ -287,7 +289,8 @@ impl Store {
             if matches!(e, StoreError::NoSpace { .. }) {
                 self.note(What::Refused);
                 if self.leaving() > 0 {
-                    // What was removed becomes allocatable with the next checkpoint: do not wait for more changes.
+                    // Removed blocks become allocatable with the next checkpoint, which need not
+                    // wait for more changes.
                     self.checkpoint();
                 }
             }
@@ -350,8 +353,9 @@ impl Store {
         Ok(Lookup::Pending)
     }
 
-    /// Reads bytes of an object; an [`Event::Read`] answers. What lies beyond the end of the object is left out. Transactions
-    /// submitted after the call do not show if the object is in memory (as after a lookup); else they may.
+    /// Reads bytes of an object; an [`Event::Read`] answers. Bytes beyond the end of the object are
+    /// left out. Transactions submitted after the call do not show if the object is in memory (as
+    /// after a lookup); else they may.
     ///
     /// # Errors
     /// [`StoreError::Fatal`]. Others come with the event: [`StoreError::NoObject`], [`StoreError::Corrupt`],
@@ -373,8 +377,9 @@ impl Store {
         Ok(())
     }
 
-    /// Lists objects with keys in `[from, to)` (`None`: to the last one), at most `limit`; an [`Event::List`] answers. A page
-    /// may be shorter than the limit, even empty: [`Listing::next`](crate::Listing::next) says whether there is more.
+    /// Lists objects with keys in `[from, to)` (`None`: to the last one), at most `limit`; an
+    /// [`Event::List`] answers. A page may be shorter than the limit, even empty:
+    /// [`Listing::next`](crate::Listing::next) tells whether there is more.
     ///
     /// # Errors
     /// [`StoreError::Fatal`].
@@ -415,8 +420,8 @@ impl Store {
         Ok(())
     }
 
-    /// Looks omap keys of an object up, which ascend; an [`Event::Pairs`] answers with those that exist, in their order. None
-    /// follows those that reach the limit's bytes.
+    /// Looks up ascending omap keys of an object; an [`Event::Pairs`] answers with those that
+    /// exist, in their order, up to the limit's bytes.
     ///
     /// # Errors
     /// [`StoreError::Fatal`], or an index that cannot be read.
@@ -505,25 +510,25 @@ impl Store {
         pending + releasing
     }
 
-    /// Whether something was removed of which the space cannot be allocated yet.
+    /// Whether data was removed whose space cannot be allocated yet.
     pub fn is_freeing(&self) -> bool {
         self.leaving() > 0
     }
 
-    /// Whether the index may grow by what changes bring.
+    /// Whether the index can grow by the pending changes.
     fn has_index_room(&self) -> bool {
         let file = self.state.index.file();
         file.spare_count() >= self.spare_target / 2 && self.ground.has_index_room(file)
     }
 
-    /// What data may still be written to, in bytes, if the index has room for it.
+    /// Bytes that may still be written to objects, if the index has room for it.
     fn data_room(&self) -> u64 {
         let without = self.ground.obtainable(self.without_space());
         (self.state.alloc.free() + self.leaving()) * BLOCK64 + without
     }
 
-    /// What may still be allocated to objects, in bytes: nothing where the index has no room for more of them. Cheap enough to ask for
-    /// every batch, unlike [`Store::statfs`].
+    /// Bytes that may still be allocated to objects: none if the index has no room for more of
+    /// them. Cheap enough for every batch, unlike [`Store::statfs`].
     pub fn available(&self) -> u64 {
         let file = self.state.index.file();
         let has_room = file.spare_count() >= self.spare_target / 2 && self.ground.can_have_index_room(file);
@@ -558,36 +563,39 @@ impl Store {
         }
     }
 
-    /// Starts writing everything back to its place and into the index, as before a shutdown; the store is done when
-    /// [`Store::is_idle`]. The log replay makes this unnecessary for safety: it only shortens the next start.
+    /// Starts writing all changes to their places and into the index, as before a shutdown; it is
+    /// done when [`Store::is_idle`]. Safety does not need it, as the log is replayed: it only
+    /// shortens the next start.
     pub fn checkpoint(&mut self) {
         self.seal();
         self.draining = self.state.tables.len() > 1;
     }
 
-    /// Starts a checkpoint of all that was submitted so far; [`Store::is_compact`] says when that is done.
+    /// Starts a checkpoint of all transactions submitted so far; [`Store::is_compact`] tells when
+    /// it is done.
     pub fn compact(&mut self) -> Mark {
         self.checkpoint();
         Mark(self.state.seq)
     }
 
-    /// Whether the index has taken in all that was submitted before, so that its part of the log is free, and has no garbage left.
+    /// Whether the index has taken in all transactions up to the mark, so that their part of the
+    /// log is free, and has no garbage left.
     pub fn is_compact(&self, mark: Mark) -> bool {
         let has_all = self.taken_in >= mark.0 || self.state.tables.iter().all(|t| t.is_empty());
         has_all && !self.purging
     }
 
-    /// Does what is due and appends what has happened to `events`.
+    /// Does all due work and appends the events to `events`.
     pub fn poll(&mut self, events: &mut Vec<Event>) {
         self.notify.clear();
         self.advance();
         events.extend(self.events.drain(..));
     }
 
-    /// Starts what is done in the background after opening: learning which objects there are, so that others need not be
-    /// looked up, and removing garbage.
+    /// Starts background work after opening: filling the presence filter, so that missing objects
+    /// need not be looked up, and removing garbage.
     pub(crate) fn start_background(&mut self) {
-        // What an earlier run removed and did not get round to.
+        // Garbage of an earlier run.
         self.purge();
         if self.state.index.can_learn(self.state.counters.objects) {
             self.exec.submit(Job::Learn(Bytes::new()));
@@ -616,9 +624,9 @@ impl Store {
         error
     }
 
-    /// Ends the daemon before an operation that must not be.
+    /// Ends the daemon before an impossible operation.
     fn check_io(&self, kind: &IoKind) {
-        // What had become durable is for the log to say, at the next start.
+        // The log decides at the next start which transactions had become durable.
         invariant!(self.failed.is_none(), "no operation after a failure"; operation = format_args!("{kind:?}"));
         if let IoKind::Write { offset, bufs, .. } = kind {
             let whole = |n: u64| n.is_multiple_of(BLOCK64);
@@ -630,10 +638,11 @@ impl Store {
         }
     }
 
-    /// Whether contents of objects may be written there: not over the log, the index, or free blocks.
+    /// Checks that contents of objects may be written there: not over the log, the index, or free
+    /// blocks.
     ///
     /// # Errors
-    /// The block where they may not.
+    /// The first block where they may not.
     pub(crate) fn check_place(&self, offset: u64, bufs: &[Bytes]) -> Result<()> {
         let (pblk, bytes) = (offset / BLOCK64, bufs.iter().map(Bytes::len).sum::<usize>());
         let len = (bytes / BLOCK) as u32;

@@ -15,7 +15,7 @@ use crate::config::BLOCK;
 use crate::index::Applied;
 use crate::onode::Onode;
 
-/// Objects as a generation leaves them; `None`: removed.
+/// Objects after a generation; `None`: removed.
 pub(crate) type Objects = BTreeMap<ObjectKey, Option<Arc<Onode>>>;
 
 /// Changes of ordered pairs: ranges that were removed, then single puts and removals on top.
@@ -93,7 +93,7 @@ impl KvOverlay {
         self.ranges.insert(from, to);
     }
 
-    /// What this overlay says about a key: `None` if nothing, `Some(None)` if it is removed.
+    /// The overlay's value of a key: `None` if it has none, `Some(None)` if the key is removed.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         if let Some(found) = self.puts.get(key) {
             return Some(found.clone());
@@ -102,7 +102,8 @@ impl KvOverlay {
         (key < to.as_ref()).then_some(None)
     }
 
-    /// Lays this overlay over what is `stored` of `[from, to)` (to the end if `None`) and the `changes` of older ones.
+    /// Lays this overlay over the `stored` pairs of `[from, to)` (to the end if `None`) and the
+    /// `changes` of older overlays.
     pub(crate) fn merge(
         &self,
         from: &[u8],
@@ -146,7 +147,8 @@ fn up_to(key: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Unbounded, Bound::Included(key))
 }
 
-/// The count of each shared block is a pair of the index; those of neighbours lie together.
+/// Shared blocks whose counts make one change of the index: counts of neighbouring blocks lie
+/// together.
 const BLOCKS_PER_ENTRY: u64 = 16;
 
 /// Memory of a block in a generation, in bytes.
@@ -157,15 +159,15 @@ pub(crate) fn object_weight(key: &ObjectKey, known: &Option<Arc<Onode>>) -> usiz
     96 + key.as_slice().len() + known.as_ref().map_or(0, |o| o.footprint())
 }
 
-/// Contents of a block that the log holds and the device does not yet.
+/// The contents of a block that the log has and the device does not have yet.
 #[derive(Debug, Clone)]
 pub(crate) enum Dirty {
     /// The whole block.
     Full(Bytes),
     /// Bytes to lay over a block whose contents are being read.
     Patched(Patched),
-    /// A block that was written in part and whose old contents turned out unreadable. Written back with a checksum that
-    /// does not match, so that the loss stays visible.
+    /// A block that was written in part and whose old contents turned out unreadable. It is written
+    /// back with a checksum that does not match, so that the loss stays visible.
     Lost(Bytes),
 }
 
@@ -188,7 +190,7 @@ pub(crate) struct MemTable {
     pub(crate) generation: u64,
     /// Last transaction in it; 0 while it is empty.
     pub(crate) last_seq: u64,
-    /// All its blocks are at their places: only the index lacks it.
+    /// Whether all its blocks are at their places, so that only the index lacks it.
     pub(crate) settled: bool,
     /// Shared with the checkpoint thread while that applies it.
     pub(crate) objects: Arc<Objects>,
@@ -206,7 +208,7 @@ pub(crate) struct MemTable {
     pub(crate) counted_blocks: u64,
     /// Memory that objects and blocks occupy, roughly, in bytes.
     pub(crate) bytes: usize,
-    /// Space that its records may need in the log at most, in bytes; while it takes changes.
+    /// The most log space that its records may need, in bytes, while it is active.
     pub(crate) log_bytes: u64,
     /// Counters of the store at its end.
     pub(crate) counters: Counters,
@@ -219,7 +221,7 @@ pub(crate) struct Counters {
     pub(crate) stored: u64,
 }
 
-/// What the checkpoint thread applies to the index.
+/// The changes that the checkpoint thread applies to the index.
 pub(crate) struct Frozen {
     pub(crate) objects: Arc<Objects>,
     pub(crate) pairs: Arc<KvOverlay>,
@@ -231,7 +233,7 @@ pub(crate) struct Frozen {
 }
 
 impl MemTable {
-    /// Changes that the index takes in, roughly as many as it touches keys far from each other.
+    /// The number of changes for the index, roughly that of touched keys far from each other.
     pub(crate) fn entries(&self) -> usize {
         let counted = (self.counted_blocks / BLOCKS_PER_ENTRY) as usize;
         self.objects.len() + self.pairs.len() + counted
@@ -244,12 +246,12 @@ impl MemTable {
         self.bytes + self.pairs.bytes() + runs * size_of::<Run>()
     }
 
-    /// What of it remains once it's settled.
+    /// The memory that it keeps after it is settled, in bytes.
     pub(crate) fn lasting(&self) -> usize {
         self.memory().saturating_sub(self.dirty.len() * DIRTY_WEIGHT)
     }
 
-    /// Notes that contents of a block are no longer as they were.
+    /// Drops the old contents of a block.
     pub(crate) fn forget(&mut self, block: u64, old: &Dirty) {
         if matches!(old, Dirty::Patched(_)) {
             invariant!(self.unresolved > 0, "a count of blocks that wait"; block = block, generation = self.generation);
@@ -257,7 +259,7 @@ impl MemTable {
         }
     }
 
-    /// Its blocks are at their places and durable.
+    /// Marks it as settled: its blocks are at their places and durable.
     pub(crate) fn settle(&mut self) {
         invariant!(
             self.unresolved == 0 && !self.settled,
@@ -270,7 +272,7 @@ impl MemTable {
         self.dirty = HashMap::new();
     }
 
-    /// Adds the next generation. Neither has blocks.
+    /// Merges the next generation into this one. Neither has blocks.
     pub(crate) fn absorb(&mut self, newer: Self) {
         invariant!(
             self.settled && newer.settled,
@@ -320,7 +322,8 @@ impl MemTable {
         Arc::make_mut(&mut self.pairs)
     }
 
-    /// Notes a run that an object no longer refers to; `shared`: perhaps others still do.
+    /// Notes a run to which an object no longer refers; `shared`: other objects may still refer to
+    /// it.
     pub(crate) fn free(&mut self, run: Run, shared: bool) {
         self.freed_blocks += u64::from(run.len);
         if shared {

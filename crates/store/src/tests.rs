@@ -1,5 +1,5 @@
-//! States that are broken on purpose: records that this store has not written are refused, and what cannot be ends the daemon before
-//! it reaches a disk.
+//! States that are broken on purpose: records that this store cannot have written are refused, and
+//! impossible states end the daemon before they reach a disk.
 
 use std::sync::Arc;
 

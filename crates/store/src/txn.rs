@@ -1,10 +1,11 @@
-//! Transactions: what the owner asks the store to change, atomically.
+//! Transactions: atomic changes that the owner submits.
 
 use bytes::Bytes;
 
 use crate::ObjectKey;
 
-/// Largest object, in bytes: what 32-bit block numbers hold comfortably, and far above Ceph's `osd_max_object_size`.
+/// The largest object in bytes: well within 32-bit block numbers, and far above Ceph's
+/// `osd_max_object_size`.
 pub const MAX_OBJECT_SIZE: u64 = 4 << 30;
 /// Longest attribute name, in bytes.
 pub const MAX_ATTR_NAME: usize = 4096;
@@ -50,9 +51,9 @@ pub enum Op {
     Write {
         /// The object.
         key: ObjectKey,
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// What.
+        /// The data.
         data: Payload,
     },
     /// Makes a range read as zeros and frees its space, extending the object if needed.
@@ -73,8 +74,8 @@ pub enum Op {
     },
     /// Removes the object with attributes and omap; no effect if it is missing.
     Remove(ObjectKey),
-    /// Makes `to` an independent copy of `from` (data, info, attributes, omap), replacing what it was. No effect if
-    /// `from` is missing. Data blocks are shared, not copied.
+    /// Makes `to` an independent copy of `from` (data, info, attributes, omap), replacing it. No
+    /// effect if `from` is missing. Data blocks are shared, not copied.
     Clone {
         /// The object to copy.
         from: ObjectKey,
@@ -83,8 +84,8 @@ pub enum Op {
         /// Whether the copy gets the omap pairs too. All of them go through the log; the header is copied in any case.
         pairs: bool,
     },
-    /// Makes `to` what `from` is, replacing what it was; `from` is missing then. No effect if it is missing already. Neither data
-    /// nor pairs are copied.
+    /// Renames `from` to `to`, replacing that; `from` is missing then. No effect if `from` is
+    /// missing. Neither data nor pairs are copied.
     Move {
         /// The object's old key.
         from: ObjectKey,
@@ -97,7 +98,8 @@ pub enum Op {
         key: ObjectKey,
         /// Name of the attribute, opaque bytes.
         name: Bytes,
-        /// Its value. One of 64 KiB or more is kept as it is, so it should be no slice of a buffer that is counted or much larger.
+        /// Its value. A value of 64 KiB or more is kept without a copy, so it should not be a slice
+        /// of a buffer that is counted or much larger.
         value: Bytes,
     },
     /// Removes an attribute, if present.

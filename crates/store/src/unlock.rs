@@ -10,7 +10,7 @@ use crate::layout::{CLEAR, LOG_CLEAR, MAX_SLOTS, Superblock};
 use crate::open::Devices;
 use crate::{KeyProblem, Result, StoreError};
 
-/// The main device and the log's own one, as the store sees them.
+/// The main device and the log's own one, deciphered.
 pub type Unlocked = (Arc<dyn BlockIo>, Option<Arc<dyn BlockIo>>);
 
 fn failed(e: io::Error) -> StoreError {
@@ -36,7 +36,7 @@ fn open_slot(sb: &Superblock, key: &EncryptionKey) -> Result<(usize, DataKey)> {
     Err(problem(sb, KeyProblem::Wrong))
 }
 
-/// The data key of a store; `None` if it is not encrypted, and none was expected to be.
+/// The data key of a store; `None` if it is not encrypted and no key was given.
 fn data_key(sb: &Superblock, key: Option<&EncryptionKey>) -> Result<Option<DataKey>> {
     match key {
         Some(key) => open_slot(sb, key).map(|(_, data)| Some(data)),
@@ -62,7 +62,7 @@ fn clear(part: Part) -> u64 {
     }
 }
 
-/// The devices of a store as it sees them: deciphered with `key` if it is encrypted.
+/// The devices of a store, deciphered with `key` if it is encrypted.
 ///
 /// # Errors
 /// [`StoreError::Key`] if the key is missing, the wrong one, or one was given for a store that has none; a device that holds no store.
@@ -98,7 +98,7 @@ impl Devices {
     }
 }
 
-/// Gives a store that is being made a data key, which `key` opens, and returns its devices as it sees them.
+/// Gives a new store a data key, which `key` opens, and returns its deciphered devices.
 pub(crate) fn encrypt(
     sb: &mut Superblock,
     dev: &Arc<dyn BlockIo>,
@@ -123,7 +123,8 @@ pub fn superblock(path: &Path) -> Result<Superblock> {
     Superblock::read(&(Arc::new(file) as Arc<dyn BlockIo>))
 }
 
-/// Changes the slots of the store at `path`, which is not open. Both copies of the superblock are written.
+/// Changes the slots of the store at `path`, which must not be open. Both copies of the superblock
+/// are written.
 fn change_slots(path: &Path, change: impl FnOnce(&mut Superblock) -> Result<()>) -> Result<()> {
     let file = FileIo::open(path).map_err(|e| StoreError::io(format!("open {}", path.display()), e))?;
     let dev: Arc<dyn BlockIo> = Arc::new(file);
@@ -133,10 +134,11 @@ fn change_slots(path: &Path, change: impl FnOnce(&mut Superblock) -> Result<()>)
     sb.write(&dev)
 }
 
-/// Makes `new` open the store at `path` too, which `key` opens and which is not in use. No data is written again.
+/// Lets `new`, beside `key`, open the store at `path`, which must not be in use. No data is
+/// rewritten.
 ///
 /// # Errors
-/// [`StoreError::Key`], and what keeps the store from being opened.
+/// [`StoreError::Key`], or an error of opening the store.
 pub fn add_key(path: &Path, key: &EncryptionKey, new: &EncryptionKey) -> Result<()> {
     change_slots(path, |sb| {
         let (_, data) = open_slot(sb, key)?;
@@ -149,10 +151,10 @@ pub fn add_key(path: &Path, key: &EncryptionKey, new: &EncryptionKey) -> Result<
     })
 }
 
-/// Makes `key` the only one that opens the store at `path`, which is not in use.
+/// Makes `key` the only one that opens the store at `path`, which must not be in use.
 ///
 /// # Errors
-/// [`StoreError::Key`], and what keeps the store from being opened.
+/// [`StoreError::Key`], or an error of opening the store.
 pub fn retire_keys(path: &Path, key: &EncryptionKey) -> Result<()> {
     change_slots(path, |sb| {
         let (at, _) = open_slot(sb, key)?;

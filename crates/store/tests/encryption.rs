@@ -1,4 +1,4 @@
-//! What an encrypted store leaves on its devices, and who can open it.
+//! The traces that an encrypted store leaves on its devices, and the keys that open it.
 
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -39,7 +39,8 @@ fn settle(store: &mut Store) {
     }
 }
 
-/// All places of an object where a marker can be, small and large, that are written over and merged into the index.
+/// Writes markers into all parts of an object, small and large, that are overwritten and merged
+/// into the index.
 fn write_markers(store: &mut Store) {
     for i in 0..300usize {
         let object = ObjectKey::from(format!("MARK-name-{i:04}").as_str());
@@ -205,7 +206,8 @@ fn keys_are_changed_without_writing_the_data_again() {
     assert!(!after.windows(60).any(|w| w == slot));
 }
 
-/// The superblock of an encrypted store is of a version that builds without encryption refuse, and all others of the one before.
+/// An encrypted store has a version that builds without encryption refuse, and any other store the
+/// version before.
 #[test]
 fn versions_tell_what_is_encrypted() {
     let dir = Dir::new("version");

@@ -1,4 +1,4 @@
-//! Reads of more than the device is asked for at a time, of an object in many pieces.
+//! Reads of more bytes than the device reads at a time, of an object in many pieces.
 
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -16,7 +16,7 @@ const PIECE: usize = 192 << 10;
 const PIECES: usize = 20 * MIB / PIECE;
 const READ: Token = Token(u64::MAX);
 
-/// A store, and what its object holds.
+/// A store, and the content of its object.
 struct Tried {
     disk: SimDisk,
     store: Store,
@@ -52,7 +52,7 @@ impl Tried {
         self.contents[at..at + len].copy_from_slice(&bytes);
         let mut txn = Transaction::new();
         txn.write(&object("read"), at as u64, Bytes::from(bytes));
-        // What lies between two pieces keeps them apart on the device.
+        // A write between two pieces keeps them apart on the device.
         txn.write(
             &object("other"),
             self.writes * PIECE as u64,
@@ -85,7 +85,7 @@ impl Tried {
         read
     }
 
-    /// Polls until everything is written back; the answer of a read that came meanwhile.
+    /// Polls until everything is written back; returns the answer of a read that came meanwhile.
     fn settle(&mut self) -> Option<Result<Bytes, StoreError>> {
         self.store.checkpoint();
         let mut read = None;

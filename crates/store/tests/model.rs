@@ -39,9 +39,10 @@ fn checksummed_blocks(rng: &mut Rng, count: usize) -> Bytes {
 #[derive(Clone, Default, Debug)]
 struct Object {
     data: Vec<u8>,
-    /// Which bytes are data, of as many as there are.
+    /// Whether each byte is data.
     written: Vec<bool>,
-    /// A block had about as many holes as the store knows of: after that, some may count as data.
+    /// Whether a block had about as many holes as the store records: after that, some may count as
+    /// data.
     coarse: bool,
     info: Bytes,
     attrs: BTreeMap<Bytes, Bytes>,
@@ -63,7 +64,7 @@ impl Object {
         self.written.resize(size, false);
     }
 
-    /// Grows to hold the range, which is data now or is not.
+    /// Grows to hold the range, and marks it as data or not.
     fn mark(&mut self, range: std::ops::Range<usize>, written: bool) {
         if range.is_empty() {
             return;
@@ -317,9 +318,9 @@ struct Run {
     rng: Rng,
     disks: Disks,
     cfg: Config,
-    /// As submitted.
+    /// The submitted state.
     now: Model,
-    /// As acknowledged.
+    /// The acknowledged state.
     durable: Model,
     /// States after each transaction that was submitted but not acknowledged.
     unacknowledged: VecDeque<(Token, Model)>,
@@ -412,7 +413,8 @@ impl Run {
         End::Done
     }
 
-    /// Time passes, so that free space is given back, and others fill the file system below or leave it.
+    /// Lets time pass, so that free space is given back, and lets other programs fill or free the
+    /// file system below.
     fn change_space(&mut self, store: &mut Store) {
         let room = [0, 64 << 10, 1 << 40][self.rng.below(3) as usize];
         self.disks.main.set_room(room);
@@ -444,7 +446,7 @@ impl Run {
         }
     }
 
-    /// Polls until an event that `pick` takes.
+    /// Polls until an event for which `pick` returns something.
     fn wait<T>(
         &mut self,
         store: &mut Store,
@@ -599,7 +601,7 @@ impl Run {
         Ok(model)
     }
 
-    /// Pages that may not be larger than so much are not, and miss nothing.
+    /// Checks that pages with a size limit keep to it, and miss nothing.
     fn check_cut_pages(
         &mut self,
         store: &mut Store,
@@ -682,7 +684,8 @@ impl Run {
         )
     }
 
-    /// The store after a power cut holds what was acknowledged, and of the rest a prefix.
+    /// Checks that the store after a power cut has all acknowledged transactions, and a prefix of
+    /// the others.
     fn recover(&mut self) {
         let (main, log) = unlock(
             Disks::io(&self.disks.main),

@@ -1,4 +1,5 @@
-//! The space below a store: what is freed is used again and given back, and where there is none left nothing fails but new writes.
+//! The space below a store: freed blocks are reused and given back, and without space only new
+//! writes fail.
 
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -137,7 +138,7 @@ fn what_is_freed_is_used_again_and_given_back() {
     check(&mut store, 1000);
     drop(store);
     assert_clean(&disk);
-    // What an earlier run left behind is given back, too.
+    // Space left by an earlier run is given back, too.
     let mut store = open(&disk);
     check(&mut store, 1000);
     for i in 0..200 {
@@ -182,7 +183,7 @@ fn a_power_cut_while_space_is_given_back_loses_nothing() {
             if !wait(&mut store, 1) || disk.is_cut() {
                 break;
             }
-            // What was given back is written to again meanwhile.
+            // Meanwhile, blocks whose space was given back are written again.
             if write(&mut store, 200 + second).is_err() {
                 break;
             }
@@ -261,7 +262,8 @@ fn a_full_file_system_refuses_writes_and_nothing_else() {
     assert_clean(&disk);
 }
 
-/// The index may grow faster than the background takes space for it: as long as the file system has some, that is no lack of room.
+/// The index may grow faster than the background takes space for it: that is no lack of room as
+/// long as the file system has some.
 #[test]
 fn an_index_that_grows_fast_does_not_fill_the_store() {
     let disk = SimDisk::new(256 << 20, 11);
@@ -287,7 +289,7 @@ fn what_was_submitted_is_compact_once_the_index_has_it() {
     let mark = store.compact();
     assert!(!store.is_compact(mark));
     let mut events = Vec::new();
-    // What comes later is none of its business.
+    // Later changes don't matter to it.
     let polls = (0..100_000).find(|_| {
         write(&mut store, 3).unwrap();
         store.poll(&mut events);

@@ -1,5 +1,5 @@
-//! The keys of an encrypted store: the operator's key opens a slot of the superblock, which holds the data key; from that
-//! come the keys of the blocks.
+//! The keys of an encrypted store: the operator's key opens a slot of the superblock, which holds
+//! the data key; the keys of the blocks are derived from that.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::XtsKey;
 use crate::{Result, StoreError};
 
-/// Shortest key that is taken, in bytes: keys are random, not thought of.
+/// The shortest key that is accepted, in bytes: keys are random, not passwords.
 const MIN_KEY: usize = 32;
 const DATA_KEY: usize = 32;
 const TAG: usize = 16;
@@ -25,7 +25,7 @@ pub(crate) type Slot = [u8; SLOT_LEN];
 pub struct EncryptionKey(Arc<Secret<Vec<u8>>>);
 
 impl EncryptionKey {
-    /// A key of these bytes, without the newlines that an editor leaves at their end.
+    /// A key of these bytes, without newlines at the end that an editor may have added.
     ///
     /// # Errors
     /// Less than 32 bytes.
@@ -40,7 +40,7 @@ impl EncryptionKey {
         Ok(Self(Arc::new(bytes)))
     }
 
-    /// A new one: 64 random bytes as text, so that whatever keeps text can keep it.
+    /// A new key: 64 random bytes as text, so that anything that stores text can store it.
     ///
     /// # Errors
     /// No randomness.
@@ -52,7 +52,7 @@ impl EncryptionKey {
         Self::new(digits.map(|d| DIGITS[usize::from(d)]).collect())
     }
 
-    /// What to keep of it, and to make it of again.
+    /// The bytes to store, from which [`EncryptionKey::new`] makes the key again.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -80,14 +80,14 @@ pub(crate) enum Part {
 pub(crate) struct DataKey(Secret<[u8; DATA_KEY]>);
 
 impl DataKey {
-    /// A new one.
+    /// A new data key.
     pub(crate) fn random() -> Result<Self> {
         let mut key = Secret::from([0; DATA_KEY]);
         spirula_random::fill(&mut *key).map_err(|_| broken())?;
         Ok(Self(key))
     }
 
-    /// The data key in a slot that `key` opens.
+    /// The data key, wrapped into a slot that `key` opens.
     pub(crate) fn wrap(&self, key: &EncryptionKey, identity: &[u8]) -> Result<Slot> {
         let mut slot = [0; SLOT_LEN];
         let (nonce_out, rest) = slot.split_at_mut(NONCE_LEN);
@@ -103,7 +103,8 @@ impl DataKey {
         Ok(slot)
     }
 
-    /// The data key in `slot`. `None`: `key` is not the one it was wrapped with, or the slot is another store's.
+    /// The data key in `slot`. `None` if it was wrapped with another key than `key`, or belongs to
+    /// another store.
     pub(crate) fn unwrap(slot: &Slot, key: &EncryptionKey, identity: &[u8]) -> Result<Option<Self>> {
         let (nonce, sealed) = slot.split_at(NONCE_LEN);
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| broken())?;

@@ -66,7 +66,7 @@ unsafe impl Send for Context {}
 
 impl Context {
     fn new(key: &XtsKey, encrypt: bool) -> io::Result<Self> {
-        // SAFETY: takes nothing; what comes is owned here.
+        // SAFETY: takes no arguments; the result is owned here.
         let raw = unsafe { EVP_CIPHER_CTX_new() };
         let context = Self(NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?);
         // SAFETY: the context is new; the cipher reads the 64 bytes that `key` has, and no tweak as none is given.

@@ -12,10 +12,10 @@ use rustix::ioctl::{Setter, ioctl, opcode};
 /// `BLKDISCARD` of `linux/fs.h`.
 const BLKDISCARD: rustix::ioctl::Opcode = opcode::none(0x12, 119);
 
-/// Tells a block device that nobody needs the contents of `part` any more.
+/// Tells a block device that the contents of `part` are not needed any more.
 ///
 /// # Errors
-/// [`io::ErrorKind::Unsupported`] where it has no use for that; what else the device says.
+/// [`io::ErrorKind::Unsupported`] if the device has no use for that; else the device's error.
 pub(super) fn discard(device: &File, part: &Range<u64>) -> io::Result<()> {
     let range = [part.start, part.end - part.start];
     // SAFETY: BLKDISCARD reads an array of two 64-bit integers, offset and length in bytes.

@@ -1,4 +1,5 @@
-//! Devices whose blocks are encrypted. What is above sees plaintext, what is below ciphertext of the same length and in the same place.
+//! Devices whose blocks are encrypted. The caller sees plaintext, the device below ciphertext of
+//! the same length in the same place.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,10 +17,11 @@ use crate::crypt::{Xts, XtsKey};
 
 /// Most bytes that are encrypted and written at once. Larger writes are split.
 const PART: usize = 1 << 20;
-/// Ciphertext that is being written at most, in bytes. What comes beyond waits as plaintext, which its owner has counted.
+/// The most ciphertext that is being written, in bytes. Further writes wait as plaintext, which the
+/// owner has counted.
 const IN_FLIGHT: usize = 4 << 20;
 
-/// The cipher of a device, and how much at its start is not encrypted.
+/// The cipher of a device, and the length of its unencrypted start.
 #[derive(Debug)]
 struct Cipher {
     xts: Xts,
@@ -65,7 +67,7 @@ pub(crate) struct EncryptedIo {
 }
 
 impl EncryptedIo {
-    /// Encrypts what lies behind the first `clear` bytes of `inner`.
+    /// Encrypts everything behind the first `clear` bytes of `inner`.
     ///
     /// # Errors
     /// When the cipher cannot be set up.
@@ -116,7 +118,7 @@ impl BlockIo for EncryptedIo {
     }
 }
 
-/// A part of a write that waits for its turn.
+/// A part of a write that waits for room.
 struct Waiting {
     tag: u64,
     offset: u64,
@@ -131,7 +133,7 @@ enum Below {
         tag: u64,
         offset: u64,
     },
-    /// A part of a write, of so many bytes.
+    /// A part of a write, with its number of bytes.
     Write {
         tag: u64,
         len: usize,
@@ -147,8 +149,8 @@ struct Write {
     result: io::Result<()>,
 }
 
-/// An encrypted device. The owner's thread does the work: writes are encrypted into memory of this device's own before they are
-/// handed on, reads are decrypted in their place.
+/// An encrypted device. The owner's thread does the work: writes are encrypted into memory of this
+/// device before they are passed on, reads are decrypted in place.
 pub(crate) struct EncryptedDevice {
     inner: Box<dyn Device>,
     cipher: Cipher,
@@ -160,12 +162,12 @@ pub(crate) struct EncryptedDevice {
     next_tag: u64,
     below: HashMap<u64, Below>,
     writes: HashMap<u64, Write>,
-    /// Complete without having been handed on.
+    /// Operations that completed without being passed on.
     done: Vec<Done>,
 }
 
 impl EncryptedDevice {
-    /// Encrypts what lies behind the first `clear` bytes of `inner`.
+    /// Encrypts everything behind the first `clear` bytes of `inner`.
     ///
     /// # Errors
     /// When the cipher cannot be set up.
@@ -192,7 +194,7 @@ impl EncryptedDevice {
         self.inner.queue(Io { tag, kind });
     }
 
-    /// Encrypts and hands on what waits, as far as there is room.
+    /// Encrypts and passes on waiting parts, as far as there is room.
     fn start_writes(&mut self) {
         while let Some(next) = self.waiting.front() {
             if self.in_flight > 0 && self.in_flight + next.len > IN_FLIGHT {

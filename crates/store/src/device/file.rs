@@ -25,14 +25,15 @@ pub(super) const MAX_IOV: usize = 1024;
 #[derive(Debug)]
 pub struct FileIo {
     file: File,
-    /// The same, through the page cache.
+    /// The same file, through the page cache.
     cached: File,
     size: u64,
     is_device: bool,
 }
 
 impl FileIo {
-    /// Opens an existing file or block device, for direct I/O if it takes that, and locks it against other stores.
+    /// Opens an existing file or block device, for direct I/O if it supports that, and locks it
+    /// against other stores.
     ///
     /// # Errors
     /// When it cannot be opened, it or a link to it belongs to another user, or another process has it open as a store.
@@ -40,7 +41,8 @@ impl FileIo {
         Self::open_with(path, true)
     }
 
-    /// As [`FileIo::open`], for reading only, and locked against whoever would change it meanwhile.
+    /// As [`FileIo::open`], for reading only, with a lock that keeps stores from changing it
+    /// meanwhile.
     ///
     /// # Errors
     /// When it cannot be opened, or a process has it open as a store.
@@ -200,7 +202,8 @@ fn locked(attempt: Result<(), TryLockError>) -> io::Result<()> {
     })
 }
 
-/// The process that has `path` open as a store, as the kernel lists it; `None` where none has, or it can't be seen from here.
+/// The process that has `path` open as a store, from the kernel's list; `None` if there is none, or
+/// it can't be seen from here.
 pub fn holder(path: &Path) -> Option<u32> {
     let meta = path.metadata().ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -213,8 +216,8 @@ pub fn holder(path: &Path) -> Option<u32> {
     locks.lines().find_map(|line| holds(line, &place))
 }
 
-/// The process of a line such as `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`, if it is one that writes at `place`. Those that
-/// wait for the lock have an arrow behind the number.
+/// The process in a line such as `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`, if it writes at
+/// `place`. Processes that wait for the lock have an arrow behind the number.
 fn holds(line: &str, place: &str) -> Option<u32> {
     let mut fields = line.split_whitespace().skip(1);
     let kind = [fields.next()?, fields.next()?, fields.next()?];
@@ -222,8 +225,8 @@ fn holds(line: &str, place: &str) -> Option<u32> {
     (kind == ["FLOCK", "ADVISORY", "WRITE"] && pid > 0 && fields.next() == Some(place)).then_some(pid)
 }
 
-/// Tries again for a second what somebody else keeps from succeeding: a process that was killed may hold a file until the
-/// kernel has ended its I/O.
+/// Repeats an attempt for a second while another process makes it fail: a killed process may hold a
+/// file until the kernel has ended its I/O.
 fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..100 {
         match attempt() {
@@ -318,7 +321,7 @@ impl BlockIo for FileIo {
     }
 }
 
-/// A [`FileIo`] seen through the page cache.
+/// A [`FileIo`] accessed through the page cache.
 #[derive(Debug)]
 pub struct CachedIo(pub Arc<FileIo>);
 

@@ -25,21 +25,23 @@ use crate::notify::Notify;
 
 /// An asynchronous block device, owned by one thread.
 ///
-/// Offsets and lengths are multiples of 4 KiB. Nothing is ordered except what the owner orders by waiting: a write is
-/// durable once a flush that was queued after its completion has completed, or if it was `durable` itself.
+/// Offsets and lengths are multiples of 4 KiB. Operations are only ordered by the owner's waiting:
+/// a write is durable once a flush that was queued after its completion has completed, or if it was
+/// `durable` itself.
 pub trait Device {
     /// Size in bytes.
     fn size(&self) -> u64;
     /// Accepts an operation. It may start at once or at the next [`Device::kick`].
     fn queue(&mut self, io: Io);
-    /// Starts what is queued. Does not block.
+    /// Starts the queued operations. Does not block.
     fn kick(&mut self);
-    /// Takes the completions there are.
+    /// Takes the completions so far.
     fn reap(&mut self, out: &mut Vec<Done>);
     /// The same device for threads that may block.
     fn blocking(&self) -> Arc<dyn BlockIo>;
-    /// As [`Device::blocking`], through the system's page cache if there is one: for the index, whose pages are worth
-    /// keeping in memory that nobody else needs. Not to be mixed with the others on the same blocks.
+    /// As [`Device::blocking`], through the system's page cache if there is one: for the index,
+    /// whose pages are worth keeping in otherwise free memory. Not to be mixed with the others on
+    /// the same blocks.
     fn cached(&self) -> Arc<dyn BlockIo> {
         self.blocking()
     }
@@ -54,19 +56,19 @@ pub trait BlockIo: fmt::Debug + Send + Sync {
     /// Fills `buf` from `offset`.
     ///
     /// # Errors
-    /// What the device says; also when it ends early.
+    /// The device's error; also if the device ends early.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
     /// Writes all of `data` at `offset`.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Makes all completed writes durable.
     ///
     /// # Errors
-    /// What the device says; what was written before may be lost then.
+    /// The device's error; earlier writes may be lost then.
     fn sync(&self) -> io::Result<()>;
-    /// Whether parts that were not written occupy no space below, as in a sparse file.
+    /// Whether unwritten parts occupy no space below, as in a sparse file.
     fn is_sparse(&self) -> bool {
         false
     }
@@ -77,17 +79,20 @@ pub trait BlockIo: fmt::Debug + Send + Sync {
     fn holes(&self) -> io::Result<Vec<Range<u64>>> {
         Ok(Vec::new())
     }
-    /// Takes the space of a part from below, so that writing there can't fail for lack of it. Contents stay as they are.
+    /// Takes the space of a part from below, so that writing there can't fail for lack of it.
+    /// Contents stay as they are.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`], and what else the file system says. None where there is nothing to take, or it can't be done.
+    /// [`io::ErrorKind::StorageFull`], or the file system's error. None if there is nothing to
+    /// take, or it is not supported.
     fn allocate(&self, _part: Range<u64>) -> io::Result<()> {
         Ok(())
     }
-    /// Gives the space of a part back below. Its contents are lost: zeros, or what was there.
+    /// Gives the space of a part back below. Its contents are lost: reads return zeros, or the old
+    /// contents.
     ///
     /// # Errors
-    /// [`io::ErrorKind::Unsupported`] where that is not possible, and what else the device says.
+    /// [`io::ErrorKind::Unsupported`] if that is not possible, or the device's error.
     fn discard(&self, _part: Range<u64>) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -98,26 +103,26 @@ pub trait BlockIo: fmt::Debug + Send + Sync {
 pub struct Io {
     /// Returned with the completion.
     pub tag: u64,
-    /// What to do.
+    /// The kind of operation.
     pub kind: IoKind,
 }
 
-/// What an [`Io`] does. Buffers belong to the device until the completion.
+/// The kind of an [`Io`]. Buffers belong to the device until the completion.
 pub enum IoKind {
     /// Fills the buffer from an offset.
     Read {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// Filled and given back.
+        /// The buffer, returned with the completion.
         buf: PoolBuf,
     },
     /// Writes buffers one after the other.
     Write {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// What: each 4 KiB aligned in memory and length.
+        /// The data: each buffer 4 KiB aligned in memory and length.
         bufs: Vec<Bytes>,
-        /// Whether the completion means that these bytes (only these) are durable.
+        /// Whether completion means that these bytes (only these) are durable.
         durable: bool,
     },
     /// Makes all writes durable that completed before this was queued.
@@ -146,7 +151,7 @@ impl fmt::Debug for IoKind {
 
 /// A completed operation.
 pub struct Done {
-    /// Of the operation.
+    /// The operation's tag.
     pub tag: u64,
     /// Whether it succeeded.
     pub result: io::Result<()>,
@@ -154,7 +159,7 @@ pub struct Done {
     pub buf: Option<PoolBuf>,
 }
 
-/// Opens an asynchronous device on `file`: io_uring, or threads where that is forbidden.
+/// Opens an asynchronous device on `file`: io_uring, or threads if that is forbidden.
 ///
 /// # Errors
 /// When neither threads nor a ring can be had.

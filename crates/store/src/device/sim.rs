@@ -8,13 +8,13 @@ use spirula_random::Rng;
 
 use super::{BlockIo, Device, Done, Io, IoKind};
 
-/// Where misdirected writes land is a multiple of this.
+/// Misdirected writes land at multiples of this.
 const BLOCK: usize = 4096;
 
-/// What goes wrong, and when.
+/// The faults, and when they happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fault {
-    /// The power goes when this many more operations have been carried out; everything fails afterwards.
+    /// The power goes after this many more operations; everything fails afterwards.
     pub cut_after: Option<u64>,
     /// The n-th next write fails with an I/O error.
     pub fail_write: Option<u64>,
@@ -22,27 +22,27 @@ pub struct Fault {
     pub fail_flush: Option<u64>,
     /// The n-th next read fails with an I/O error.
     pub fail_read: Option<u64>,
-    /// The n-th next write lands in another place than it was meant for.
+    /// The n-th next write goes to another place.
     pub misdirect: Option<u64>,
 }
 
 struct Written {
     offset: u64,
     data: Vec<u8>,
-    /// Was acknowledged as durable by itself.
+    /// Whether the write was acknowledged as durable by itself.
     forced: bool,
 }
 
 struct Disk {
-    /// What survives a power cut for certain.
+    /// The contents that surely survive a power cut.
     durable: Vec<u8>,
-    /// What reads return.
+    /// The contents that reads return.
     current: Vec<u8>,
-    /// Written since the last flush, in order.
+    /// Writes since the last flush, in order.
     unflushed: Vec<Written>,
     /// Blocks that occupy space below, as those of a sparse file do.
     backed: Vec<bool>,
-    /// Blocks that can still be had below.
+    /// Blocks for which there is still space below.
     room: u64,
     rng: Rng,
     fault: Fault,
@@ -106,7 +106,7 @@ impl Disk {
         power
     }
 
-    /// Takes the space for what has none.
+    /// Takes the space of blocks that have none.
     fn back(&mut self, range: Range<usize>) -> io::Result<()> {
         let blocks = &mut self.backed[range.start / BLOCK..range.end.div_ceil(BLOCK)];
         let missing = blocks.iter().filter(|b| !**b).count() as u64;
@@ -146,7 +146,8 @@ impl Disk {
         Ok(())
     }
 
-    /// What the medium holds after a power cut: each unflushed write is there, lost, or torn at sector boundaries.
+    /// The contents after a power cut: each unflushed write is there, lost, or torn at sector
+    /// boundaries.
     fn after_cut(&mut self) -> Vec<u8> {
         let mut image = std::mem::take(&mut self.durable);
         for w in std::mem::take(&mut self.unflushed) {
@@ -168,7 +169,7 @@ impl Disk {
     }
 }
 
-/// Counts down to zero; whether it got there now.
+/// Counts down to zero; returns whether zero is reached now.
 fn count_down(n: &mut Option<u64>) -> bool {
     match n {
         Some(0) => {
@@ -198,7 +199,7 @@ impl std::fmt::Debug for SimDisk {
 impl SimDisk {
     /// An empty disk of `size` bytes (a multiple of 4096). All randomness follows from `seed`.
     pub fn new(size: usize, seed: u64) -> Self {
-        // Not one copied from the other: what nobody writes takes no memory.
+        // Not one copied from the other, so that unwritten memory is not allocated.
         let below = (vec![false; size / BLOCK], u64::MAX);
         Self::with_images(vec![0; size], vec![0; size], below, seed)
     }
@@ -234,7 +235,7 @@ impl SimDisk {
         self.lock().ops
     }
 
-    /// Sets how many bytes can still be had below, where the disk is a sparse file.
+    /// Sets how many bytes can still be allocated below, for a disk that is a sparse file.
     pub fn set_room(&self, bytes: u64) {
         self.lock().room = bytes / BLOCK as u64;
     }
@@ -250,8 +251,8 @@ impl SimDisk {
         self.lock().cut
     }
 
-    /// Makes the disk longer or shorter, as a file that lies on it may become. What is new reads as zeros, and the length survives a
-    /// power cut.
+    /// Changes the length of the disk, as that of a file. New bytes read as zeros, and the length
+    /// survives a power cut.
     pub fn set_len(&self, len: usize) {
         let mut disk = self.lock();
         disk.current.resize(len, 0);
@@ -264,8 +265,8 @@ impl SimDisk {
         disk.unflushed.retain(|w| !w.data.is_empty());
     }
 
-    /// Cuts the power now (if it is on) and returns the disk as it is found when it comes back. Devices that are
-    /// still open on the old handle only see errors.
+    /// Cuts the power now (if it is on) and returns the disk with its contents after the cut.
+    /// Devices that are still open on the old handle only see errors.
     #[must_use]
     pub fn power_cycle(&self, seed: u64) -> Self {
         let mut disk = self.lock();
@@ -275,7 +276,7 @@ impl SimDisk {
         Self::with_images(image.clone(), image, below, seed)
     }
 
-    /// Flips one bit of what the medium holds at byte `offset`.
+    /// Flips one bit of the medium at byte `offset`.
     pub fn flip_bit(&self, offset: usize, bit: u32) {
         let mut disk = self.lock();
         disk.current[offset] ^= 1 << (bit % 8);

@@ -18,14 +18,15 @@ use super::file::MAX_IOV;
 use super::{BlockIo, CachedIo, Device, Done, FileIo, Io, IoKind};
 use crate::notify::Notify;
 
-/// Operations in the kernel at most; more wait in a queue.
+/// The most operations in the kernel; further ones wait in a queue.
 const DEPTH: u32 = 128;
 /// Bytes of a buffer that the kernel transfers at once: of a larger one it would hold all pages.
 const PART: usize = 4 << 20;
-/// Bytes after which queued operations are handed over: the kernel takes hold of their pages then, and the process can let go of those
-/// that lie in files.
+/// Bytes after which queued operations are submitted: the kernel then pins their pages, and the
+/// process can unmap those that lie in files.
 const HANDED_AT_ONCE: usize = 2 * PART;
-/// Kernel threads for what cannot be started without blocking (flushes, writes to unallocated parts of a file).
+/// Kernel threads for operations that cannot be started without blocking (flushes, writes to
+/// unallocated parts of a file).
 const KERNEL_WORKERS: u32 = 2;
 
 /// An operation in the kernel. Owns all memory that the kernel refers to.
@@ -33,7 +34,7 @@ struct Slot {
     io: Io,
     /// Bytes transferred so far.
     done: u64,
-    /// What is left to write: points into the buffers of `io`.
+    /// The parts left to write: they point into the buffers of `io`.
     iov: Vec<libc::iovec>,
 }
 
@@ -45,7 +46,7 @@ pub struct UringDevice {
     free: Vec<usize>,
     backlog: VecDeque<Io>,
     unsubmitted: bool,
-    /// Bytes of operations that were queued since the last were handed over.
+    /// Bytes of operations that were queued since the last submission.
     unsubmitted_bytes: usize,
     failed: Vec<Done>,
 }
@@ -96,7 +97,7 @@ impl UringDevice {
         self.push(at);
     }
 
-    /// Hands what is left of slot `at` to the kernel.
+    /// Submits the rest of slot `at` to the kernel.
     fn push(&mut self, at: usize) {
         let Some(slot) = &mut self.slots[at] else {
             impossible!("an operation to hand over"; slot = at)
@@ -215,7 +216,7 @@ impl Slot {
     }
 }
 
-/// Takes `len` off `n` if there is as much.
+/// Subtracts `len` from `n`, unless that is smaller; returns whether it did.
 fn take(n: &mut usize, len: usize) -> bool {
     let fits = *n >= len;
     if fits {
@@ -277,7 +278,8 @@ impl Device for UringDevice {
 
     fn kick(&mut self) {
         if std::mem::take(&mut self.unsubmitted) {
-            // What cannot be handed over now (EBUSY, EAGAIN) stays queued for the next time.
+            // Operations that cannot be submitted now (EBUSY, EAGAIN) stay queued for the next
+            // time.
             if self.ring.submit().is_err() {
                 self.unsubmitted = true;
             }

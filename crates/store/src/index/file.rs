@@ -1,9 +1,10 @@
 //! The index library's file: a virtual file on groups of the device, with a checksum on every page.
 //!
-//! A group given to the index is divided into leaves of at most 512 blocks. The first two blocks of a leaf are alternating
-//! tables of checksums of its other blocks, the pages. A page is written in place of nothing that is still needed (the
-//! library copies on write), except page 0, the library's header, which has checksums of its own and is exempt. Before
-//! each flush the tables of the changed leaves are written, each over its older copy. See FORMAT.md, "Index file".
+//! A group given to the index is divided into leaves of at most 512 blocks. The first two blocks of
+//! a leaf are alternating tables of checksums of its other blocks, the pages. A write to a page
+//! never destroys anything that is still needed (the library copies on write), except for page 0,
+//! the library's header, which has checksums of its own and is exempt. Before each flush the tables
+//! of the changed leaves are written, each over its older copy. See FORMAT.md, "Index file".
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -67,12 +68,12 @@ struct State {
     /// Free groups to grow into. The map lists them too, as the library may have to grow before the store knows
     /// which groups are free.
     spare: Vec<u32>,
-    /// Those of them that have their space below, and are used first.
+    /// Spare groups that have their space below, and are used first.
     ready: Vec<u32>,
     /// Groups that are no longer mapped, once the map is durable.
     dropped: Vec<u32>,
     written: u64,
-    /// Pages written since the opening, if the device is only read.
+    /// Pages written since the opening, if the store is opened read-only.
     overlay: HashMap<u64, Vec<u8>>,
 }
 
@@ -118,7 +119,8 @@ impl IndexFile {
         )
     }
 
-    /// Opens the file by the newer of the two valid maps. With `read_only`, what the library writes stays in memory.
+    /// Opens the file by the newer of the two valid maps. With `read_only`, the library's writes
+    /// stay in memory.
     pub(crate) fn open(dev: Arc<dyn BlockIo>, sb: &Superblock, read_only: bool) -> Result<Self> {
         let mut best: Option<State> = None;
         for at in INDEX_MAPS {
@@ -150,7 +152,7 @@ impl IndexFile {
         }
     }
 
-    /// Groups that should have their space before the index needs them.
+    /// The number of groups that should have their space before the index needs them.
     pub(crate) fn kept_ready(&self) -> usize {
         self.inner.kept_ready
     }
@@ -159,7 +161,7 @@ impl IndexFile {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Groups that hold the file or are kept for it to grow into.
+    /// The groups of the file, and spare ones.
     pub(crate) fn groups(&self) -> Vec<u32> {
         let state = self.lock();
         state
@@ -183,7 +185,7 @@ impl IndexFile {
         state.spare.len() + state.ready.len()
     }
 
-    /// Those of them that have their space below.
+    /// The number of spare groups that have their space below.
     pub(crate) fn ready_count(&self) -> usize {
         self.lock().ready.len()
     }
@@ -202,13 +204,14 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Takes the space below for all groups that hold the file: what was written by earlier versions may lack some.
+    /// Takes the space below for all groups of the file: groups written by earlier versions may
+    /// lack some.
     pub(crate) fn take_space(&self) -> io::Result<()> {
         let groups: Vec<u32> = self.lock().map.iter().flatten().map(|m| m.group).collect();
         groups.into_iter().try_for_each(|g| self.allocate(g))
     }
 
-    /// Where a group lies on the device, in bytes.
+    /// The range of a group on the device, in bytes.
     fn place(&self, group: u32) -> Range<u64> {
         let len = u64::from(self.inner.group_blocks) * BLOCK64;
         let start = u64::from(group) * len;
@@ -352,7 +355,7 @@ impl IndexFile {
             let (offset, crcs) = {
                 let mut state = self.lock();
                 if self.leaf_block(&state, leaf).is_none() {
-                    // What `set_len` has added.
+                    // Pages that `set_len` has added.
                     for (page, data) in run.zip(part.chunks_mut(BLOCK)) {
                         unwritten.fill(page, data)?;
                     }
@@ -489,12 +492,13 @@ fn check_page(page: u64, data: &mut [u8], crc: u32, unwritten: Unwritten) -> io:
     Ok(())
 }
 
-/// What a page without a checksum means to whoever reads it.
+/// The meaning of a page without a checksum for its reader.
 #[derive(Debug, Clone, Copy)]
 enum Unwritten {
-    /// It is about to be written in part.
+    /// The page is about to be written in part.
     Zeros,
-    /// The library reads only what it has written: the table that had its checksum did not reach its place.
+    /// The library only reads pages that it has written: the table with this page's checksum did
+    /// not reach its place.
     Lost,
 }
 

@@ -34,17 +34,18 @@ const PAIRS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
 const BITMAPS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("bitmaps");
 /// Block → number of extents that refer to it; no entry: one at most.
 const SHARED: TableDefinition<'_, u64, u32> = TableDefinition::new("shared");
-/// Removed pairs that may still be there: first key → first key that is not one of them.
+/// Removed pairs that may still exist: first key → first key behind them.
 const GARBAGE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("garbage");
 const STATE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("state");
 const APPLIED: &str = "applied";
 
-/// How far the index is: written with every batch.
+/// The position of the index in the log: written with every batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Applied {
-    /// Last transaction that is in the index.
+    /// The last transaction that is in the index.
     pub(crate) seq: u64,
-    /// Block of the log (from its start) of the group with the first transaction that is not.
+    /// The block of the log (from its start) with the group of the first transaction that is not in
+    /// the index.
     pub(crate) log_block: u64,
     /// Number of that group.
     pub(crate) log_group: u64,
@@ -69,7 +70,7 @@ impl Applied {
         out
     }
 
-    /// Whether the index may be here after it was `before`: it goes on by whole generations.
+    /// Whether this position may follow `before`: the index advances by whole generations.
     fn check_after(&self, before: Option<Self>) -> Result<()> {
         match before {
             Some(before) if before.seq < self.seq && before.log_group <= self.log_group => Ok(()),
@@ -98,14 +99,15 @@ impl Applied {
 pub(crate) struct Page<T> {
     pub(crate) entries: Vec<(Bytes, T)>,
     pub(crate) more: bool,
-    /// Whether it ends before an entry with which it would be larger than it may be; it may have none at all then.
+    /// Whether the page ends before an entry that would have made it larger than allowed; it may be
+    /// empty then.
     pub(crate) cut: bool,
 }
 
-/// How much a page of pairs may hold.
+/// Limits of a page of pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit {
-    /// Pairs at most.
+    /// The most pairs.
     pub(crate) count: usize,
     /// Bytes of keys and values after which no more pairs follow.
     pub(crate) bytes: usize,
@@ -141,17 +143,18 @@ impl PageLimit {
         }
     }
 
-    /// The same, but never more than `most` bytes: where a pair is larger than what is left, the page is cut before it.
+    /// These limits, and never more than `most` bytes: the page is cut before a pair that does not
+    /// fit.
     pub fn within(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// Whether a pair of `len` bytes may not follow those that have `bytes`.
+    /// Whether a pair of `len` bytes must not follow pairs of `bytes`.
     pub(crate) fn cuts(&self, bytes: usize, len: usize) -> bool {
         bytes.saturating_add(len) > self.most
     }
 
-    /// The same, but with empty values.
+    /// These limits, with empty values.
     pub fn keys_only(self) -> Self {
         Self {
             values: false,
@@ -160,12 +163,12 @@ impl PageLimit {
     }
 }
 
-/// What applying a generation left to do.
+/// The work that applying a generation leaves.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// Blocks that became free.
     pub(crate) freed: Vec<Run>,
-    /// There are pairs to be removed when there is time.
+    /// Whether pairs remain that are to be removed later.
     pub(crate) garbage: bool,
 }
 
@@ -176,7 +179,7 @@ pub(crate) struct Index {
     presence: Presence,
 }
 
-/// Objects that [`Index::learn`] looks at in one go.
+/// Objects that one call of [`Index::learn`] reads.
 const LEARN_BATCH: usize = 2048;
 
 impl Index {
@@ -219,22 +222,24 @@ impl Index {
         Self::open(file, cfg.index_cache_bytes, cfg.presence_bytes)
     }
 
-    /// `false`: there is no such object, neither here nor in what the index will take in. Does not block.
+    /// `false` if there is no such object, neither here nor in changes that the index will take in.
+    /// Does not block.
     pub(crate) fn may_exist(&self, key: &ObjectKey) -> bool {
         self.presence.may_exist(key)
     }
 
-    /// Notes that an object was created, before anyone can look for it.
+    /// Notes that an object was created, before it can be looked up.
     pub(crate) fn expect(&self, key: &ObjectKey) {
         self.presence.insert(key.as_slice());
     }
 
-    /// Whether learning so many objects is worth the reading.
+    /// Whether reading `objects` objects into the presence filter is worth it.
     pub(crate) fn can_learn(&self, objects: u64) -> bool {
         self.presence.is_useful_for(objects)
     }
 
-    /// Learns which objects there are, some at a time: those from `from` on. Returns where to go on, until all are known.
+    /// Reads some objects from `from` on into the presence filter. Returns where to continue,
+    /// `None` when all are known.
     pub(crate) fn learn(&self, from: &[u8]) -> Result<Option<Bytes>> {
         let txn = self.db.begin_read()?;
         let table = txn.open_table(OBJECTS)?;
@@ -338,7 +343,8 @@ impl Index {
         Ok(page)
     }
 
-    /// A page of keys with the wanted part of their values. All lie in one piece of memory: there may be thousands.
+    /// A page of keys with the wanted part of their values, all in one piece of memory: there may
+    /// be thousands.
     fn page(
         &self,
         table: TableDefinition<'_, &[u8], &[u8]>,
@@ -468,7 +474,8 @@ impl Index {
     }
 }
 
-/// Counts references to shared blocks; returns the runs that nothing refers to any more, unshared ones included.
+/// Updates the counts of shared blocks; returns the runs without references, unshared ones
+/// included.
 fn apply_shared(table: &mut Table<'_, u64, u32>, frozen: &Frozen) -> Result<Vec<Run>> {
     fn blocks(runs: &[Run]) -> impl Iterator<Item = u64> + '_ {
         runs.iter().flat_map(|r| r.pblk..r.pblk + u64::from(r.len))

@@ -28,15 +28,15 @@ fn remove_some(table: &mut PairTable<'_>, from: &[u8], to: &[u8]) -> Result<Opti
     Ok(next)
 }
 
-/// The part of a removed range that is whole omaps, which may be removed later: adjacent ranges were merged. What is before
-/// and after it belongs to omaps in use.
+/// The part of a removed range that consists of whole omaps, which may be removed later: adjacent
+/// ranges were merged. Keys before and behind it belong to omaps in use.
 fn whole_omaps<'a>(from: &'a [u8], to: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     // A removed part of an omap in use, or of several omaps of which it is the last.
     let end = to.get(..OMAP_PREFIX)?;
     (is_omap_key(from) && from.len() == OMAP_PREFIX && from < end).then_some((from, end))
 }
 
-/// Applies what a generation changed.
+/// Applies the changes of a generation.
 pub(super) fn apply(
     pairs: &mut PairTable<'_>,
     garbage: &mut PairTable<'_>,

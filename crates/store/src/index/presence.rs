@@ -1,4 +1,5 @@
-//! Which objects may exist: a Bloom filter of fixed size, so that creating an object needs no look-up.
+//! A Bloom filter of fixed size that tells which objects may exist, so that creating an object
+//! needs no look-up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,18 +10,19 @@ use crate::ObjectKey;
 
 /// Bits set for each object.
 const HASHES: u32 = 5;
-/// Objects are learnt while there are at least so many bits for each: with fewer, most answers would be "perhaps" anyway.
+/// Objects are inserted while there are at least this many bits for each: with fewer, most answers
+/// would be "perhaps" anyway.
 const MIN_BITS: u64 = 3;
 
-/// Never says of an object that exists that it is missing.
+/// The filter. It never misses an existing object.
 pub(crate) struct Presence {
     filter: AtomicBloomFilter<DefaultHashBuilder>,
-    /// All objects that were in the index when it was opened are in the filter.
+    /// Whether all objects of the index at its opening are in the filter.
     learnt: AtomicBool,
 }
 
 impl Presence {
-    /// A filter of about `bytes`, which knows nothing yet.
+    /// An empty filter of about `bytes`.
     pub(crate) fn new(bytes: usize) -> Self {
         Self {
             filter: AtomicBloomFilter::with_num_bits(bytes.max(64) * 8)
@@ -30,7 +32,7 @@ impl Presence {
         }
     }
 
-    /// Whether it is worth learning that many objects.
+    /// Whether inserting that many objects is worth it.
     pub(crate) fn is_useful_for(&self, objects: u64) -> bool {
         objects.saturating_mul(MIN_BITS) <= self.filter.num_bits() as u64
     }
@@ -40,12 +42,12 @@ impl Presence {
         self.filter.insert(key);
     }
 
-    /// Everything that is in the index has been inserted.
+    /// Notes that all objects of the index have been inserted.
     pub(crate) fn set_learnt(&self) {
         self.learnt.store(true, Ordering::Release);
     }
 
-    /// `false`: there is no such object.
+    /// `false` if there is no such object.
     pub(crate) fn may_exist(&self, key: &ObjectKey) -> bool {
         !self.learnt.load(Ordering::Acquire) || self.filter.contains(key.as_slice())
     }
