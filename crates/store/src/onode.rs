@@ -137,8 +137,8 @@ impl Onode {
         self.extents.iter().map(|e| u64::from(e.len()) * BLOCK64).sum()
     }
 
-    /// The ranges that hold data (offset, length), in bytes, merged and clipped to `[offset, offset
-    /// + len)` and the size of the object: written bytes, zeros included, that were not zeroed or
+    /// The ranges that hold data (offset, length), in bytes, merged and clipped to the object's size
+    /// and to `len` bytes from `offset` on: written bytes, zeros included, that were not zeroed or
     /// truncated since. Gaps read as zeros.
     pub fn data_ranges(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
         let end = offset.saturating_add(len).min(self.size);
