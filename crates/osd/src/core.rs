@@ -1,4 +1,5 @@
-//! All PGs of one reactor: creates, splits and drops them as the map says, and hands events to them. Without I/O.
+//! All PGs of one reactor: creates, splits and drops PGs as the map says, and hands events to them.
+//! Without I/O.
 
 mod turns;
 
@@ -27,16 +28,16 @@ use crate::pg::{
 
 pub use turns::NamedBids;
 
-/// Tokens of this slot are the daemon's own.
+/// The slot in the tokens of the daemon's own store calls.
 pub const DAEMON_SLOT: u32 = 0;
 
-/// Messages of one OSD that wait for a map at most.
+/// The most messages of one OSD that wait for a map.
 const MOST_EARLY: usize = 4096;
 
-/// For how long a request waits for a map, in microseconds.
+/// How long a request waits for a map, in microseconds.
 const EARLY_PATIENCE: u64 = 15_000_000;
 
-/// The PGs that build staging objects of a kind, and those that would like to.
+/// The PGs that build staging objects of one kind, and the PGs that want to.
 #[derive(Debug, Default)]
 struct StageLane {
     running: Vec<u32>,
@@ -51,7 +52,7 @@ enum Early {
 }
 
 impl Early {
-    /// A client's request.
+    /// The client's request, if the event is one.
     fn op(&self) -> Option<&ClientOp> {
         match self {
             Self::Op(op) => Some(op),
@@ -59,7 +60,7 @@ impl Early {
         }
     }
 
-    /// Whether it is a request that came on this connection.
+    /// Whether the event is a request that came on this connection.
     fn is_of(&self, conn: u64) -> bool {
         self.op().is_some_and(|op| op.client.conn == conn)
     }
@@ -76,7 +77,7 @@ impl Early {
 #[derive(Debug)]
 pub struct Core {
     whoami: i32,
-    /// This reactor's number, and how many there are: each PG belongs to one.
+    /// This reactor's number, and the number of reactors: each PG belongs to one.
     shard: (u32, u32),
     cfg: Arc<PgConfig>,
     map: Arc<dyn ClusterMap>,
@@ -84,21 +85,21 @@ pub struct Core {
     pgs: HashMap<u32, Pg>,
     by_id: HashMap<PgId, u32>,
     next_slot: u32,
-    /// The PGs that build staging objects, and those that would like to.
+    /// The PGs that build staging objects, and the PGs that want to.
     lanes: [StageLane; 2],
     early: Vec<Early>,
     watch_memory: WatchMemory,
     pace: Pace,
-    /// Transitions that each PG remembers.
+    /// How many transitions each PG remembers.
     remembered: usize,
-    /// Some PG has begun or ended to want to copy, or to be copied to, or to do it.
+    /// Whether a PG has begun or stopped wanting to copy, wanting to be copied to, or copying.
     copies_changed: bool,
-    /// Some PG has begun or ended to want to trim snapshots, or to do it.
+    /// Whether a PG has begun or stopped wanting to trim snapshots, or trimming them.
     trims_changed: bool,
 }
 
 impl Core {
-    /// A reactor without PGs. It does nothing before a map says that the OSD is up.
+    /// A reactor without PGs. It does nothing until a map says that the OSD is up.
     pub fn new(whoami: i32, shard: (u32, u32), cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
         Self {
             whoami,
@@ -119,7 +120,7 @@ impl Core {
         }
     }
 
-    /// Which of `count` reactors a PG belongs to.
+    /// The number of the reactor, of `count`, that a PG belongs to.
     pub fn shard_of(pgid: PgId, count: u32) -> u32 {
         // Children of a split come after their parent by a power of two: mix, so that they spread.
         let mixed = (u64::from(pgid.seed) ^ pgid.pool.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -130,7 +131,8 @@ impl Core {
         Self::shard_of(pgid, self.shard.1) == self.shard.0
     }
 
-    /// A PG as the store remembers it; ignored if it belongs to another reactor. `map` is the newest stored one.
+    /// Adds a PG as the store remembers it, unless it belongs to another reactor. `map` is the
+    /// newest stored map.
     pub fn load(&mut self, pgid: PgId, info: PgInfo, entries: Vec<LogEntry>) {
         if self.is_mine(pgid) {
             let slot = self.slot();
@@ -140,7 +142,7 @@ impl Core {
         }
     }
 
-    /// Adds a PG, and gives it what all of the reactor share.
+    /// Adds a PG, and gives it what all PGs of the reactor share.
     fn add(&mut self, slot: u32, mut pg: Pg) {
         pg.share(self.watch_memory.clone(), self.pace.clone());
         let share = recent::share(self.pgs.len() + 1);
@@ -154,7 +156,7 @@ impl Core {
         self.pgs.insert(slot, pg);
     }
 
-    /// The requests that the store remembers of a PG besides its log.
+    /// Adds the requests that the store remembers for a PG besides its log.
     pub fn load_dups(&mut self, pgid: PgId, batches: Vec<DupBatch>) {
         if let Some(pg) = self.by_id.get(&pgid).and_then(|slot| self.pgs.get_mut(slot)) {
             pg.load_dups(batches);
@@ -166,7 +168,7 @@ impl Core {
         self.next_slot
     }
 
-    /// Settings that hold from now on, for ops that are executed from now on.
+    /// Replaces the settings; the new ones apply to ops that are executed from now on.
     pub fn set_config(&mut self, cfg: Arc<PgConfig>) {
         self.pgs
             .values_mut()
@@ -189,12 +191,12 @@ impl Core {
         self.pgs.get(self.by_id.get(&pgid)?)
     }
 
-    /// Events that wait for a newer map.
+    /// The number of events that wait for a newer map.
     pub fn waiting_for_map(&self) -> usize {
         self.early.len()
     }
 
-    /// What the PGs have in memory together.
+    /// The memory that all PGs use together.
     pub fn memory(&self) -> PgMemory {
         let add = |(a, b): (usize, usize), (c, d): (usize, usize)| (a + c, b + d);
         self.pgs
@@ -206,7 +208,7 @@ impl Core {
             })
     }
 
-    /// Object contexts in memory.
+    /// The number of object contexts in memory.
     pub fn cached_contexts(&self) -> usize {
         self.pgs.values().map(|pg| pg.seen().cached_contexts()).sum()
     }
@@ -216,12 +218,12 @@ impl Core {
         self.pgs.values_mut().for_each(Pg::drop_contexts);
     }
 
-    /// Writes as primary that are not durable everywhere.
+    /// The number of writes as primary that are not durable on all members.
     pub fn writes_in_flight(&self) -> usize {
         self.pgs.values().map(|pg| pg.seen().writes_in_flight()).sum()
     }
 
-    /// How many PGs are here, by this OSD's part in them.
+    /// The number of PGs here, by this OSD's role in them.
     pub fn pg_counts(&self) -> PgCounts {
         let mut counts = PgCounts::default();
         self.pgs.values().for_each(|pg| pg.seen().count_in(&mut counts));
@@ -275,7 +277,7 @@ impl Core {
             .map_or(StageState::Idle, |pg| pg.seen().stage_state(lane))
     }
 
-    /// Lets the next staging objects begin, now that something happened to the PG in this place.
+    /// Lets the next staging objects begin, after something happened to the PG in `slot`.
     fn schedule_stages(&mut self, lane: Lane, slot: u32, cx: &mut Ctx<'_>) {
         let queue = &self.lanes[lane as usize];
         match self.stage_state(lane, slot) {
@@ -312,7 +314,7 @@ impl Core {
         self.lanes[lane as usize].running = running;
     }
 
-    /// Lets as many PGs trim snapshots at a time as may.
+    /// Grants snapshot trimming to as many PGs as may trim at a time.
     fn grant_trims(&mut self, cx: &mut Ctx<'_>) {
         while std::mem::take(&mut self.trims_changed) {
             let state = |s: &u32| self.pgs.get(s).map(|pg| pg.seen().trim_state());
@@ -352,10 +354,11 @@ impl Core {
         slot
     }
 
-    /// A request of a client for PG `pgid`.
+    /// Handles a client's request for PG `pgid`.
     pub fn handle_op(&mut self, pgid: PgId, op: ClientOp, cx: &mut Ctx<'_>) {
         if op.epoch > self.map.epoch() {
-            // What the client may do in a pool may depend on the map to come; one that may do nothing at all need not wait for it.
+            // The client's rights in a pool may depend on the map to come, but a client without any
+            // rights need not wait for it.
             if op.client.access.allows_nothing() {
                 cx.deny(op, self.map.epoch());
             } else {
@@ -370,13 +373,14 @@ impl Core {
         }
     }
 
-    /// Whether an OSD may ask for a PG that is not here: it leads it, or this OSD is to have it.
+    /// Whether OSD `from` may ask for a PG that is not here: `from` leads the PG, or this OSD is to
+    /// have it.
     fn is_asked_by(&self, from: i32, pgid: PgId) -> bool {
         let place = self.map.placement(pgid);
         from == place.primary || place.up.contains(self.whoami) || place.acting.contains(self.whoami)
     }
 
-    /// A message of another OSD.
+    /// Handles a message of another OSD.
     pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
         if msg.id.epoch > self.map.epoch() {
             let is_of = |e: &&Early| matches!(e, Early::Peer(o, _) if *o == from);
@@ -402,7 +406,7 @@ impl Core {
         self.grant_copies(cx);
     }
 
-    /// An answer of the store.
+    /// Handles an answer of the store.
     pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
         if !self.pgs.contains_key(&token.slot()) {
             // The PG was deleted while the store worked.
@@ -413,7 +417,7 @@ impl Core {
         self.grant_copies(cx);
     }
 
-    /// A connection to or from another OSD was lost.
+    /// Handles the loss of a connection to or from another OSD.
     pub fn handle_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         for slot in self.slots() {
             self.with(slot, cx, |pg, cx| pg.handle_peer_reset(osd, cx));
@@ -421,7 +425,7 @@ impl Core {
         self.grant_copies(cx);
     }
 
-    /// A client's connection ended.
+    /// Handles the end of a client's connection.
     pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
         self.early.retain(|e| !e.is_of(conn));
         self.pgs
@@ -429,7 +433,7 @@ impl Core {
             .for_each(|pg| pg.handle_client_closed(conn, cx));
     }
 
-    /// Time passes; about once a second.
+    /// Handles the passing of time; called about once a second.
     pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
         self.give_up_early(cx);
         for slot in self.slots() {
@@ -441,8 +445,9 @@ impl Core {
         self.grant_trims(cx);
     }
 
-    /// Hangs up on clients that have waited long for a map: it was asked for, so either there is none, or the monitors can't be reached from
-    /// here and the client does better to look for the map itself. It sends its requests again.
+    /// Hangs up on clients that have waited long for a map. The map was asked for, so either there
+    /// is none, or the monitors can't be reached from here and the client had better look for the
+    /// map itself. The client sends its requests again.
     fn give_up_early(&mut self, cx: &mut Ctx<'_>) {
         let is_late = |op: &ClientOp| cx.usec.saturating_sub(op.stamps.received) >= EARLY_PATIENCE;
         let late: BTreeMap<u64, Arc<Client>> = self
@@ -461,7 +466,7 @@ impl Core {
             .extend(late.into_values().map(|client| Output::HangUp { client }));
     }
 
-    /// An operator wants a PG's copying done before all else, or no more.
+    /// Forces a PG's copying before all others' at an operator's command, or stops forcing it.
     pub fn force_copy(&mut self, pgid: PgId, backfill: bool, on: bool, cx: &mut Ctx<'_>) {
         if let Some(&slot) = self.by_id.get(&pgid) {
             self.with(slot, cx, |pg, cx| pg.force_copy(backfill, on, cx));
@@ -470,7 +475,8 @@ impl Core {
         }
     }
 
-    /// An operator gives up the objects of a PG that no member can read. Returns how many.
+    /// Gives up, at an operator's command, the objects of a PG that no member can read. Returns
+    /// their number.
     ///
     /// # Errors
     /// There are none, or they may still be somewhere.
@@ -482,7 +488,7 @@ impl Core {
         result
     }
 
-    /// A time has come for which an alarm was set.
+    /// Handles an alarm that has come due.
     pub fn handle_alarm(&mut self, cx: &mut Ctx<'_>) {
         for slot in self.slots() {
             self.with(slot, cx, Pg::handle_alarm);
@@ -495,7 +501,8 @@ impl Core {
         slots
     }
 
-    /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.
+    /// Handles the next map. `gap` says that maps between were missed; `up`, that the map has this
+    /// OSD up as it runs now.
     pub fn handle_map(&mut self, map: Arc<dyn ClusterMap>, gap: bool, up: bool, cx: &mut Ctx<'_>) {
         invariant!(
             map.epoch() >= self.map.epoch(),
@@ -538,7 +545,7 @@ impl Core {
         }
     }
 
-    /// Begins with the PGs that this OSD leads and does not have.
+    /// Creates the PGs that this OSD leads and does not have.
     fn create_led(&mut self, map: &dyn ClusterMap, cx: &mut Ctx<'_>) {
         for id in map.pool_ids() {
             let Some(pool) = map.pool(id) else { continue };

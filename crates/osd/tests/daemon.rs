@@ -1,5 +1,5 @@
-//! Three real daemons with real stores and sockets in one process, a monitor that knows only what they need, and a
-//! client of a few lines.
+//! Three real daemons with real stores and sockets in one process, a minimal monitor, and a client
+//! of a few lines.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -58,7 +58,7 @@ struct Monitor {
     map: RefCell<OsdMap>,
     sessions: RefCell<Vec<Sender>>,
     clean: Cell<usize>,
-    /// How full OSDs said they are, one word after the other.
+    /// The fullness that OSDs reported, one report after the other.
     fullness: RefCell<Vec<Fullness>>,
     changed: Notify,
 }
@@ -118,7 +118,7 @@ impl Monitor {
         })
     }
 
-    /// The next epoch, told to everyone.
+    /// Makes the next epoch, and sends it to everyone.
     fn change(&self, f: impl FnOnce(&mut Incremental, &OsdMap)) {
         let mut map = self.map.borrow_mut();
         let mut inc = Incremental::new(FSID, map.epoch + 1);
@@ -175,7 +175,7 @@ impl Monitor {
         });
     }
 
-    /// Records that the OSDs that are up were so in this epoch; whoever asked is one of them.
+    /// Records that the OSDs that are up were so in this epoch; the OSD that asked is one of them.
     fn alive(&self, want: u32) {
         let late = |map: &OsdMap, o: i32| map.is_up(o) && map.osd_info[o as usize].up_thru < want;
         let behind: Vec<i32> = (0..3).filter(|o| late(&self.map.borrow(), *o)).collect();
@@ -227,7 +227,7 @@ impl Monitor {
         }
     }
 
-    /// Waits until so many PGs were reported clean from now on.
+    /// Waits until this many PGs were reported clean from now on.
     async fn wait_clean(&self, n: usize) {
         self.wait(|m| m.clean.get() >= n, "PGs do not become clean").await;
     }
@@ -592,7 +592,8 @@ fn how_full_it_is_an_osd_tells_on_each_new_session() {
         let mut cluster = Cluster::start("room").await;
         let mon = Rc::clone(&cluster.mon);
         for _ in 0..2 {
-            // That there is room is news as well: what was said before may have been lost with the session.
+            // That there is room is news as well: earlier reports may have been lost with the
+            // session.
             let all_told = |m: &Monitor| m.fullness.borrow().len() >= 3;
             mon.wait(all_told, "not every OSD says how full it is").await;
             assert_eq!(mon.fullness.take(), [Fullness::NONE; 3]);

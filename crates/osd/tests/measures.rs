@@ -1,13 +1,14 @@
-//! No part of the OSD grows until nobody knows what it may touch: methods and fields of its types are counted.
+//! Limits on the size of the OSD's parts: methods and fields of its types are counted, so that no
+//! part grows until nobody knows what it may touch.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Methods of its own that a type has at most, in all files together.
+/// The most methods of its own that a type may have, in all files together.
 const METHODS: usize = 60;
-/// Fields that a type has at most, unless it is a [`RECORDS`].
+/// The most fields that a type may have, unless it is a [`RECORDS`].
 const FIELDS: usize = 15;
 /// Types that only say something, all at once: settings.
 const RECORDS: [&str; 1] = ["PgConfig"];
@@ -26,7 +27,8 @@ fn files(dir: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// The name of the type of a block that begins in this line, where it has methods of the type's own.
+/// The name of the type of an `impl` block that begins in this line, if it has methods of the
+/// type's own.
 fn type_of_impl(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("impl")?;
     let rest = match rest.strip_prefix('<') {
@@ -46,7 +48,7 @@ fn type_of_struct(line: &str) -> Option<&str> {
     (is_here && line.ends_with('{')).then(|| &rest[..end])
 }
 
-/// Without a visibility: what is left of a line within a block.
+/// The rest of a line within a block, without a visibility.
 fn item(line: &str) -> Option<&str> {
     let line = line.strip_prefix("    ")?;
     let line = match line.strip_prefix("pub") {

@@ -1,20 +1,21 @@
-//! Whose turn it is to copy, and to be copied to: few PGs at a time, the most urgent ones first.
+//! Turns for copying, and for being copied to: few PGs at a time, the most urgent ones first.
 
 use spirula_maps::PgId;
 
 use super::Core;
 use crate::pg::{BackfillState, Ctx, Pg};
 
-/// What decides about a PG's turns.
+/// The state of a PG that decides about its turns.
 pub(super) fn of(pg: &Pg) -> (BackfillState, Option<(u8, bool)>) {
     (pg.seen().backfill_state(), pg.seen().incoming_bid())
 }
 
-/// PGs with how urgent each is, and whether it has its turn.
+/// PGs, each with its urgency and whether it has its turn.
 pub type NamedBids = Vec<(PgId, u8, bool)>;
 
 impl Core {
-    /// Lets as many PGs copy in the background at a time as may, and as many be copied to this OSD.
+    /// Grants turns to the PGs that may copy in the background, and to those that may be copied to
+    /// on this OSD.
     pub(super) fn grant_copies(&mut self, cx: &mut Ctx<'_>) {
         while std::mem::take(&mut self.copies_changed) {
             let most = self.cfg.max_backfills;
@@ -38,12 +39,12 @@ impl Core {
         }
     }
 
-    /// How many PGs may copy at a time.
+    /// The most PGs that may copy at a time.
     pub fn max_backfills(&self) -> usize {
         self.cfg.max_backfills
     }
 
-    /// The PGs that copy, or would like to, and those that are copied to.
+    /// The PGs that copy or want to, and the PGs that are copied to or want to be.
     pub fn copy_bids(&self, usec: u64) -> (NamedBids, NamedBids) {
         let named = |b: Bid| Some((self.pgs.get(&b.slot)?.pgid(), b.priority, b.has_turn));
         let mut local: Vec<_> = self.copying(usec).filter_map(named).collect();
@@ -53,7 +54,7 @@ impl Core {
         (local, remote)
     }
 
-    /// PGs that have their turn and may not go on.
+    /// The PGs that have their turn but may not go on.
     fn held_copies(&self) -> Vec<u32> {
         let has_turn = |pg: &Pg| {
             matches!(
@@ -99,27 +100,27 @@ impl Core {
     }
 }
 
-/// A PG that copies, or would like to.
+/// A PG that copies, or wants to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bid {
-    /// Its place.
+    /// The PG's slot.
     slot: u32,
-    /// How urgent it is.
+    /// The PG's urgency.
     priority: u8,
-    /// Whether it is its turn already.
+    /// Whether the PG has its turn already.
     has_turn: bool,
 }
 
-/// Who gets a turn, and from whom it is taken for that.
+/// The PGs that get a turn, and the PGs that lose theirs for it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Turns {
-    /// These are granted one.
+    /// The PGs that are granted a turn.
     granted: Vec<u32>,
-    /// These have it no more: others are more urgent.
+    /// The PGs that lose their turn because others are more urgent.
     revoked: Vec<u32>,
 }
 
-/// Distributes `most` turns.
+/// Distributes `most` turns among the bids.
 fn distribute(bids: impl Iterator<Item = Bid>, most: usize) -> Turns {
     let (mut running, mut waiting): (Vec<Bid>, Vec<Bid>) = bids.partition(|b| b.has_turn);
     running.sort_by_key(|b| std::cmp::Reverse((b.priority, std::cmp::Reverse(b.slot))));

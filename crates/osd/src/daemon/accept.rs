@@ -22,10 +22,11 @@ use super::state::Osd;
 use crate::pg::account::{Held, Party};
 use crate::pg::op::{COPIES, Client, copied_bytes};
 
-/// How often it is looked at whether a client that holds too much holds less: at first, and at last, as it may have thousands of connections.
+/// The first and the longest pause between checks whether a client that holds too much holds less:
+/// it may have thousands of connections.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(80)];
 
-/// What a listener is for.
+/// The purpose of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Clients' requests.
@@ -43,7 +44,8 @@ pub(super) async fn listen(
     acceptor: Rc<Acceptor>,
     (secrets, refusals): (Secrets, RefusalLog),
 ) {
-    // These end with the listener; the others only when what was to be said is said.
+    // Heartbeat connections end with the listener; the others only when everything queued on them
+    // is sent.
     let mut beats = JoinSet::new();
     loop {
         match listener.accept().await {
@@ -93,7 +95,7 @@ async fn serve(
     }
 }
 
-/// A connected client, its capabilities tied to the connection.
+/// A connected client, with its capabilities tied to the connection.
 fn client(connection: &Connection, info: PeerInfo, conn: u64, party: Arc<Party>) -> Arc<Client> {
     let peer = connection.peer();
     let num = i64::try_from(info.global_id).unwrap_or(i64::MAX);
@@ -133,14 +135,15 @@ fn open(shell: &Shared, connection: &Connection, info: PeerInfo, seat: &Seat) ->
     })
 }
 
-/// A client whose requests hold too much for so long is hung up on: it may have gone, which does not show before all that it has sent is read.
+/// A client whose requests hold too much for this long is hung up on: it may have gone, which does
+/// not show before everything that it has sent is read.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Once in so many messages it is looked at whether a client that has as many requests under way is still there to be answered: much of what it has
-/// sent may be on the way.
+/// After every this many messages, a client with as many requests under way is checked for still
+/// being there to be answered: much of what it has sent may still be on the way.
 const LOOK_EVERY: usize = 64;
 
-/// Ready when a client's requests hold so little that it may have its `n`-th. Whether it is still there, as far as that can be
-/// told.
+/// Waits until a client's requests hold little enough for the client to have its `n`-th. Returns
+/// whether the client is still there, as far as that can be told.
 async fn may_have_more(held: &Held, connection: &Connection, n: usize) -> bool {
     let [mut pause, longest] = LOOK_AGAIN;
     let began = Instant::now();
@@ -157,13 +160,13 @@ async fn may_have_more(held: &Held, connection: &Connection, n: usize) -> bool {
     true
 }
 
-/// Ready when a request may begin whose values are copied: those of all requests may not be too many in memory. Whether its client is
-/// still there.
+/// Waits until a request whose values are copied may begin: the memory that such values take in all
+/// requests is limited. Returns whether the request's client is still there.
 async fn may_copy(held: &Held, connection: &Connection, msg: &RawMessage) -> bool {
     if msg.kind() != MsgType::OSD_OP || msg.data.len() < LARGE {
         return true;
     }
-    // What does not decode is refused later.
+    // A message that does not decode is refused later.
     let bytes = msg.decode::<MOsdOp>().map_or(0, |m| copied_bytes(&m.ops));
     while bytes >= LARGE && !held.may_copy(bytes * COPIES) {
         if connection.is_hung_up().await {
@@ -175,19 +178,20 @@ async fn may_copy(held: &Held, connection: &Connection, msg: &RawMessage) -> boo
 }
 
 impl Osd {
-    /// A client has connected; returns the connection's number, under which `client` makes who it is.
+    /// Notes a client that has connected; returns the connection's number, from which `client`
+    /// makes the client.
     pub fn client_opened(&mut self, sender: Sender, client: impl FnOnce(u64) -> Arc<Client>) -> u64 {
         self.clients.opened(sender, client)
     }
 
-    /// Another OSD has connected; returns the connection's number.
+    /// Notes another OSD that has connected; returns the connection's number.
     pub fn osd_opened(&mut self, osd: i32, sender: Sender) -> u64 {
         let conn = self.peers.opened(osd, sender);
         self.spacing().tell();
         conn
     }
 
-    /// The connection of another OSD ended.
+    /// Notes that the connection of another OSD has ended.
     pub fn osd_closed(&mut self, osd: i32, conn: u64) {
         self.peers.closed(osd, conn);
     }
@@ -201,7 +205,7 @@ async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo
     let (conn, held) = open(shell, &connection, info, &seat);
     let sender = connection.sender().clone();
     for n in 0.. {
-        // A client that does not read what it has asked for asks for no more.
+        // A client that does not read the answers to its requests may send no more of them.
         sender.room().await;
         let Ok(incoming) = connection.recv().await else {
             break;

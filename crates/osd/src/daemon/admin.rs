@@ -1,4 +1,4 @@
-//! What `ceph daemon osd.N …` and `ceph tell osd.N …` offer.
+//! The commands of `ceph daemon osd.N …` and `ceph tell osd.N …`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -17,9 +17,9 @@ use crate::pg::errno::*;
 use crate::pg::repair::MarkLostError;
 use crate::pg::{Pg, PgReport};
 
-/// The release whose interface this is.
+/// The version of the release whose interface this is.
 pub(super) const CEPH_VERSION: &str = "16.2.15";
-/// Its name.
+/// The name of that release.
 pub(super) const CEPH_RELEASE: &str = "pacific";
 
 pub(super) fn version_text() -> String {
@@ -68,7 +68,7 @@ pub(super) fn takes_long(prefix: &str) -> bool {
     matches!(prefix, "bench" | "compact")
 }
 
-/// Runs such a command.
+/// Runs a command that [`takes_long`].
 ///
 /// # Errors
 /// As the official daemon's.
@@ -84,7 +84,7 @@ pub(super) async fn run_long(
     done.map(Answer::from)
 }
 
-/// Runs a command that is an OSD's own.
+/// Runs a command that only OSDs have.
 fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
     if let Some(why) = table::unsupported(prefix) {
         return Err(failure(EOPNOTSUPP, why));
@@ -138,7 +138,7 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         }
         "injectfull" => Ok(o.spacing().inject(args)),
         "list_devices" => Ok(metadata::list_devices(&o.setup.cfg.device)),
-        // What is logged is written at once.
+        // Log lines are written at once.
         "log flush" => Ok(json!({})),
         "perf reset" => {
             let (var, stats) = (text(args, "var")?, o.io.store.stats());
@@ -215,8 +215,8 @@ fn led(o: &Osd, pgid: &str) -> Result<PgReport, Failure> {
     report.ok_or_else(|| failure(EAGAIN, format!("not primary for pgid {pgid}")))
 }
 
-/// Gives up the objects that nobody can give. `how`: whether to go back to older versions; where there are none, as here,
-/// both delete.
+/// Gives up the unfound objects of a PG. `how` says whether to go back to older versions; there are
+/// none here, so that both ways delete.
 fn mark_lost(o: &mut Osd, pgid: &str, how: &str) -> Result<Value, Failure> {
     let pgid = led(o, pgid)?.pgid;
     if !matches!(how, "revert" | "delete") {
@@ -238,7 +238,7 @@ fn mark_lost(o: &mut Osd, pgid: &str, how: &str) -> Result<Value, Failure> {
     }
 }
 
-/// Objects that nobody can give.
+/// Lists the unfound objects of a PG.
 fn list_unfound(o: &Osd, pgid: &str) -> Result<Value, Failure> {
     let report = led(o, pgid)?;
     let objects: Vec<Value> = report
@@ -261,7 +261,7 @@ fn list_unfound(o: &Osd, pgid: &str) -> Result<Value, Failure> {
     }))
 }
 
-/// Whose turn it is to copy, and to be copied to.
+/// The turns for copying, and for being copied to.
 fn reservations(o: &Osd) -> Value {
     let most = o.core.max_backfills();
     let side = |bids: NamedBids| {
@@ -321,7 +321,7 @@ fn query(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
     })
 }
 
-/// The admin socket's side.
+/// Answers commands on the admin socket.
 pub(super) struct AdminHandler(pub(super) Shared);
 
 impl Handler for AdminHandler {

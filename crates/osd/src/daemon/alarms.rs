@@ -10,19 +10,20 @@ use super::shell::Shared;
 use super::state::Osd;
 use crate::core::Core;
 
-/// Alarms are set for multiples of so many microseconds: thousands of notifications have one each.
+/// Alarms are set for multiples of this many microseconds: thousands of notifications have one
+/// each.
 const GRAIN: u64 = 20_000;
 
 /// The alarms that are set.
 #[derive(Default)]
 pub(super) struct Alarms {
     at: BTreeSet<u64>,
-    /// There is an earlier one than before.
+    /// Notified when an alarm is set that rings before all others.
     news: Rc<Notify>,
 }
 
 impl Alarms {
-    /// Sets one, in microseconds of the daemon's clock.
+    /// Sets an alarm, in microseconds of the daemon's clock.
     pub(super) fn set(&mut self, usec: u64) {
         let at = usec.div_ceil(GRAIN).saturating_mul(GRAIN);
         let is_first = self.at.first().is_none_or(|first| at < *first);
@@ -32,7 +33,7 @@ impl Alarms {
         }
     }
 
-    /// Drops those whose time has come, and says whether there were any.
+    /// Drops the alarms that are due, and returns whether there were any.
     fn take_due(&mut self, now: u64) -> bool {
         let later = self.at.split_off(&now.saturating_add(1));
         !std::mem::replace(&mut self.at, later).is_empty()
@@ -40,12 +41,12 @@ impl Alarms {
 }
 
 impl Osd {
-    /// When the next alarm rings, in microseconds of the machine's clock.
+    /// The time of the next alarm, in microseconds of the machine's clock.
     pub fn next_alarm(&self) -> Option<u64> {
         self.alarms.at.first().copied()
     }
 
-    /// Tells the core that its time has come, and how long it is until the next.
+    /// Tells the core that an alarm is due, and returns the time until the next one.
     pub fn ring(&mut self) -> Option<Duration> {
         let now = self.usec();
         if self.alarms.take_due(now) {
@@ -56,7 +57,7 @@ impl Osd {
     }
 }
 
-/// Tells the core each time that it wants to know of.
+/// Calls the core at each of its alarms.
 pub(super) async fn ring(shell: Shared) {
     let news = shell.with(|o| Rc::clone(&o.alarms.news));
     loop {

@@ -1,4 +1,4 @@
-//! Whom the daemon lets in: whoever has a ticket for the service OSD.
+//! Authentication of peers: the daemon admits a peer that has a ticket for the service OSD.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -11,17 +11,17 @@ use spirula_denc::EntityType;
 use crate::pg::cluster::PoolView;
 use crate::pg::op::Access;
 
-/// The secrets with which tickets for this service are sealed, as they were last fetched. Clones share them.
+/// The secrets with which tickets for this service are sealed, as last fetched. Clones share them.
 #[derive(Clone)]
 pub(super) struct Secrets(Rc<RefCell<RotatingKeys>>);
 
 impl Secrets {
-    /// None yet.
+    /// Without any secrets yet.
     pub(super) fn new() -> Self {
         Self(Rc::new(RefCell::new(RotatingKeys::new(EntityType::OSD))))
     }
 
-    /// Takes the ones that the monitor has sent.
+    /// Adopts the secrets that the monitor has sent.
     pub(super) fn set(&self, new: RotatingSecrets) {
         self.0.borrow_mut().set(new);
     }
@@ -38,13 +38,13 @@ impl TicketKeys for Secrets {
 pub(super) struct PeerInfo {
     pub(super) name: AuthName,
     pub(super) global_id: u64,
-    /// Its capabilities; `None` where the ticket's text is none that is understood.
+    /// The peer's capabilities; `None` if the ticket's text is not understood.
     pub(super) caps: Option<OsdCap>,
 }
 
 impl PeerInfo {
-    /// The number of the OSD that it is: an entity that is named as one and may do what OSDs must. One with a client's
-    /// capabilities is a client.
+    /// The number of the OSD that the peer is: its entity is named as an OSD and may do what OSDs
+    /// must. One with a client's capabilities is a client.
     pub(super) fn osd(&self) -> Option<i32> {
         let may = self.caps.as_ref().is_some_and(OsdCap::is_allow_all);
         self.name.osd_number().filter(|_| may)

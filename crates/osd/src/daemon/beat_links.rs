@@ -1,5 +1,5 @@
-//! The connections of heartbeats: to each peer one on either network, apart from those of data, so that a ping never
-//! waits behind a write.
+//! The connections for heartbeats: one to each peer on either network, apart from the connections
+//! for data, so that a ping never waits behind a write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,22 +17,22 @@ use super::shell::Shared;
 use super::state::Osd;
 use crate::heartbeat::Net;
 
-/// Pause after a connection failed. The first attempt after one that stood is made at once: it tells whether the process
-/// is gone.
+/// The pause after a failed attempt to connect. The first attempt after an established connection
+/// broke is made at once: it tells whether the process is gone.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Pings to a peer that does not read are dropped when so many bytes wait.
+/// Pings to a peer that does not read are dropped when this many bytes wait.
 const MAX_QUEUED: usize = 64 << 10;
 
 /// A peer on a network.
 pub type BeatPeer = (i32, Net);
 
-/// One connection.
+/// The connection to one peer.
 struct Link {
     addr: EntityAddr,
     sender: Option<Sender>,
     /// The last ping, while there is no connection.
     waiting: Option<RawMessage>,
-    /// Ends what connects and receives.
+    /// Ends the task that connects and receives.
     cut: Option<Cut>,
 }
 
@@ -53,7 +53,7 @@ impl Link {
     }
 }
 
-/// All of them.
+/// The connections to all peers.
 #[derive(Default)]
 pub(super) struct BeatLinks {
     links: BTreeMap<BeatPeer, Link>,
@@ -62,7 +62,7 @@ pub(super) struct BeatLinks {
 }
 
 impl BeatLinks {
-    /// Sends a ping, connecting first where there is no connection.
+    /// Sends a ping, and asks for a connection if there is none.
     pub(super) fn send(&mut self, peer: BeatPeer, msg: RawMessage, map: &OsdMap, dropped: &mut DropCounts) {
         let Some(addr) = peer.1.addr(map, peer.0).filter(|_| !self.stopped) else {
             return dropped!(dropped, Dropped::Ping; osd = peer.0);
@@ -91,7 +91,7 @@ impl BeatLinks {
         }
     }
 
-    /// Ends a peer's connections: they seem to be dead.
+    /// Ends a peer's connections, which seem to be dead.
     pub(super) fn redial(&mut self, osd: i32) {
         for net in Net::BOTH {
             if let Some(link) = self.links.get_mut(&(osd, net)) {
@@ -100,7 +100,7 @@ impl BeatLinks {
         }
     }
 
-    /// Ends the connections to everyone else.
+    /// Ends the connections to all but these peers.
     pub(super) fn keep(&mut self, peers: impl Iterator<Item = i32>, map: &OsdMap) {
         let peers: BTreeSet<i32> = peers.collect();
         self.links
@@ -114,20 +114,20 @@ impl BeatLinks {
         self.links.clear();
     }
 
-    /// The connections that sending has asked for.
+    /// Takes the connections that [`BeatLinks::send`] has asked for.
     pub(super) fn take_wanted(&mut self) -> Vec<(BeatPeer, EntityAddr)> {
         let addr = |peer| Some((peer, self.links.get(&peer)?.addr));
         self.wanted.drain(..).filter_map(addr).collect()
     }
 
-    /// A connection that was asked for is being made.
+    /// Notes that a wanted connection is being made.
     pub(super) fn started(&mut self, peer: BeatPeer, cut: Cut) {
         if let Some(link) = self.links.get_mut(&peer) {
             link.cut = Some(cut);
         }
     }
 
-    /// A connection stands; returns whether it is wanted.
+    /// Notes that a connection is established; returns whether it is wanted.
     fn connected(&mut self, peer: BeatPeer, addr: EntityAddr, sender: &Sender) -> bool {
         let Some(link) = self.links.get_mut(&peer).filter(|l| l.addr == addr) else {
             return false;
@@ -139,7 +139,7 @@ impl BeatLinks {
         true
     }
 
-    /// A connection ended. Returns whether it shall be made again at once.
+    /// Notes that a connection has ended. Returns whether to make it again at once.
     fn broke(&mut self, peer: BeatPeer, addr: EntityAddr) -> bool {
         match self.links.get_mut(&peer).filter(|l| l.addr == addr) {
             Some(link) => {
@@ -150,7 +150,7 @@ impl BeatLinks {
         }
     }
 
-    /// A task ends.
+    /// Notes that a connection's task has ended.
     fn ended(&mut self, peer: BeatPeer) {
         if let Some(link) = self.links.get_mut(&peer) {
             link.sender = None;
@@ -159,7 +159,7 @@ impl BeatLinks {
     }
 }
 
-/// Connects and receives; once more at once after a connection that stood.
+/// Connects and receives; connects once more at once after an established connection broke.
 pub(super) async fn run(shell: Shared, peer: BeatPeer, addr: EntityAddr) {
     loop {
         let mut login = shell.dialer.mon.login_at(EntityType::OSD);
@@ -184,27 +184,28 @@ pub(super) async fn run(shell: Shared, peer: BeatPeer, addr: EntityAddr) {
 }
 
 impl Osd {
-    /// The connections for heartbeats that are to be made.
+    /// Takes the connections for heartbeats that are to be made.
     pub fn wanted_beat_links(&mut self) -> Vec<(BeatPeer, EntityAddr)> {
         self.beats.links.take_wanted()
     }
 
-    /// One that was wanted is being made; `cut` ends that.
+    /// Notes that a wanted heartbeat connection is being made; `cut` ends the attempt.
     pub fn beat_link_started(&mut self, peer: BeatPeer, cut: Cut) {
         self.beats.links.started(peer, cut);
     }
 
-    /// It stands; returns whether it is still wanted.
+    /// Notes that a heartbeat connection is established; returns whether it is still wanted.
     pub fn beat_link_up(&mut self, peer: BeatPeer, addr: EntityAddr, sender: &Sender) -> bool {
         self.beats.links.connected(peer, addr, sender)
     }
 
-    /// One that stood ended; returns whether it shall be made again at once.
+    /// Notes that an established heartbeat connection has ended; returns whether to make it again
+    /// at once.
     pub fn beat_link_broke(&mut self, peer: BeatPeer, addr: EntityAddr) -> bool {
         self.beats.links.broke(peer, addr)
     }
 
-    /// Nobody tries to make it any more.
+    /// Notes that nothing tries to make a heartbeat connection any more.
     pub fn beat_link_down(&mut self, peer: BeatPeer) {
         self.beats.links.ended(peer);
     }

@@ -1,4 +1,4 @@
-//! What the file system under a store in a file can still give it.
+//! The space that the file system below can still give a store in a file.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -6,13 +6,15 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// A file system's share that the stores leave to others: monitors, logs, whoever else lives there.
+/// The part (one in this many) of a file system that the stores leave to others, such as monitors
+/// and logs.
 const LEFT_SHARE: u64 = 20;
-/// At least and at most so many bytes of it.
+/// The least and the most bytes left to others.
 const LEFT: (u64, u64) = (16 << 20, 256 << 20);
 
-/// Bytes that the file system can still give the store in `store`, of which `lacking` bytes occupy no space yet. A file system that has
-/// not enough for all stores on it is shared in proportion to what they lack.
+/// Bytes that the file system can still give the store in `store`, of which `lacking` bytes occupy
+/// no space yet. A file system that has not enough for all stores on it is shared in proportion to
+/// what they lack.
 ///
 /// # Errors
 /// What the file system says.
@@ -41,7 +43,7 @@ fn neighbours(store: &Path, meta: &Metadata) -> u64 {
     let (Some(name), Some(all)) = (store.file_name(), store.parent().and_then(Path::parent)) else {
         return 0;
     };
-    // Whoever can't be looked at is not counted: the next look may show it.
+    // A store that can't be looked at is not counted: the next look may show it.
     let Ok(dirs) = all.read_dir() else { return 0 };
     let stores = dirs.filter_map(|dir| dir.ok()?.path().join(OsStr::new(name)).metadata().ok());
     stores

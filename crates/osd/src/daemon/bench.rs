@@ -20,14 +20,15 @@ const SMALL: u64 = 1 << 20;
 /// Largest block, whatever the option says: it is held in memory.
 const BLOCK_MAX: u64 = 64 << 20;
 
-/// What to write.
+/// The writes that the benchmark makes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Plan {
-    /// Bytes in all.
+    /// Bytes to write in all.
     count: u64,
-    /// Bytes at once.
+    /// Bytes of each write.
     block: u64,
-    /// Sizes and number of objects that are made first and then written to at random; 0 for a new one for each block.
+    /// Size and number of the objects that are made first and then written to at random; 0 for a
+    /// new object for each block.
     objects: (u64, u64),
 }
 
@@ -46,7 +47,7 @@ fn invalid(message: String) -> Failure {
     }
 }
 
-/// Checks the wish against the `osd_bench_*` options.
+/// Checks the arguments against the `osd_bench_*` options.
 fn plan(values: &Values, args: &Map<String, Value>) -> Result<Plan, Failure> {
     let (count, mut block) = (number(args, "count", 1 << 30)?, number(args, "size", 4 << 20)?);
     let objects = (number(args, "object_size", 0)?, number(args, "object_num", 0)?);
@@ -168,7 +169,7 @@ async fn submit(shell: &Shared, i: u64, ops: Vec<ObjectOp>) {
     tokio::task::yield_now().await;
 }
 
-/// Waits until what was written is in the log.
+/// Waits until everything written is in the log.
 async fn drain(shell: &Shared) {
     while !shell.with(|o| o.io.writes.is_flushed()) {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,5 @@
-//! The clients: who is connected, what each takes, and what `ceph daemon osd.N dump_clients` shows of that.
+//! The connected clients, what each of them takes, and what `ceph daemon osd.N dump_clients` shows
+//! of that.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use crate::pg::op::Client;
 pub(super) struct Session {
     pub(super) sender: Sender,
     pub(super) client: Arc<Client>,
-    /// The newest map it is known to have.
+    /// The newest map that the client is known to have.
     pub(super) epoch: Cell<u32>,
 }
 
@@ -32,13 +33,14 @@ pub(super) struct Clients {
     pub(super) sessions: BTreeMap<u64, Session>,
     /// The number of the last connection.
     last: u64,
-    /// What the entities take whose clients are connected.
+    /// The shares of the entities whose clients are connected.
     parties: BTreeMap<String, Weak<Party>>,
     pub(super) hung_up: HungUp,
 }
 
 impl Clients {
-    /// One has connected; returns the connection's number, under which `client` makes who it is.
+    /// Notes a client that has connected; returns the connection's number, from which `client`
+    /// makes the client.
     pub(super) fn opened(&mut self, sender: Sender, client: impl FnOnce(u64) -> Arc<Client>) -> u64 {
         self.last += 1;
         let session = Session {
@@ -50,7 +52,7 @@ impl Clients {
         self.last
     }
 
-    /// What all connections under an entity's key take together.
+    /// The share that all connections under an entity's key have together.
     pub(super) fn party(
         &mut self,
         entity: &str,
@@ -97,12 +99,12 @@ impl Clients {
         }
     }
 
-    /// Requests of theirs that are here.
+    /// The number of the clients' requests that are here.
     pub(super) fn requests(&self) -> usize {
         self.sessions.values().map(|s| s.client.held.requests()).sum()
     }
 
-    /// What `dump_clients` shows of them, one for each connection.
+    /// The output of `dump_clients`, one entry for each connection.
     pub(super) fn dump(&self, core: &Core) -> Value {
         let mut watches: BTreeMap<EntityName, usize> = BTreeMap::new();
         for (_, (_, name), _) in core.pgs().flat_map(|pg| pg.seen().watches()) {

@@ -1,18 +1,20 @@
-//! How far this host's clock is from the monitor's: a report's acknowledgement carries the monitor's time.
+//! The difference between this host's clock and the monitor's: the acknowledgement of a report
+//! carries the monitor's time.
 
 use spirula_denc::UTime;
 use spirula_proto::internal::report::ClockSample;
 
-/// After so many microseconds without an acknowledgement another report is timed: the session broke, most likely.
+/// After this many microseconds without an acknowledgement another report is timed: most likely the
+/// session broke.
 const GIVE_UP: u64 = 30_000_000;
 
 /// A report that was sent and is to be acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     seq: u64,
-    /// On the monotonic clock, which the round trip is measured with.
+    /// When it was sent on the monotonic clock, which measures the round trip.
     usec: u64,
-    /// On the clock that is compared.
+    /// When it was sent on the clock that is compared.
     wall: UTime,
 }
 
@@ -24,12 +26,13 @@ pub(super) struct ClockCheck {
 }
 
 impl ClockCheck {
-    /// The session ended: what was sent on it is not acknowledged.
+    /// Forgets the report under way, as the session has ended and nothing sent on it will be
+    /// acknowledged.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// A report goes out.
+    /// Notes that a report goes out.
     pub(super) fn sent(&mut self, seq: u64, usec: u64, wall: UTime) {
         let waits = |s: Sent| usec.saturating_sub(s.usec) < GIVE_UP;
         if !self.sent.is_some_and(waits) {
@@ -37,7 +40,8 @@ impl ClockCheck {
         }
     }
 
-    /// The monitor had the report at `stamp` on its clock; its word has come at `usec`.
+    /// Notes that the monitor received the report at `stamp` on its clock, and that its
+    /// acknowledgement came at `usec`.
     pub(super) fn acknowledged(&mut self, seq: u64, stamp: UTime, usec: u64) {
         let Some(sent) = self.sent.take_if(|s| s.seq == seq) else {
             return; // Only one report at a time is timed.
@@ -51,7 +55,7 @@ impl ClockCheck {
         });
     }
 
-    /// The newest measurement, once.
+    /// Takes the newest measurement.
     pub(super) fn take(&mut self) -> Option<ClockSample> {
         self.sample.take()
     }

@@ -13,14 +13,15 @@ use super::shell::Shared;
 use super::table::COMMANDS;
 use crate::pg::errno::*;
 
-/// A command of a client, which must have all capabilities.
+/// Runs a command of a client, which must have all capabilities.
 ///
 /// # Errors
 /// Where the message can't be decoded.
 pub(super) fn tell(shell: &Shared, conn: u64, sender: Sender, msg: &RawMessage) -> spirula_proto::Result<()> {
     let m: MCommand = msg.decode()?;
     let tid = msg.header.tid;
-    // As the official daemon, even for what only shows: it shows what all clients do.
+    // As in the official daemon, even a command that only shows needs all capabilities: it shows
+    // what all clients do.
     let allowed = shell.with(|o| {
         let session = o.clients.sessions.get(&conn);
         session.is_some_and(|s| s.client.access.allows_all())

@@ -7,8 +7,9 @@ use spirula_asok::Failure;
 
 use super::shell::Shared;
 
-/// Moves what the store's log holds into the index, and removes from that what is garbage. The index itself uses its free pages again
-/// and is not written anew. Says how long it took, as official OSDs do, and what was written.
+/// Moves the contents of the store's log into the index, and removes the garbage from the index,
+/// which uses its free pages again and is not written anew. Reports how long that took, as official
+/// OSDs do, and how much was written.
 pub(super) async fn run(shell: &Shared) -> Result<Value, Failure> {
     let started = Instant::now();
     let (mark, before) = shell.with(|o| (o.io.store.compact(), o.io.store.stats()));

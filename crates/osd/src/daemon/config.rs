@@ -1,4 +1,4 @@
-//! What a daemon is told when it is made and started.
+//! The settings with which a daemon is made and started.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,42 +13,44 @@ use super::OsdError;
 /// A daemon's settings.
 #[derive(Debug, Clone)]
 pub struct OsdConfig {
-    /// Its number.
+    /// The OSD's number.
     pub id: i32,
     /// The file or block device of its store.
     pub device: PathBuf,
     /// A separate file or device for the store's log.
     pub log_device: Option<PathBuf>,
-    /// What opens the store, if it is encrypted.
+    /// The key that opens the store, if it is encrypted.
     pub encryption_key: Option<EncryptionKey>,
-    /// The cluster.
+    /// The cluster's id.
     pub fsid: Fsid,
-    /// The monitors.
+    /// The monitors' addresses.
     pub monitors: Vec<EntityAddr>,
     /// The key of `osd.ID`.
     pub key: CryptoKey,
-    /// Where to listen for clients; ports are those of `ms_bind_port_min` to `ms_bind_port_max`.
+    /// The address to listen on for clients; ports are from `ms_bind_port_min` to
+    /// `ms_bind_port_max`.
     pub public_addr: IpAddr,
-    /// Where to listen for other OSDs.
+    /// The address to listen on for other OSDs.
     pub cluster_addr: IpAddr,
     /// The admin socket.
     pub admin_socket: Option<spirula_asok::Place>,
-    /// Bytes of memory that it may take.
+    /// The bytes of memory that the OSD may use.
     pub memory_target: usize,
-    /// Its place in the CRUSH map, such as `host=a`.
+    /// The OSD's place in the CRUSH map, such as `host=a`.
     pub crush_location: BTreeMap<String, String>,
-    /// Its device class; empty for what its device is, `hdd` or `ssd`.
+    /// The OSD's device class; if empty, `hdd` or `ssd` as its device is.
     pub device_class: String,
     /// Options that were set, for `config show`, by their official names.
     pub options: BTreeMap<String, String>,
-    /// Has the process' allocator give back what is free.
+    /// Makes the process' allocator return free memory.
     pub give_back: fn(),
 }
 
-/// What an OSD takes besides payload, tables and caches, in bytes: its program, stacks, maps, and what the allocator keeps.
+/// The bytes that an OSD takes besides payload, tables and caches: its program, stacks, maps, and
+/// what the allocator keeps.
 const FIXED_MEMORY: usize = 24 << 20;
-/// The target that this is for. With a smaller one the allocator keeps as much, for which all else leaves out a quarter of the
-/// difference.
+/// The memory target that [`FIXED_MEMORY`] is for. With a smaller target the allocator keeps as
+/// much, for which everything else leaves out a quarter of the difference.
 const DEFAULT_TARGET: usize = 128 << 20;
 
 impl OsdConfig {
@@ -60,48 +62,49 @@ impl OsdConfig {
             .max(self.memory_target / 8 * 3)
     }
 
-    /// Bytes of payloads that clients, other OSDs and reads have for themselves, each. What is larger than half of it passes one at a time:
-    /// at the default target, half is an object's usual 4 MiB.
+    /// The bytes of payloads that clients, other OSDs and reads each have for themselves. A payload
+    /// larger than half of that passes one at a time: at the default target, half is an object's
+    /// usual 4 MiB.
     pub(super) fn own_payload_bytes(&self) -> usize {
         self.shared_memory() / 12
     }
 
-    /// Bytes of payloads that the three may borrow.
+    /// The bytes of payloads that clients, other OSDs and reads may borrow.
     pub(super) fn lendable_payload_bytes(&self) -> usize {
         self.shared_memory() / 8
     }
 
-    /// Bytes besides payload that clients' requests may take while they wait or are under way.
+    /// The bytes besides payload that clients' requests may take while they wait or are under way.
     pub(super) fn held_bytes(&self) -> usize {
         self.shared_memory() / 8
     }
 
-    /// Bytes of clients' payloads that may be in memory.
+    /// The bytes of clients' payloads that may be in memory.
     pub(super) fn client_bytes(&self) -> usize {
         self.own_payload_bytes() + self.lendable_payload_bytes()
     }
 }
 
-/// A store to be made.
+/// The settings of a store to be made.
 #[derive(Debug, Clone)]
 pub struct MkfsConfig<'a> {
     /// The OSD's number.
     pub id: i32,
-    /// The file (created) or block device.
+    /// The file (which is created) or block device.
     pub device: &'a Path,
     /// A separate file or device for the log.
     pub log_device: Option<&'a Path>,
-    /// What shall open the store. Without, it is not encrypted.
+    /// The key that will open the store; without it, the store is not encrypted.
     pub encryption_key: Option<EncryptionKey>,
-    /// Bytes, for a file.
+    /// The size in bytes, for a file.
     pub size: u64,
-    /// The cluster.
+    /// The cluster's id.
     pub fsid: Fsid,
     /// The store's own id, any random one.
     pub uuid: Fsid,
 }
 
-/// Makes the store of a new OSD. What was there is lost.
+/// Makes the store of a new OSD. Everything on the device is lost.
 ///
 /// # Errors
 /// Where the device can't be opened or is too small.

@@ -1,6 +1,6 @@
 //! Waiting for the store's event descriptor.
 
-// Tokio's registration of a descriptor is unsafe, as it relies on the descriptor staying what it is.
+// Tokio's registration of a descriptor is unsafe, as it relies on the descriptor staying the same.
 #![allow(unsafe_code)]
 
 use std::io;

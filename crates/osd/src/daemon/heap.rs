@@ -1,41 +1,46 @@
-//! When the allocator is to give back what is free.
+//! When to make the allocator return free memory.
 //!
-//! It keeps what was freed for a while, and for ever where it is not called any more. That costs nothing while requests are
-//! small, as the next one uses the memory again. Large values differ: they come in several sizes and copies, so
-//! what one has left is of no use to the next. Those that are only read come again and again, so memory goes back when the OSD is idle.
+//! The allocator keeps freed memory for a while, and for ever if it is not called any more. That
+//! costs nothing while requests are small, as the next one uses the memory again. Large values
+//! differ: they come in several sizes and copies, so that the memory of one is of no use to the
+//! next. Large values that are only read come again and again, so memory is returned when the OSD
+//! is idle.
 
-/// Bytes of large values that were written after which it is worth the while.
+/// The bytes of large values written after which returning memory is worth the while.
 const ENOUGH: usize = 8 << 20;
-/// A value from which on it is large.
+/// The size from which on a value is large.
 pub(super) const LARGE: usize = 64 << 10;
-/// Calls of the store in a second that are next to nothing.
+/// At most this many calls of the store in a second are next to nothing.
 const FEW_CALLS: u64 = 64;
 
-/// What has gone through the allocator's memory.
+/// The large values that have gone through the allocator's memory.
 #[derive(Debug, Default)]
 pub(super) struct Heap {
-    /// Bytes of large values since memory was last given back.
+    /// The bytes of large values since memory was last returned.
     passed: usize,
-    /// Whether large values have come that the store's index may not have taken in yet, and how often it had taken something in then.
+    /// How often the store's index had taken something in when the last large values came that it
+    /// may not have taken in yet; `None` if there are no such values.
     on_the_way: Option<u64>,
-    /// Calls of the store at the last tick, and when memory was last given back.
+    /// The calls of the store at the last tick, and at the time when memory was last returned.
     calls: u64,
     given_back: u64,
 }
 
 impl Heap {
-    /// So many bytes of large values have come, which lie in no buffer of a pool.
+    /// Notes `bytes` of large values that lie in no buffer of a pool.
     fn pass(&mut self, bytes: usize) {
         self.passed += bytes;
     }
 
-    /// Bytes of large values have come that go on to the store's index, which has taken something in so often.
+    /// Notes `bytes` of large values that go on to the store's index, which has taken something in
+    /// `taken_in` times.
     pub(super) fn pass_to_index(&mut self, bytes: usize, taken_in: u64) {
         self.pass(bytes);
         self.on_the_way = Some(taken_in);
     }
 
-    /// Whether memory is to be given back now, as large values have gone: many have passed, or the index has taken some in.
+    /// Whether to return memory now, as large values have gone: many have passed, or the index has
+    /// taken some in.
     pub(super) fn is_due(&mut self, taken_in: u64) -> bool {
         let indexed = self.on_the_way.is_some_and(|before| taken_in > before);
         if indexed {
@@ -48,8 +53,8 @@ impl Heap {
         due
     }
 
-    /// A second has passed, and the store was called so often since it was opened. Whether memory is to be given back: the OSD is
-    /// idle, and was not when that last happened.
+    /// Notes that a second has passed; the store was called `calls` times since it was opened.
+    /// Returns whether to return memory: the OSD is idle, and was not when that last happened.
     pub(super) fn tick(&mut self, calls: u64) -> bool {
         let is_idle = calls.abs_diff(self.calls) <= FEW_CALLS;
         self.calls = calls;

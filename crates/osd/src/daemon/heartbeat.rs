@@ -1,4 +1,4 @@
-//! Heartbeats: the core's clock and messages, and what it says to the monitors.
+//! Heartbeats: the core's clock and messages, and its reports to the monitors.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,16 +21,17 @@ use super::state::Osd;
 use crate::core::Core;
 use crate::heartbeat::{Command, Complaint, Heartbeats, Net, Settings, Wish};
 
-/// Ticks are at least so far apart.
+/// The least time between ticks.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
-/// PGs, and with them their members, come and go between maps too: who shares PGs is looked at that often.
+/// How often it is checked which OSDs share PGs with this one: PGs and their members come and go
+/// between maps too.
 const RESAMPLE: u64 = 5_000_000;
-/// What a heartbeat takes without padding, about.
+/// The approximate size of a heartbeat without padding.
 const PLAIN_SIZE: usize = 64;
 /// The most padding; the option has no bound.
 const MAX_PADDING: usize = 64 << 10;
 
-/// The options that heartbeats follow.
+/// The settings of heartbeats under these options.
 pub(super) fn settings(values: &Values) -> Settings {
     let seconds = |name: &str| values.uint(name).saturating_mul(1_000_000);
     let count = |name: &str| usize::try_from(values.uint(name)).unwrap_or(usize::MAX);
@@ -53,7 +54,7 @@ pub(super) fn settings(values: &Values) -> Settings {
     }
 }
 
-/// Pings and looks at the answers, as long as the daemon runs.
+/// Pings and checks the answers, as long as the daemon runs.
 pub(super) async fn run(shell: Shared) {
     loop {
         let pause = shell.with(Osd::heartbeat_tick);
@@ -63,10 +64,10 @@ pub(super) async fn run(shell: Shared) {
 
 /// Heartbeats to and from other OSDs.
 pub(super) struct Beats {
-    /// Whom to ping and when, and who is silent.
+    /// Decides which peers to ping and when, and which of them are silent.
     pub(super) core: Heartbeats,
     pub(super) links: BeatLinks,
-    /// When it was last looked at which OSDs share PGs with this one.
+    /// When it was last checked which OSDs share PGs with this one.
     sampled: u64,
 }
 
@@ -79,7 +80,7 @@ impl Beats {
         }
     }
 
-    /// Whether it is time to look at which OSDs share PGs with this one.
+    /// Whether it is time to check which OSDs share PGs with this one.
     fn is_sample_due(&mut self, now: u64) -> bool {
         let is_due = now.saturating_sub(self.sampled) > RESAMPLE;
         if is_due {
@@ -89,7 +90,7 @@ impl Beats {
     }
 }
 
-/// What an OSD says in a heartbeat. `full`: nothing may grow here.
+/// The contents of an OSD's heartbeat. `full`: nothing may grow here.
 pub(super) fn beat(setup: &Setup, map: &OsdMap, full: bool, stamp: u64) -> Beat {
     Beat {
         fsid: map.fsid,
@@ -109,7 +110,7 @@ pub(super) struct Beating<'a> {
     pub(super) beats: &'a mut Beats,
     pub(super) mons: &'a Mons,
     pub(super) dropped: &'a mut DropCounts,
-    /// Nothing may grow here.
+    /// Whether nothing may grow here.
     pub(super) full: bool,
 }
 
@@ -129,7 +130,7 @@ impl Beating<'_> {
         beat(self.setup, self.maps.map(), self.full, stamp)
     }
 
-    /// Pings and complains where it is time.
+    /// Sends the pings and complaints that are due.
     pub(super) fn tick(&mut self) {
         let now = self.setup.usec();
         if self.beats.is_sample_due(now) && self.beats.core.partners() != &self.partners() {
@@ -139,13 +140,13 @@ impl Beating<'_> {
         self.run(|h, out| h.tick(now, random, out));
     }
 
-    /// The time until the next look.
+    /// The time until the next tick.
     pub(super) fn pause(&self) -> Duration {
         let due = self.beats.core.next_due();
         Duration::from_micros(due.saturating_sub(self.setup.usec())).max(MIN_PAUSE)
     }
 
-    /// Lets the core do something, and carries out what it wants.
+    /// Calls `f` on the core, and carries out the commands that come of it.
     fn run(&mut self, f: impl FnOnce(&mut Heartbeats, &mut Vec<Command>)) {
         let mut out = Vec::new();
         f(&mut self.beats.core, &mut out);
@@ -172,7 +173,7 @@ impl Beating<'_> {
         members.filter(|o| *o != self.setup.id()).collect()
     }
 
-    /// After a new map, and when PGs have come or gone.
+    /// Chooses the peers, after a new map and when PGs have come or gone.
     pub(super) fn choose_peers(&mut self) {
         let (partners, maps, setup) = (self.partners(), self.maps, self.setup);
         self.run(|h, out| h.set_peers(maps.map(), partners, maps.have_up(setup), out));
@@ -200,7 +201,7 @@ impl Beating<'_> {
         self.mons.report(OsdReport::Failure(report));
     }
 
-    /// Nobody listens at an OSD's address.
+    /// Notes that an OSD's address refuses connections.
     pub(super) fn refused(&mut self, osd: i32, addr: EntityAddr) {
         let now = self.setup.usec();
         let map = self.maps.map();
@@ -223,7 +224,7 @@ impl Beating<'_> {
         out
     }
 
-    /// A peer answers.
+    /// Notes a peer's answer.
     pub(super) fn answered(&mut self, (osd, net): BeatPeer, pong: &Beat) {
         let (now, wall) = (self.setup.usec(), self.setup.now().sec);
         self.run(|h, out| h.answered(osd, net, pong.stamp, now, wall, out));
@@ -231,26 +232,26 @@ impl Beating<'_> {
 }
 
 impl Osd {
-    /// Pings and complains where it is time; returns the time until the next look.
+    /// Sends the pings and complaints that are due; returns the time until the next tick.
     pub fn heartbeat_tick(&mut self) -> Duration {
         self.beating().tick();
         self.boot_if_awaited();
         self.beating().pause()
     }
 
-    /// Whether there are enough peers to boot may depend on what was just heard.
+    /// Boots if this OSD waits for its peers: an answer just heard may make them enough.
     fn boot_if_awaited(&mut self) {
         if self.beats.core.is_waiting() {
             self.standing().boot_if_down();
         }
     }
 
-    /// Nobody listens at a peer's address: its process is gone.
+    /// Notes that a peer's address refuses connections: its process is gone.
     pub fn peer_refused(&mut self, osd: i32, addr: EntityAddr) {
         self.beating().refused(osd, addr);
     }
 
-    /// A peer asks; returns the answers. An OSD that ends gives none.
+    /// Handles a peer's ping; returns the answers. An OSD that is ending gives none.
     pub fn heartbeat_asked(&mut self, osd: i32, msg: &Heartbeat) -> Vec<RawMessage> {
         match msg {
             Heartbeat::Ping(ping) if ping.fsid != self.maps.map().fsid => {
@@ -267,7 +268,7 @@ impl Osd {
         }
     }
 
-    /// A peer answers.
+    /// Handles a peer's answer.
     pub fn heartbeat_answer(&mut self, peer: BeatPeer, msg: &Heartbeat) {
         match msg {
             Heartbeat::Pong(pong) if pong.fsid == self.maps.map().fsid => {

@@ -17,7 +17,7 @@ impl TrackedOp for OpRecord {
         &self.description
     }
 
-    /// A filter is part of an event's or client's name.
+    /// Whether a filter matches: it is part of an event's or client's name.
     fn matches(&self, filters: &[&str]) -> bool {
         let (client, addr) = (self.client.to_string(), self.addr.to_string());
         let point = self.progress.flag_point();

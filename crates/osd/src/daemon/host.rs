@@ -1,4 +1,5 @@
-//! The machine under the daemon: its clocks and its chance. A trait, so that a simulation has both in its hand.
+//! The machine under the daemon: its clocks and its randomness. A trait, so that a simulation
+//! controls both.
 
 use std::io;
 use std::path::Path;
@@ -8,19 +9,21 @@ use spirula_cephx::{OsRandom, RandomSource};
 use spirula_denc::UTime;
 use spirula_host::Metadata;
 
-/// What a daemon asks its machine for.
+/// The machine of a daemon.
 pub trait Host {
-    /// Microseconds of a monotonic clock; never 0, which means "not yet".
+    /// The microseconds of a monotonic clock; never 0, which means "not yet".
     fn usec(&self) -> u64;
     /// The time of day.
     fn now(&self) -> UTime;
-    /// A number that nobody has to trust: it spreads load.
+    /// A random number for spreading load, not for security.
     fn random(&self) -> u32;
-    /// What its system is, for `ceph osd metadata`.
+    /// A description of the system, for `ceph osd metadata`.
     fn system(&self) -> Metadata;
-    /// Bytes of the process in memory, and how many of them are pages of files. Nothing where the system does not tell.
+    /// The bytes of the process in memory, and how many of them are pages of files; `None` if the
+    /// system does not tell.
     fn resident(&self) -> Option<(usize, usize)>;
-    /// Bytes that the file system under a store can still give it, of which so many bytes occupy no space yet.
+    /// Bytes that the file system under a store can still give it, of which `lacking` bytes occupy
+    /// no space yet.
     ///
     /// # Errors
     /// What the file system says.
@@ -34,7 +37,7 @@ pub(super) struct SystemHost {
 }
 
 impl SystemHost {
-    /// Its monotonic clock begins now.
+    /// The machine, with a monotonic clock that begins now.
     pub(super) fn new() -> Self {
         Self {
             started: Instant::now(),

@@ -1,4 +1,4 @@
-//! What the leading monitor wants to know of block images.
+//! Statistics of block images for the leading monitor.
 
 use spirula_proto::internal::image_io::{ImageIoCounts, ImageIoQuery, ImageIoReport};
 use spirula_proto::{Payload, RawMessage};
@@ -6,7 +6,7 @@ use spirula_proto::{Payload, RawMessage};
 use super::state::Osd;
 
 impl Osd {
-    /// Answers what was counted since the last question, and goes on counting.
+    /// Answers with what was counted since the last query, and goes on counting.
     pub(super) fn image_io_query(&mut self, msg: &RawMessage) -> spirula_proto::Result<()> {
         let ImageIoQuery::Poll(poll) = msg.decode()?;
         let until = self.usec().saturating_add(u64::from(poll.hold_ms) * 1000);

@@ -1,4 +1,4 @@
-//! Whether the daemon goes on or ends.
+//! The daemon's life: whether it goes on or ends.
 
 use super::OsdError;
 
@@ -8,46 +8,46 @@ pub(super) struct Life {
     /// The epoch in which this process first came up; 0 for not yet.
     pub(super) boot_epoch: u32,
     failed: Option<OsdError>,
-    /// The daemon has said goodbye: it must not ask to be up again.
+    /// Whether the daemon has said goodbye: it must not ask to be up again.
     stopping: bool,
-    /// It ends by itself, as it was told to or does only harm.
+    /// Whether the daemon ends by itself, because it was told to or does only harm.
     leaving: bool,
 }
 
 impl Life {
-    /// It can't go on.
+    /// Notes that the daemon can't go on.
     pub(super) fn fail(&mut self, id: i32, e: OsdError) {
         tracing::error!("osd.{id} stops: {e}");
         self.failed.get_or_insert(e);
     }
 
-    /// Whether it can't go on.
+    /// Whether the daemon can't go on.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// Why it can't, once.
+    /// Takes the reason why the daemon can't go on.
     pub(super) fn take_failure(&mut self) -> Option<OsdError> {
         self.failed.take()
     }
 
-    /// It ends in order, by itself.
+    /// Makes the daemon end in order, by itself.
     pub(super) fn leave(&mut self) {
         self.leaving = true;
         self.stopping = true;
     }
 
-    /// It is about to end: the map will have it down.
+    /// Notes that the daemon is about to end: the map will have it down.
     pub(super) fn stop(&mut self) {
         self.stopping = true;
     }
 
-    /// Whether it ends by itself.
+    /// Whether the daemon ends by itself.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving
     }
 
-    /// Whether it ends, for whatever reason.
+    /// Whether the daemon ends, for whatever reason.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping
     }

@@ -1,4 +1,5 @@
-//! Connections to other OSDs. Lossy: what was on the way when one ends is lost, and the core is told.
+//! Connections to other OSDs. They are lossy: messages under way when one ends are lost, and the
+//! core is told.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,26 +15,26 @@ use super::shell::Shared;
 use super::state::Osd;
 use crate::pg::message::PeerMessage;
 
-/// Pause after a connection failed.
+/// The pause after a connection failed.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Messages that wait for a connection at most: what is beyond is sent again by the core.
+/// The most messages that wait for a connection: the core sends the ones beyond again.
 const QUEUE: usize = 4096;
 
-/// Ends a connection, or the attempt to make one, at once. Nothing is heard of it any more.
+/// Ends a connection, or the attempt to make one, at once. No more events come of it.
 pub type Cut = Box<dyn FnOnce()>;
 
-/// One other OSD.
+/// The connection to one other OSD.
 struct Link {
     addr: EntityAddr,
     sender: Option<Sender>,
-    /// What waits for the connection.
+    /// The messages that wait for the connection.
     queue: Vec<RawMessage>,
-    /// Somebody is connecting or receiving, or is asked to.
+    /// Whether a task connects or receives, or is asked for.
     running: bool,
     cut: Option<Cut>,
 }
 
-/// All of them.
+/// The connections to all other OSDs.
 #[derive(Default)]
 pub(super) struct Links {
     links: BTreeMap<i32, Link>,
@@ -42,7 +43,8 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Sends, connecting first where there is no connection. An OSD that is down gets nothing.
+    /// Sends a message, and asks for a connection if there is none. An OSD that is down gets
+    /// nothing.
     pub(super) fn send(&mut self, osd: i32, msg: RawMessage, maps: &Maps, dropped: &mut DropCounts) {
         let map = maps.map();
         let Some(addr) = map
@@ -84,8 +86,9 @@ impl Links {
         }
     }
 
-    /// Ends connections to OSDs that are down or moved, at once: what is queued is for nobody, and where the network loses
-    /// everything it would never be written. Returns whose connections that were.
+    /// Ends connections to OSDs that are down or moved, at once: nobody will read what is queued,
+    /// and on a network that loses everything it would never be written. Returns the OSDs whose
+    /// connections were ended.
     pub(super) fn map_changed(&mut self, maps: &Maps) -> Vec<i32> {
         let map = maps.map();
         let mut ended = Vec::new();
@@ -113,7 +116,7 @@ impl Links {
         self.wanted.clear();
         for link in self.links.values_mut() {
             link.queue.clear();
-            // Whoever is sent to from now on waits for a connection that nobody makes.
+            // Messages sent from now on wait for a connection that is never made.
             link.running = true;
             if let Some(s) = link.sender.take() {
                 s.close();
@@ -121,13 +124,13 @@ impl Links {
         }
     }
 
-    /// The connections that sending has asked for.
+    /// Takes the connections that [`Links::send`] has asked for.
     pub(super) fn take_wanted(&mut self) -> Vec<(i32, EntityAddr)> {
         let addr = |osd| Some((osd, self.links.get(&osd)?.addr));
         self.wanted.drain(..).filter_map(addr).collect()
     }
 
-    /// A connection that was asked for is being made.
+    /// Notes that a wanted connection is being made.
     pub(super) fn started(&mut self, osd: i32, cut: Cut) {
         let Some(link) = self.links.get_mut(&osd) else {
             impossible!("a connection that was asked for"; osd = osd);
@@ -135,7 +138,7 @@ impl Links {
         link.cut = Some(cut);
     }
 
-    /// A connection stands; returns whether it is wanted.
+    /// Notes that a connection is established; returns whether it is wanted.
     pub(super) fn connected(&mut self, osd: i32, addr: EntityAddr, sender: &Sender) -> bool {
         let Some(link) = self.links.get_mut(&osd).filter(|l| l.addr == addr) else {
             return false;
@@ -157,7 +160,7 @@ impl Links {
     }
 }
 
-/// Whether connecting failed because nobody listens.
+/// Whether connecting failed because nothing listens at the address.
 pub(super) fn is_refused(e: &spirula_msgr::Error) -> bool {
     matches!(e, spirula_msgr::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused)
 }
@@ -189,22 +192,22 @@ pub(super) async fn run(shell: Shared, osd: i32, addr: EntityAddr) {
 }
 
 impl Osd {
-    /// The connections to other OSDs that are to be made.
+    /// Takes the connections to other OSDs that are to be made.
     pub fn wanted_links(&mut self) -> Vec<(i32, EntityAddr)> {
         self.peers.links.take_wanted()
     }
 
-    /// A connection that was wanted is being made; `cut` ends that.
+    /// Notes that a wanted connection is being made; `cut` ends the attempt.
     pub fn link_started(&mut self, osd: i32, cut: Cut) {
         self.peers.links.started(osd, cut);
     }
 
-    /// It stands; returns whether it is still wanted.
+    /// Notes that a connection is established; returns whether it is still wanted.
     pub fn link_up(&mut self, osd: i32, addr: EntityAddr, sender: &Sender) -> bool {
         self.peers.links.connected(osd, addr, sender)
     }
 
-    /// It ended, or could not be made.
+    /// Notes that a connection has ended, or could not be made.
     pub fn link_down(&mut self, osd: i32) {
         self.peers.links.ended(osd);
         self.peers.versions.forget(osd);
@@ -212,7 +215,7 @@ impl Osd {
         self.drive(|core, cx| core.handle_peer_reset(osd, cx));
     }
 
-    /// A message of another OSD.
+    /// Handles a message of another OSD.
     ///
     /// # Errors
     /// Where it does not decode.

@@ -1,4 +1,4 @@
-//! What the store remembers of the PGs, at start-up.
+//! Loading the PGs from the store, at start-up.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::pg::info::PgInfo;
 use crate::pg::key;
 use crate::pg::log::LogEntry;
 
-/// The PGs that the store remembers.
+/// A core with the PGs that the store remembers.
 pub(super) fn core(id: i32, cfg: Arc<PgConfig>, maps: &Maps, io: &mut StoreIo) -> Result<Core, OsdError> {
     let mut core = Core::new(id, (0, 1), cfg, maps.view().clone());
     let (from, to) = info_range();

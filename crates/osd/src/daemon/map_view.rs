@@ -1,4 +1,4 @@
-//! An OSDMap as the PG core looks at it.
+//! An OSDMap as the PG core sees it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use spirula_maps::{
 use super::purged_snaps::PurgedSnaps;
 use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolSnaps, PoolView};
 
-/// One epoch, and what the map does not tell: when pools were made, and which snapshots are gone.
+/// The map of one epoch, with what it does not tell itself: when pools were made, and which
+/// snapshots are gone.
 #[derive(Debug, Clone)]
 pub(super) struct MapView {
     pub(super) map: OsdMap,
-    /// The epochs of pools that this OSD saw being made; 0 for others.
+    /// The epochs in which this OSD saw pools being made; 0 for other pools.
     pub(super) created: BTreeMap<u64, u32>,
-    /// The purged snapshots of pools, as far as they are known.
+    /// The known purged snapshots of the pools.
     pub(super) purged: PurgedSnaps,
 }
 

@@ -1,4 +1,5 @@
-//! The OSDMaps that the daemon has: the newest, and the last incrementals for clients and peers that are behind.
+//! The OSDMaps that the daemon has: the newest, and the last incrementals for clients and peers
+//! that are behind.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,22 +27,22 @@ use crate::pg::txn::{MetaOp, Txn};
 const FULL: &[u8] = b"Mf";
 /// The record of the epochs in which pools were made.
 const CREATED: &[u8] = b"Mc";
-/// Incrementals kept in memory.
+/// The number of incrementals kept in memory.
 const KEEP: usize = 200;
 
 /// The daemon's maps.
 pub(super) struct Maps {
     view: Arc<MapView>,
-    /// What the next view tells of purged snapshots.
+    /// The purged snapshots for the next view.
     pub(super) purged: PurgedSnaps,
     /// Encoded incrementals by epoch.
     recent: BTreeMap<u32, Bytes>,
-    /// A new map has come.
+    /// Notified when a new map has come.
     pub(super) news: Rc<Notify>,
 }
 
 impl Maps {
-    /// Encoded maps in memory: how many, and their bytes.
+    /// The number of encoded maps in memory, and their bytes.
     pub(super) fn encoded(&self) -> (usize, usize) {
         (self.recent.len(), self.recent.values().map(Bytes::len).sum())
     }
@@ -105,7 +106,7 @@ impl Maps {
         }
     }
 
-    /// Takes over the next map.
+    /// Adopts the next map.
     fn take_over(&mut self, view: MapView) {
         invariant!(
             view.map.epoch > self.epoch(),
@@ -115,7 +116,7 @@ impl Maps {
         self.view = Arc::new(view);
     }
 
-    /// A message with what whoever has `epoch` lacks; `None` for nothing.
+    /// A message with the maps that a peer at `epoch` lacks; `None` if there are none.
     pub(super) fn since(&self, epoch: u32) -> Option<RawMessage> {
         let newest = self.epoch();
         if epoch >= newest {
@@ -184,7 +185,7 @@ impl Maps {
 }
 
 impl Osd {
-    /// Takes over the maps of a message, one epoch after the other.
+    /// Adopts the maps of a message, one epoch after the other.
     pub(super) fn handle_maps(&mut self, msg: &RawMessage) -> spirula_proto::Result<()> {
         let m: MOsdMap = msg.decode()?;
         let mut changed = false;
@@ -222,7 +223,7 @@ impl Osd {
         Ok(())
     }
 
-    /// After the PGs' own records, which the same map changed.
+    /// Stores the map, after the PGs' own records, which the same map changed.
     fn save_map(&mut self) {
         let view = &self.maps.view;
         let full = view.map.encode_with_crc().0;

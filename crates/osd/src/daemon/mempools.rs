@@ -1,4 +1,5 @@
-//! `ceph daemon osd.N dump_mempools`: what the OSD counts of its memory, under the names that official OSDs have for the like.
+//! `ceph daemon osd.N dump_mempools`: what the OSD counts of its memory, under the names of
+//! official OSDs.
 
 use serde_json::{Map, Value, json};
 use spirula_store::Usage;
@@ -38,8 +39,9 @@ const POOLS: [&str; 29] = [
     "unittest_2",
 ];
 
-/// What is counted, by pool and together, and what the process has in memory besides: its program, stacks, the index's pages and other things
-/// that are not counted, and what the allocator keeps.
+/// The counted memory, by pool and together, and the rest of what the process has in memory: its
+/// program, stacks, the index's pages and other things that are not counted, and what the allocator
+/// keeps.
 pub(super) fn dump(o: &Osd) -> Value {
     let (used, kept) = o.io.reads.pool.budget().bytes();
     let (store, pgs) = (o.io.store.memory(), o.core.memory());

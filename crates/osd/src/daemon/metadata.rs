@@ -1,4 +1,4 @@
-//! What the daemon tells of itself and its host, as `ceph osd metadata` shows it.
+//! The daemon's description of itself and its host, as `ceph osd metadata` shows it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,12 +14,12 @@ fn flag(on: bool) -> String {
     u8::from(on).to_string()
 }
 
-/// The class of the device that the store lies on; none where it can't be looked at.
+/// The class of the device that the store lies on; empty if the device can't be looked at.
 pub(super) fn class_of_device(setup: &Setup) -> &'static str {
     Disks::of(&setup.cfg.device).map_or("", |d| d.class())
 }
 
-/// All that is told when the daemon boots, with a store of `size` bytes.
+/// The metadata with which the daemon boots, with a store of `size` bytes.
 pub(super) fn all(setup: &Setup, size: u64) -> BTreeMap<String, String> {
     let mut all = setup.host.system();
     all.extend(disks(setup, size));

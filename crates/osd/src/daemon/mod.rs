@@ -1,8 +1,8 @@
 //! The daemon around the core: sockets, store, monitors, other OSDs.
 //!
-//! Everything runs on one thread (the reactor), on tokio's current-thread runtime; the store has threads of its own. What
-//! happens is handed to its `Osd` synchronously by the task that saw it; one more task lets the store work
-//! after each batch.
+//! Everything runs on one thread (the reactor), on tokio's current-thread runtime; the store has
+//! threads of its own. Each event is handed to the `Osd` synchronously by the task that saw it; one
+//! more task lets the store work after each batch.
 
 mod accept;
 mod admin;
@@ -69,7 +69,7 @@ pub use state::{Osd, Parts};
 /// Why an OSD stops, or can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum OsdError {
-    /// The store failed, or is not this OSD's.
+    /// The store failed, or belongs to another OSD.
     #[error("store: {0}")]
     Store(#[from] spirula_store::StoreError),
     /// A socket could not be bound.
@@ -77,7 +77,7 @@ pub enum OsdError {
     Io {
         /// What was attempted.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A setting makes no sense.
@@ -88,7 +88,7 @@ pub enum OsdError {
     Damaged {
         /// The record.
         what: String,
-        /// What is wrong.
+        /// The error in it.
         source: spirula_denc::Error,
     },
     /// The monitors refuse this OSD.

@@ -14,7 +14,7 @@ use super::dropped::Dropped;
 use super::shell::Shared;
 use super::state::Osd;
 
-/// Handles what the monitors send, until the session's task ends.
+/// Handles the monitors' messages, until the session's task ends.
 pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, secrets: Secrets) {
     while let Some(event) = events.recv().await {
         match event {
@@ -34,7 +34,7 @@ pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, s
 }
 
 impl Osd {
-    /// A session with a monitor stands.
+    /// Notes that a session with a monitor is established.
     pub fn mon_connected(&mut self) {
         let next = u64::from(self.maps.epoch()) + 1;
         self.mons
@@ -51,7 +51,7 @@ impl Osd {
         self.standing().boot_if_down();
     }
 
-    /// A monitor's message.
+    /// Handles a monitor's message.
     ///
     /// # Errors
     /// Where it does not decode.
@@ -98,7 +98,7 @@ impl Osd {
         self.standing().beacon_pause()
     }
 
-    /// Says that this process runs.
+    /// Sends a beacon: this process runs.
     pub fn send_beacon(&mut self) {
         self.standing().send_beacon();
     }

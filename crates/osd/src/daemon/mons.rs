@@ -1,4 +1,5 @@
-//! What this OSD says to the monitors, as long as there is a session with one. What is lost is said again.
+//! This OSD's messages to the monitors, as long as there is a session with one. Lost ones are sent
+//! again.
 
 use spirula_denc::{EntityAddrVec, EntityName, EntityType};
 use spirula_monc::MonClient;
@@ -12,18 +13,19 @@ use super::setup::Setup;
 /// Microseconds after which the monitors are asked again to record this OSD as up.
 const ALIVE_AGAIN: u64 = 1_000_000;
 
-/// Microseconds after which the monitors are asked again for a map of which a client spoke.
+/// Microseconds after which the monitors are asked again for a map that a client mentioned.
 const MAP_AGAIN: u64 = 1_000_000;
 
 /// The monitors.
 pub(super) struct Mons {
     /// The session.
     pub(super) client: MonClient,
-    /// The newest epoch in which they were asked to record this OSD as up, and when.
+    /// The newest epoch in which the monitors were asked to record this OSD as up, and when they
+    /// were.
     alive: (u32, u64),
-    /// The newest epoch that a client spoke of and that is not here, and when it was asked for.
+    /// The newest epoch that a client mentioned and that is not here, and when it was asked for.
     wanted_map: (u32, u64),
-    /// Entries sent to the cluster log.
+    /// The number of entries sent to the cluster log.
     logged: u64,
 }
 
@@ -37,18 +39,18 @@ impl Mons {
         }
     }
 
-    /// Says something. Whether there is a session for it.
+    /// Sends a report; returns whether there is a session for it.
     pub(super) fn report(&self, report: OsdReport) -> bool {
         self.client.send(report.to_message())
     }
 
-    /// Whether this OSD can speak to others: without a service ticket of its own it could not reach its peers, nor open a
-    /// client's.
+    /// Whether this OSD can talk to others: without a service ticket of its own it could not reach
+    /// its peers, nor open a client's ticket.
     pub(super) fn has_secrets(&self) -> bool {
         self.client.global_id() != 0
     }
 
-    /// Asks which snapshots are purged, where not all are known.
+    /// Asks which snapshots are purged, if not all are known.
     pub(super) fn ask_for_purged_snaps(&self, maps: &Maps) {
         if let Some(question) = maps.purged.question(maps.epoch()) {
             self.client.send(question);
@@ -60,8 +62,8 @@ impl Mons {
         self.client.subscribe("osdmap", u64::from(epoch) + 1);
     }
 
-    /// A client says that there is a map of epoch `wanted`: it may have come to the client first. Asked for once, however many
-    /// clients say so.
+    /// Asks for the map of epoch `wanted`, which a client has mentioned: it may have come to the
+    /// client first. It is asked for once, however many clients mention it.
     pub(super) fn want_map(&mut self, wanted: u32, epoch: u32, now: u64) {
         if wanted > self.wanted_map.0 || now >= self.wanted_map.1 + MAP_AGAIN {
             self.wanted_map = (wanted.max(self.wanted_map.0), now);
@@ -69,7 +71,8 @@ impl Mons {
         }
     }
 
-    /// Asks to record that this OSD is up in `want`: once for all PGs, and again where that had no effect.
+    /// Asks to record that this OSD is up in epoch `want`: once for all PGs, and again if that had
+    /// no effect.
     pub(super) fn ask_alive(&mut self, want: u32, epoch: u32, now: u64) {
         if want > self.alive.0 || now >= self.alive.1 + ALIVE_AGAIN {
             self.alive = (want.max(self.alive.0), now);
@@ -83,7 +86,7 @@ impl Mons {
         self.report(OsdReport::PgTemp(wanted));
     }
 
-    /// Sends a line to the cluster log. Lost where there is no session.
+    /// Sends a line to the cluster log. It is lost if there is no session.
     pub(super) fn cluster_log(&mut self, setup: &Setup, priority: LogPriority, message: String) {
         self.logged += 1;
         let rank = EntityName::new(EntityType::OSD, i64::from(setup.id()));

@@ -8,7 +8,8 @@ use spirula_store::MAX_OBJECT_SIZE;
 use super::state::Osd;
 use crate::pg::config::{PgConfig, Window};
 
-/// What may change at any time. Other options are taken at the start, or by official daemons only.
+/// The options that may change at any time. Other options are read at the start, or by official
+/// daemons only.
 const LIVE: &[&str] = &[
     "debug_heartbeat_testing_span",
     "mon_osd_min_down_reporters",
@@ -60,13 +61,14 @@ const LIVE: &[&str] = &[
     "spirula_osd_discard_rate",
 ];
 
-/// Clones that a PG trims at the same time, at most: their infos are in memory.
+/// The most clones that a PG trims at the same time: their infos are in memory.
 const MOST_SNAP_TRIMS: usize = 1024;
 
-/// Bytes that a request writes at most: they go to the other members in one message, whose limit is 128 MiB.
+/// The most bytes that a request writes: they go to the other members in one message, whose limit
+/// is 128 MiB.
 const MOST_WRITTEN: usize = 120 << 20;
 
-/// Pushes that a copy has under way at most: they are in memory, on both sides.
+/// The most pushes that a copy has under way: they are in memory, on both sides.
 const MOST_PUSHES: usize = 64;
 
 /// Whether a change of this option takes effect while the daemon runs.
@@ -74,8 +76,8 @@ pub(super) fn is_live(name: &str) -> bool {
     LIVE.contains(&name)
 }
 
-/// The PG core's settings under these options, within what the store and the messenger can do.
-/// `base` has those that no option says anything about.
+/// The PG core's settings under these options, within the limits of the store and the messenger.
+/// `base` has the settings that no option sets.
 pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
     let size = |name: &str| usize::try_from(values.uint(name)).unwrap_or(usize::MAX);
     let seconds = |name: &str| u32::try_from(values.uint(name)).unwrap_or(u32::MAX);
@@ -98,7 +100,7 @@ pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
         max_write_op_reply_len: size("osd_max_write_op_reply_len").min(base.max_write_reply),
         watch_timeout: seconds("osd_client_watch_timeout"),
         notify_timeout: seconds("osd_default_notify_timeout"),
-        // A share of what the other caches leave.
+        // A share of the memory that the other caches leave.
         watch_bytes: (size("osd_memory_target") / 16).clamp(4 << 20, 64 << 20),
         dups_tracked: size("osd_pg_log_dups_tracked"),
         max_snap_trims: size("osd_pg_max_concurrent_snap_trims").clamp(1, MOST_SNAP_TRIMS),
@@ -122,7 +124,7 @@ pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
 }
 
 impl Osd {
-    /// Hands changed options to those who use them.
+    /// Hands changed options to the parts that use them.
     pub(super) fn apply_options(&mut self) {
         let values = &self.setup.values;
         self.core

@@ -11,37 +11,37 @@ use super::links::Links;
 use super::maps::Maps;
 use crate::pg::versions::Versions;
 
-/// What goes to OSDs.
+/// The messages to OSDs.
 #[derive(Default)]
 pub(super) struct Peers {
-    /// Connections to them.
+    /// The connections that this OSD opens.
     pub(super) links: Links,
-    /// Connections that they opened, by their numbers: for answers.
+    /// The connections that other OSDs opened, by their OSDs' numbers: for answers.
     incoming: BTreeMap<i32, (u64, Sender)>,
-    /// The number of the last one.
+    /// The number of the last incoming connection.
     last: u64,
-    /// From one PG here to another.
+    /// Messages from one PG here to another.
     to_self: VecDeque<RawMessage>,
     /// Which version of our messages each speaks.
     pub(super) versions: Versions,
 }
 
 impl Peers {
-    /// One has connected; returns the connection's number.
+    /// Notes an OSD that has connected; returns the connection's number.
     pub(super) fn opened(&mut self, osd: i32, sender: Sender) -> u64 {
         self.last += 1;
         self.incoming.insert(osd, (self.last, sender));
         self.last
     }
 
-    /// A connection of one has ended; it may have another already.
+    /// Notes that a connection of an OSD has ended; the OSD may have another already.
     pub(super) fn closed(&mut self, osd: i32, conn: u64) {
         if self.incoming.get(&osd).is_some_and(|(c, _)| *c == conn) {
             self.incoming.remove(&osd);
         }
     }
 
-    /// Answers on the connection on which an OSD asks.
+    /// Sends an answer on the connection on which an OSD asks.
     pub(super) fn answer(&self, osd: i32, msg: RawMessage, dropped: &mut DropCounts) {
         match self.incoming.get(&osd) {
             Some((_, sender)) => drop(sender.send(msg)),
@@ -63,7 +63,7 @@ impl Peers {
         self.to_self.pop_front()
     }
 
-    /// Tells all OSDs that ask here.
+    /// Sends a message to all OSDs that have connected here.
     pub(super) fn tell(&self, news: &RawMessage) {
         for (_, sender) in self.incoming.values() {
             sender.send(news.clone());

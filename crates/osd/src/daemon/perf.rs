@@ -1,4 +1,4 @@
-//! Counters and histograms: what clients ask for, and where the time of their requests goes.
+//! Counters and histograms: the clients' requests, and the time that their stages take.
 
 use spirula_asok::op_history::OpHistory;
 use spirula_asok::perf::{Axis, BUCKETS, Counter, Grid, Histogram, Logger, Values, count, gauge, times};
@@ -68,16 +68,16 @@ stages! {
     local_commit_to_peer_commit: local_commit -> peer_commit, "Waiting for the slowest replica after that";
 }
 
-/// Requests of one kind: that read, that write, or both.
+/// The counters of one kind of request: requests that read, that write, or both.
 #[derive(Default, Clone, Copy)]
 struct Kind {
     in_bytes: u64,
     out_bytes: u64,
-    /// From arrival to reply.
+    /// The time from arrival to reply.
     latency: Times,
-    /// The same without what came before the PG.
+    /// The latency without the time before the PG.
     process: Times,
-    /// Of that, what came before the wait for the disks.
+    /// The part of `process` before the wait for the disks.
     prepare: Times,
 }
 
@@ -121,11 +121,11 @@ pub(super) struct Perf {
     write_sizes: Grid,
     both_in: Grid,
     both_out: Grid,
-    /// What the core counts.
+    /// The core's counters.
     pub(super) core: CorePerf,
     /// Messages that the daemon dropped.
     pub(super) dropped: DropCounts,
-    /// What it counts of block images.
+    /// The counters of block images.
     pub(super) images: ImageIo,
     /// Commits at the last report.
     reported: Times,
@@ -136,7 +136,7 @@ pub(super) struct Perf {
 }
 
 impl Perf {
-    /// A request is answered.
+    /// Counts a request that is answered.
     pub(super) fn op_done(&mut self, r: &MOsdOpReply, s: &Stamps, now: u64, record: Option<Box<OpRecord>>) {
         let took = now.saturating_sub(s.received);
         let (mut reads, mut writes, mut input, mut output) = (false, false, 0, 0);
@@ -181,14 +181,15 @@ impl Perf {
         }
     }
 
-    /// The average time that the store took to make a transaction durable since the last call, in nanoseconds.
+    /// The average time in nanoseconds that the store took, since the last call, to make a
+    /// transaction durable.
     pub(super) fn take_commit_latency_ns(&mut self) -> u64 {
         let ns = self.core.commits.average_ns_since(&self.reported);
         self.reported = self.core.commits;
         ns
     }
 
-    /// Begins to count anew: all loggers, or the one of this name. Says whether there is one.
+    /// Resets all loggers, or the one of this name. Returns whether there is one.
     pub(super) fn reset(&mut self, logger: &str, store: spirula_store::Stats) -> bool {
         let all = logger == "all";
         if all || logger == "osd" {
@@ -413,7 +414,7 @@ impl Perf {
     }
 }
 
-/// Runs one of the `perf` commands that show; `None` for another command.
+/// Runs one of the `perf` commands that only show; `None` for another command.
 pub(super) fn command(o: &Osd, prefix: &str, of: (&str, &str)) -> Option<serde_json::Value> {
     let stats = o.io.store.stats();
     let mut osd = Logger {
@@ -436,7 +437,7 @@ pub(super) fn command(o: &Osd, prefix: &str, of: (&str, &str)) -> Option<serde_j
     spirula_asok::perf::run(&[osd, stages, o.perf.store(stats)], prefix, of)
 }
 
-/// What is now.
+/// The gauges: counters of the present state.
 fn gauges(o: &Osd) -> Vec<Counter> {
     let pgs = o.core.pg_counts();
     let (hits, total) = o.perf.core.contexts;

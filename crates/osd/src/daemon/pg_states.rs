@@ -7,7 +7,7 @@ use spirula_maps::OsdMap;
 use crate::pg::Pg;
 use crate::pg::recent::{PastState, State, Transition};
 
-/// Where each PG stands, and where it stood before.
+/// The state of each PG, and its earlier states.
 pub(super) fn history<'a>(pgs: impl Iterator<Item = &'a Pg>) -> Value {
     let mut pgs: Vec<&Pg> = pgs.collect();
     pgs.sort_unstable_by_key(|pg| pg.pgid());
@@ -32,7 +32,7 @@ fn epochs(past: &[PastState]) -> Vec<Value> {
         .collect()
 }
 
-/// Where a PG stands, since when, and what it waits for.
+/// The state of a PG, since when it is in it, and what it waits for.
 pub(super) fn now(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
     let (state, since) = pg.seen().stands_since();
     let mut now =
@@ -49,7 +49,8 @@ pub(super) fn now(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
     now
 }
 
-/// What keeps a PG from peering, as Ceph shows it (`Peering::react` to a query in its `src/osd/PeeringState.cc`).
+/// The OSDs that keep a PG from peering, as Ceph shows them (`Peering::react` to a query in its
+/// `src/osd/PeeringState.cc`).
 fn blocked(by: &[i32], lost_at: impl Fn(i32) -> u32) -> Map<String, Value> {
     let of = |osd: &i32| {
         json!({"osd": osd, "current_lost_at": lost_at(*osd),
@@ -62,7 +63,7 @@ fn blocked(by: &[i32], lost_at: impl Fn(i32) -> u32) -> Map<String, Value> {
     fields
 }
 
-/// What happened to a PG.
+/// The transitions of a PG.
 pub(super) fn transitions(all: &[Transition]) -> Vec<Value> {
     let one = |t: &Transition| json!({"time": t.at.to_string(), "epoch": t.epoch, "transition": t.what.to_string()});
     all.iter().map(one).collect()

@@ -1,5 +1,6 @@
-//! The snapshots that are removed and trimmed everywhere, so that a write of a client that was away keeps nothing for
-//! them. An osdmap tells what its epoch has purged; all of them only a monitor knows.
+//! The snapshots that are removed and trimmed everywhere, so that a write of a client that was away
+//! keeps nothing for them. An osdmap tells the snapshots purged in its epoch; only a monitor knows
+//! all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,26 +9,26 @@ use spirula_maps::{Incremental, IntervalSet};
 use spirula_proto::internal::report::{OsdReport, PurgedSnaps as Answer, PurgedSnapsWanted};
 use spirula_proto::{Payload, RawMessage};
 
-/// After so many ranges from maps the monitors are asked again. Theirs are fewer: a removal uses up an id that no map
-/// tells of, so that what maps tell does not become one range.
+/// After this many ranges from maps the monitors are asked again. Their ranges are fewer: a removal
+/// uses up an id that no map tells of, so that ids from maps do not merge into one range.
 const RANGES_FROM_MAPS: usize = 10_000;
 
-/// What is known of all pools.
+/// The known purged snapshots of all pools.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PurgedSnaps {
     pools: BTreeMap<i64, Arc<IntervalSet>>,
     from_maps: usize,
-    /// Whether an answer is missing.
+    /// Whether the monitors' answer is missing.
     incomplete: bool,
 }
 
 impl PurgedSnaps {
-    /// Those of a pool.
+    /// The purged snapshots of a pool.
     pub(super) fn of_pool(&self, id: i64) -> Arc<IntervalSet> {
         self.pools.get(&id).cloned().unwrap_or_default()
     }
 
-    /// Takes over what the next map tells.
+    /// Adds the purged snapshots of the next map.
     pub(super) fn follow(&mut self, inc: &Incremental) {
         for (id, snaps) in &inc.new_purged_snaps {
             Arc::make_mut(self.pools.entry(*id).or_default()).union(snaps);
@@ -39,20 +40,21 @@ impl PurgedSnaps {
         self.incomplete |= self.from_maps > RANGES_FROM_MAPS;
     }
 
-    /// Maps were missed, or none was seen yet.
+    /// Notes that maps were missed, or none was seen yet.
     pub(super) fn missed_some(&mut self) {
         self.incomplete = true;
     }
 
-    /// The question to the monitors, from an OSD whose map is of `epoch`; `None` where nothing is missing.
+    /// The question to the monitors, from an OSD whose map is of `epoch`; `None` if nothing is
+    /// missing.
     pub(super) fn question(&self, epoch: u32) -> Option<RawMessage> {
         let wanted = PurgedSnapsWanted { epoch };
         self.incomplete
             .then(|| OsdReport::WantPurgedSnaps(wanted).to_message())
     }
 
-    /// A monitor's answer came while the OSD's map was of `epoch`. One that is older lacks what maps told that may have
-    /// been missed.
+    /// Adopts a monitor's answer that came while the OSD's map was of `epoch`. An older answer
+    /// lacks the snapshots of maps that may have been missed.
     pub(super) fn learn(&mut self, answer: Answer, epoch: u32) {
         for (id, snaps) in answer.pools {
             Arc::make_mut(self.pools.entry(id).or_default()).union(&snaps);

@@ -1,4 +1,4 @@
-//! Reads that wait for room: each client has its turn, and each of its connections.
+//! Reads that wait for room: clients take turns, and so do each client's connections.
 
 use spirula_invariant::impossible;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,7 +9,7 @@ use super::store_reads::Deferred;
 #[derive(Default)]
 struct Turns<Q> {
     queues: BTreeMap<u64, Q>,
-    /// Whose turn it is next, first.
+    /// The queues in the order of their turns.
     order: VecDeque<u64>,
 }
 
@@ -22,7 +22,8 @@ impl<Q: Default> Turns<Q> {
         })
     }
 
-    /// Whoever is in this place of the order has had a turn, or nothing waits there any more.
+    /// Moves the queue at this place of the order to the end, as it has had its turn, or removes it
+    /// if it is empty.
     fn had_turn(&mut self, place: usize, is_empty: bool) {
         let Some(key) = self.order.remove(place) else {
             impossible!("a place in the order of turns"; place = place);
@@ -45,24 +46,25 @@ impl<Q: Default> Turns<Q> {
 pub(super) struct ReadTurns(Turns<Turns<VecDeque<Deferred>>>);
 
 impl ReadTurns {
-    /// Whether none waits.
+    /// Whether no read waits.
     pub(super) fn is_empty(&self) -> bool {
         self.0.queues.is_empty()
     }
 
-    /// Whether one of this party waits.
+    /// Whether a read of this party waits.
     pub(super) fn has(&self, party: u64) -> bool {
         self.0.queues.contains_key(&party)
     }
 
-    /// One more, of a connection of a party.
+    /// Adds a read of a connection of a party.
     pub(super) fn push(&mut self, read: Deferred) {
         let (party, conn) = read.of();
         self.0.queue(party).queue(conn).push_back(read);
     }
 
-    /// The reads whose turn it would be next, one of each party, in the order of the parties' turns. Of a party's connections, those come
-    /// first that had their turn longest ago; what may not be read yet anyway (`is_held`) is passed over.
+    /// The reads whose turn it would be next, one of each party, in the order of the parties'
+    /// turns. A party's connections come in the order in which they last had their turn; reads that
+    /// may not begin yet (`is_held`) are passed over.
     pub(super) fn heads(&self, is_held: impl Fn(&Deferred) -> bool) -> impl Iterator<Item = &Deferred> {
         let first = move |party: &u64| {
             let conns = self.0.queues.get(party)?;
@@ -157,7 +159,7 @@ mod tests {
             turns.heads(|_| false).map(|r| r.token.0).collect::<Vec<_>>(),
             [10, 30]
         );
-        // What may not be read yet is passed over, and so is who has to wait.
+        // Reads that may not begin yet are passed over, and so are parties that have to wait.
         let held = |r: &Deferred| r.token.0 == 10;
         assert_eq!(turns.heads(held).map(|r| r.token.0).collect::<Vec<_>>(), [11, 30]);
         let mut taken = vec![turns.take(|_| false, |r| r.token.0 >= 30).unwrap().token.0];

@@ -1,4 +1,4 @@
-//! Statistics for the monitors: of the PGs that this OSD leads, and its own.
+//! Statistics for the monitors: of the PGs that this OSD leads, and of the OSD itself.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +23,7 @@ use crate::core::Core;
 use crate::heartbeat::Heartbeats;
 use crate::pg::PgReport;
 
-/// A report is sent after so many ticks even if nothing changed.
+/// A report is sent after this many ticks even if nothing changed.
 const QUIET_TICKS: u32 = 10;
 
 /// When a PG's states last changed.
@@ -39,7 +39,7 @@ struct Times {
     clean_epoch: u32,
 }
 
-/// What was reported.
+/// The state of the reports to the monitors.
 #[derive(Default)]
 pub(super) struct Reports {
     sent: HashMap<PgId, PgReport>,
@@ -48,18 +48,18 @@ pub(super) struct Reports {
     acked: u64,
     quiet: u32,
     slow_ops: u32,
-    /// Ticks, for what is said now and then.
+    /// The ticks so far, for lines that are logged every few ticks.
     ticks: u32,
     pub(super) fullness: Option<Fullness>,
     /// Ticks for which the map has not said that.
     pub(super) unheard: u32,
     pub(super) clock: ClockCheck,
-    /// The options as they were told on this session.
+    /// The options as reported in this session.
     config: Option<ConfigReport>,
 }
 
 impl Reports {
-    /// A new session: everything is told again.
+    /// Forgets what was reported, so that a new session is told everything again.
     pub(super) fn forget(&mut self) {
         self.sent.clear();
         self.fullness = None;
@@ -72,7 +72,7 @@ impl Reports {
         self.acked = self.acked.max(seq);
     }
 
-    /// A tick has passed. Whether something is to be said that is said every so many ticks.
+    /// Whether a line that is logged every `every` ticks is due.
     pub(super) fn is_line_due(&mut self, every: u32) -> bool {
         self.ticks = self.ticks.wrapping_add(1);
         self.ticks.is_multiple_of(every)
@@ -183,7 +183,7 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
     }
 }
 
-/// Tells the monitors how PGs and this OSD are.
+/// Reports to the monitors on PGs and this OSD.
 pub(super) struct Reporting<'a> {
     pub(super) setup: &'a Setup,
     pub(super) maps: &'a Maps,
@@ -197,8 +197,8 @@ pub(super) struct Reporting<'a> {
 }
 
 impl Reporting<'_> {
-    /// What each pool takes of this store. The store does not know pools: its allocated bytes are shared out by what
-    /// the PGs hold, each object counting for a block at least.
+    /// Each pool's share of this store. The store does not know pools: its allocated bytes are
+    /// shared out by what the PGs hold, each object counting as at least a block.
     fn pool_statfs(&self) -> BTreeMap<i64, Blob> {
         let mut pools: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
         for pg in self.pgs.pgs() {
@@ -274,7 +274,7 @@ impl Reporting<'_> {
         self.mons.report(OsdReport::PgStats(report));
     }
 
-    /// Tells the monitors which options are in force, where that has changed.
+    /// Tells the monitors which options are in force, if that has changed.
     pub(super) fn report_config(&mut self) {
         let known = |source| -> BTreeMap<String, String> {
             let set = self.setup.values.layer(source).iter();
@@ -318,7 +318,7 @@ impl Reporting<'_> {
             up_from: self.setup.info(self.maps.map()).up_from,
             os_perf_stat: ObjectStorePerfStat {
                 commit_latency_ns: latency_ns,
-                // What is submitted can be read at once.
+                // A submitted transaction can be read at once.
                 apply_latency_ns: latency_ns,
             },
             seq,
@@ -331,7 +331,7 @@ impl Reporting<'_> {
 }
 
 impl Osd {
-    /// Looks at the space, and reports what changed; every so many ticks, everything.
+    /// Checks the space, and reports what changed; every so many ticks, everything.
     pub fn report(&mut self, is_tick: bool) {
         let mut spacing = self.spacing();
         if is_tick {

@@ -1,4 +1,4 @@
-//! Starting and stopping.
+//! Starting and stopping the daemon.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -28,18 +28,19 @@ use super::state::{Osd, Parts};
 use super::{OsdError, accept, admin, alarms, heartbeat, mon, unread};
 use crate::pg::config::PgConfig;
 
-/// How often statistics and time-outs are looked at.
+/// How often statistics and time-outs are checked.
 const TICK: Duration = Duration::from_secs(1);
-/// Bytes of payloads that heartbeats may take, which have none: a little, whoever claims otherwise.
+/// Bytes of payloads that heartbeats may have: they have none, and a peer that claims otherwise
+/// gets no more than this.
 const HEARTBEAT_PAYLOAD: usize = 64 << 10;
-/// How often it is looked at whether reads that wait may begin.
+/// How often it is checked whether waiting reads may begin.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Reports after a new map, and the time between them.
+/// The number of reports after a new map.
 const NEWS_REPORTS: u32 = 10;
 const NEWS_INTERVAL: Duration = Duration::from_millis(100);
-/// Said of a range of ports that is none.
+/// The error for an invalid range of ports.
 const NO_PORTS: OsdError = OsdError::Config("ms_bind_port_min to ms_bind_port_max is no range of ports");
-/// What an idle session takes, in bytes, as was measured with a thousand of them.
+/// The bytes that an idle session takes, as measured with a thousand of them.
 const SESSION_BYTES: usize = 13 << 10;
 /// How long a stop may take.
 const STOP_TIME: Duration = Duration::from_secs(5);
@@ -52,7 +53,7 @@ struct Memory {
     peers: Pool,
     /// Payloads read for replies.
     reads: Pool,
-    /// What the three share.
+    /// The payload that the three pools share.
     payload: Budget,
     /// Bytes for the store's tables and caches.
     store: usize,
@@ -72,7 +73,8 @@ impl Memory {
     }
 }
 
-/// Where payloads may lie that are too much for memory: beside the store. Not of one that is encrypted: they would lie there in the clear.
+/// The directory for payloads that are too much for memory: beside the store. `None` for an
+/// encrypted store: they would lie there in the clear.
 fn files(cfg: &OsdConfig) -> Option<PathBuf> {
     let dir = cfg.device.parent().filter(|_| cfg.encryption_key.is_none());
     dir.map(Path::to_owned)
@@ -202,7 +204,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     shell.failure().map_or(Ok(()), Err)
 }
 
-/// What clients may take together.
+/// The limits for all clients together.
 fn guest_limits(cfg: &OsdConfig, open_files: usize) -> GuestLimits {
     GuestLimits {
         sessions: (cfg.shared_memory() / 4 / SESSION_BYTES).min(open_files / 2),
@@ -218,8 +220,8 @@ fn io_error(what: &'static str) -> impl Fn(std::io::Error) -> OsdError {
     }
 }
 
-/// What tells this process from the one before at the same address. Random, as a container's first process always has the
-/// same number.
+/// A number that distinguishes this process from the one before at the same address. Random, as a
+/// container's first process always has the same process id.
 fn nonce() -> Result<u32, OsdError> {
     let mut bytes = [0; 4];
     OsRandom
@@ -259,7 +261,7 @@ async fn work_store(shell: Shared) {
     }
 }
 
-/// Lets reads that wait for room go on when replies have left.
+/// Lets waiting reads go on when replies have left and there is room.
 async fn admit_reads(shell: Shared, pool: Pool) {
     loop {
         let wanted = shell.with(|o| o.io.deferred_bytes());
@@ -269,7 +271,7 @@ async fn admit_reads(shell: Shared, pool: Pool) {
                     // It waits for its client to read, or for other reads to end.
                     tokio::time::sleep(LOOK_AGAIN).await;
                 } else {
-                    // The room may also be taken by what is in no buffer.
+                    // The room may also be taken by data that is in no buffer.
                     let room = std::future::poll_fn(|cx| pool.poll_room(bytes, cx));
                     let _ = tokio::time::timeout(10 * LOOK_AGAIN, room).await;
                 }
@@ -318,7 +320,7 @@ async fn beacons(shell: Shared) {
     }
 }
 
-/// Reports at short intervals after each new map, so that what it brought about shows at once.
+/// Reports at short intervals after each new map, so that its effects show at once.
 async fn report_news(shell: Shared) {
     let news = shell.with(|o| Rc::clone(&o.maps.news));
     loop {
@@ -343,7 +345,7 @@ async fn hang_up(shell: &Shared) {
     }
 }
 
-/// Says goodbye, and writes back what the next start would have to replay.
+/// Says goodbye, and writes back what the next start would otherwise have to replay.
 async fn stop(shell: &Shared) {
     let idle = async {
         shell.with(|o| {

@@ -1,4 +1,4 @@
-//! What the daemon was given when it started, and the options in force.
+//! The daemon's settings from its start, and the options in force.
 
 use std::rc::Rc;
 
@@ -15,17 +15,17 @@ use crate::pg::config::PgConfig;
 /// Where the daemon listens.
 #[derive(Debug, Clone, Copy)]
 pub struct Addrs {
-    /// For clients.
+    /// The address for clients.
     pub public: EntityAddr,
-    /// For other OSDs.
+    /// The address for other OSDs.
     pub cluster: EntityAddr,
-    /// For heartbeats on the network of the OSDs.
+    /// The address for heartbeats on the network of the OSDs.
     pub heartbeat_back: EntityAddr,
-    /// For heartbeats on that of the clients.
+    /// The address for heartbeats on the network of the clients.
     pub heartbeat_front: EntityAddr,
 }
 
-/// Which OSD this is, where it listens, and on what machine it runs. Only a change of an option changes it.
+/// This OSD's number, addresses and machine. Only a change of an option changes it.
 pub(super) struct Setup {
     pub(super) cfg: OsdConfig,
     /// Settings of the PGs that no option changes.
@@ -34,7 +34,7 @@ pub(super) struct Setup {
     /// The options in force.
     pub(super) values: Values,
     pub(super) host: Rc<dyn Host>,
-    /// What the endpoints remember of their sessions.
+    /// The endpoints' records of their sessions.
     pub(super) endpoints: Vec<Recorder<SessionTransition>>,
 }
 
@@ -54,7 +54,7 @@ impl Setup {
         self.host.now()
     }
 
-    /// What a map says of this OSD.
+    /// A map's information on this OSD.
     pub(super) fn info(&self, map: &OsdMap) -> OsdInfo {
         let index = usize::try_from(self.cfg.id).unwrap_or_default();
         map.osd_info.get(index).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The tasks' handle on the daemon's state, and what follows each use of it.
+//! The tasks' handle on the daemon's state, and the work that follows each use of it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::OsdError;
 use super::state::Osd;
 use super::{beat_links, links};
 
-/// What connections to other OSDs are made with.
+/// The configurations of connections to other OSDs.
 pub(super) struct Dialer {
     pub(super) mon: MonClient,
     /// For data.
@@ -20,17 +20,17 @@ pub(super) struct Dialer {
     pub(super) beats: Rc<Config>,
 }
 
-/// What the daemon's tasks share.
+/// The state that the daemon's tasks share.
 pub(super) struct Shell {
     osd: RefCell<Osd>,
     pub(super) dialer: Dialer,
     /// The clients.
     pub(super) guests: Guests,
-    /// The store has work.
+    /// Notified when the store has work.
     pub(super) wake: Notify,
-    /// Reads wait for room.
+    /// Notified when reads wait for room.
     pub(super) deferred: Notify,
-    /// The daemon is to stop.
+    /// Notified when the daemon is to stop.
     pub(super) stop: Notify,
 }
 
@@ -49,7 +49,8 @@ impl Shell {
         })
     }
 
-    /// Runs `f` on the daemon's state, and has the store work afterwards. Not to be called from within itself.
+    /// Calls `f` on the daemon's state, and has the store work afterwards. Must not be called from
+    /// within `f`.
     pub(super) fn with<R>(self: &Rc<Self>, f: impl FnOnce(&mut Osd) -> R) -> R {
         let (r, failed) = {
             let mut osd = self.osd.borrow_mut();
@@ -68,7 +69,7 @@ impl Shell {
         r
     }
 
-    /// Lets the store work, without asking for more of it.
+    /// Lets the store work, without asking for more work of it.
     pub(super) fn work(self: &Rc<Self>) {
         let failed = {
             let mut osd = self.osd.borrow_mut();
@@ -84,7 +85,7 @@ impl Shell {
         }
     }
 
-    /// Starts the tasks that sending has asked for.
+    /// Starts the tasks for the connections that sending has asked for.
     fn dial(self: &Rc<Self>, osd: &mut Osd) {
         for (peer, addr) in osd.wanted_links() {
             let task = tokio::task::spawn_local(links::run(Rc::clone(self), peer, addr)).abort_handle();
@@ -96,7 +97,7 @@ impl Shell {
         }
     }
 
-    /// What made the daemon stop by itself.
+    /// The error that made the daemon stop by itself.
     pub(super) fn failure(&self) -> Option<OsdError> {
         self.osd.borrow_mut().take_failure()
     }

@@ -1,4 +1,4 @@
-//! Requests that take too long: counted for the health, and told to the cluster log.
+//! Requests that take too long: counted for the health, and reported in the cluster log.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::pg::describe::OpRecord;
 /// Ticks between two lines about slow requests.
 const LINE_TICKS: u32 = 5;
 
-/// One line about all slow requests, as official OSDs write it. `pools` names a pool.
+/// A line about all slow requests, as official OSDs write it. `pools` names a pool.
 fn summary(slow: &[OpRecord], pool: impl Fn(i64) -> Option<String>) -> String {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     let mut pools: BTreeMap<i64, usize> = BTreeMap::new();
@@ -31,7 +31,8 @@ fn summary(slow: &[OpRecord], pool: impl Fn(i64) -> Option<String>) -> String {
 }
 
 impl Reporting<'_> {
-    /// Requests that have been here for longer than `osd_op_complaint_time`: how many, and the oldest one's milliseconds.
+    /// The number of requests that have been here for longer than `osd_op_complaint_time`, and the
+    /// age of the oldest in milliseconds.
     pub(super) fn slow_ops(&self) -> (u32, u32) {
         let (now, limit) = (self.setup.usec(), self.complaint_usec());
         let mut found = (0, 0);
@@ -48,7 +49,7 @@ impl Reporting<'_> {
         (self.setup.values.float("osd_op_complaint_time") * 1e6) as u64
     }
 
-    /// Tells the cluster log of slow requests, now and then.
+    /// Reports slow requests in the cluster log, every [`LINE_TICKS`].
     pub(super) fn log_slow_ops(&mut self) {
         if !self.reports.is_line_due(LINE_TICKS) || self.slow_ops().0 == 0 {
             return; // Not yet, or there are none.

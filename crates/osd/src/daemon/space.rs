@@ -1,4 +1,4 @@
-//! How full the store is, as the monitors are told.
+//! How full the store is, as reported to the monitors.
 
 use std::collections::BTreeSet;
 
@@ -18,17 +18,17 @@ use super::report::Reports;
 use super::setup::Setup;
 use super::store_writes::Writes;
 
-/// The reserve is at most one part in so many of the store.
+/// The reserve is at most this part (one in so many) of the store.
 const TINY_RESERVE: u64 = 7;
 
-/// Space below is scarce where there is less than so many times what may be under way.
+/// Space below is scarce if there is less than this many times what may be under way.
 const SCARCE: u64 = 8;
 
-/// Ticks after which the monitors are told again what the map does not say.
+/// Ticks after which a state that the map does not show is reported to the monitors again.
 const UNHEARD_TICKS: u32 = 5;
 
-/// The ratios from which an OSD is full, too full for backfill, and nearly full. Each is at least the next one, as official
-/// OSDs raise them where they are set out of order.
+/// The ratios from which an OSD is full, too full for backfill, and nearly full. Each is at least
+/// the next one, as official OSDs raise ratios that are set out of order.
 fn ratios(map: &OsdMap) -> [(f32, Fullness); 3] {
     let near = map.nearfull_ratio;
     let backfill = map.backfillfull_ratio.max(near);
@@ -48,7 +48,7 @@ fn level(map: &OsdMap, used: f64) -> Fullness {
         .map_or(Fullness::NONE, |(_, level)| level)
 }
 
-/// What the map says of an OSD in this state.
+/// The fullness of an OSD in this state of the map.
 fn in_map(state: OsdState) -> Fullness {
     let levels = [
         (OsdState::FULL, Fullness::FULL),
@@ -59,22 +59,22 @@ fn in_map(state: OsdState) -> Fullness {
     says.map_or(Fullness::NONE, |(_, level)| level)
 }
 
-/// A fullness that an operator pretends, and for how many looks at the space; negative for all.
+/// A fullness that an operator injects, and for how many checks of the space; negative for all.
 #[derive(Debug, Clone, Copy)]
 struct Injected {
     level: Fullness,
-    /// Nothing may grow at all, as beyond `osd_failsafe_full_ratio`.
+    /// Whether nothing may grow at all, as beyond `osd_failsafe_full_ratio`.
     failsafe: bool,
     left: i64,
 }
 
-/// Where there is room, and where not.
+/// The fullness of this OSD and of others.
 pub(super) struct Space {
     /// OSDs, this one among them, on which nothing may grow.
     pub(super) full: BTreeSet<i32>,
-    /// Share of the space above which nothing may grow, whatever the monitors say.
+    /// The share of the space above which nothing may grow, whatever the monitors say.
     pub(super) failsafe_ratio: f64,
-    /// A fullness that is only pretended.
+    /// An injected fullness.
     injected: Option<Injected>,
 }
 
@@ -87,7 +87,7 @@ impl Space {
         }
     }
 
-    /// Another OSD says whether it has room. Of heartbeats that say something else nothing is noted.
+    /// Notes whether another OSD has room, if the heartbeat is about that.
     pub(super) fn note(&mut self, osd: i32, msg: &Heartbeat) {
         match msg {
             Heartbeat::Room(beat) if beat.full => drop(self.full.insert(osd)),
@@ -96,13 +96,14 @@ impl Space {
         }
     }
 
-    /// The connection to another OSD has ended: another life of it, or another connection, tells anew.
+    /// Forgets the fullness of another OSD whose connection has ended: the next connection or life
+    /// of it tells anew.
     pub(super) fn forget(&mut self, osd: i32) {
         self.full.remove(&osd);
     }
 }
 
-/// Looks at the space here, and tells others of it.
+/// Checks the space here, and tells others of it.
 pub(super) struct Spacing<'a> {
     pub(super) setup: &'a Setup,
     pub(super) maps: &'a Maps,
@@ -112,13 +113,14 @@ pub(super) struct Spacing<'a> {
     pub(super) reports: &'a mut Reports,
     pub(super) mons: &'a Mons,
     pub(super) peers: &'a Peers,
-    /// How many OSDs share PGs with this one.
+    /// The number of OSDs that share PGs with this one.
     pub(super) partners: usize,
 }
 
 impl Spacing<'_> {
-    /// Tells the monitors again how full the store is, if the map does not say so after some ticks: the word may have waited for its
-    /// turn at a leader that was lost, while the session with another monitor went on.
+    /// Reports the fullness to the monitors again, if the map does not show it after some ticks:
+    /// the report may have waited for its turn at a leader that was lost, while the session with
+    /// another monitor went on.
     pub(super) fn doubt(&mut self) {
         let says = in_map(self.maps.map().state(self.setup.id()));
         let heard = self.reports.fullness.is_none_or(|told| told == says);
@@ -129,8 +131,8 @@ impl Spacing<'_> {
         }
     }
 
-    /// Tells the store what the file system below can still give. Where that is little, the store takes ahead what it needs for all that
-    /// was accepted.
+    /// Tells the store how much the file system below can still give. If that is little, the store
+    /// takes in advance the space that it needs for everything accepted.
     fn look_below(&mut self) {
         let lacking = self.store.without_space();
         match self.setup.host.below(&self.setup.cfg.device, lacking) {
@@ -143,13 +145,13 @@ impl Spacing<'_> {
         }
     }
 
-    /// Lets the store give back what was free for a while.
+    /// Lets the store return space that has been free for a while.
     pub(super) fn give_back(&mut self) {
         self.store
             .tick(self.setup.values.uint("spirula_osd_discard_rate"));
     }
 
-    /// Tells the monitors how full the store is, where that has changed.
+    /// Reports to the monitors how full the store is, if that has changed.
     pub(super) fn check(&mut self) {
         self.look_below();
         self.writes.reserve = self.reserve();
@@ -179,7 +181,8 @@ impl Spacing<'_> {
         }
     }
 
-    /// Pretends that the store is so full, to see what happens then. Another state is no error for Ceph's OSDs, whose answer it is.
+    /// Pretends that the store is this full, to see what happens then. An unknown state is no error
+    /// for Ceph's OSDs, whose answer this is.
     pub(super) fn inject(&mut self, args: &Map<String, Value>) -> Value {
         let kind = args.get("type").and_then(Value::as_str).unwrap_or("full");
         let left = args.get("count").and_then(Value::as_i64).unwrap_or(-1);
@@ -202,21 +205,23 @@ impl Spacing<'_> {
         json!("")
     }
 
-    /// Bytes that are kept free for what the primaries, this OSD among them, have already accepted when it becomes full:
-    /// each at most what clients may have under way. On a tiny store not more than a share of it.
+    /// The bytes kept free for what the primaries, this OSD among them, have already accepted when
+    /// it becomes full: each at most what clients may have under way. On a tiny store, no more than
+    /// a share of it.
     fn reserve(&self) -> u64 {
         let total = self.store.statfs().total;
         let failsafe = (total as f64 * (1.0 - self.space.failsafe_ratio).clamp(0.0, 1.0)) as u64;
         failsafe.max(self.under_way().min(total / TINY_RESERVE))
     }
 
-    /// Bytes that the primaries of this OSD's PGs may have accepted together.
+    /// The bytes that the primaries of this OSD's PGs may have accepted together.
     fn under_way(&self) -> u64 {
         let primaries = self.partners as u64 + 1;
         primaries.saturating_mul(self.setup.cfg.client_bytes() as u64)
     }
 
-    /// Whether anything may still grow here. Cheap: called after each batch of the store's work.
+    /// Checks whether anything may still grow here. Cheap: called after each batch of the store's
+    /// work.
     pub(super) fn check_room(&mut self) {
         let (me, available) = (self.setup.id(), self.store.available());
         let was_full = self.space.full.contains(&me);
@@ -245,8 +250,9 @@ impl Spacing<'_> {
         self.check();
     }
 
-    /// Tells the OSDs that may lead this one's PGs whether there is room here: on the connections on which they are
-    /// told that writes are durable, so that the news comes before the room in their windows.
+    /// Tells the OSDs that may lead this one's PGs whether there is room here: on the connections
+    /// on which they are told that writes are durable, so that the news comes before the room in
+    /// their windows.
     pub(super) fn tell(&self) {
         let full = self.space.full.contains(&self.setup.id());
         let news = Heartbeat::Room(beat(self.setup, self.maps.map(), full, 0));

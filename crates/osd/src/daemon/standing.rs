@@ -1,4 +1,5 @@
-//! Whether the cluster has this OSD up, and what the daemon does about it: boots, beacons, goodbyes.
+//! Whether the cluster has this OSD up, and what the daemon does about it: boot messages, beacons,
+//! goodbyes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -70,7 +71,7 @@ impl Standing<'_> {
         self.mons.report(OsdReport::Boot(boot));
     }
 
-    /// The class that the monitors shall give this OSD where it has none.
+    /// The device class that the monitors are to give this OSD if it has none.
     fn device_class(&self) -> String {
         if !self.setup.values.flag("osd_class_update_on_start") {
             return String::new();
@@ -81,14 +82,14 @@ impl Standing<'_> {
         }
     }
 
-    /// The time between beacons. More often than official ones, as the monitors count their own silence as one of the
-    /// complaints it takes to mark an OSD down.
+    /// The time between beacons. They are more frequent than official ones, as the monitors count
+    /// their own silence as one of the complaints that it takes to mark an OSD down.
     pub(super) fn beacon_pause(&self) -> Duration {
         let heartbeat = self.setup.values.uint("osd_heartbeat_interval").clamp(1, 5);
         Duration::from_secs(heartbeat.min(self.setup.values.uint("osd_beacon_report_interval").max(1)))
     }
 
-    /// Says that this process runs.
+    /// Sends a beacon: this process runs.
     pub(super) fn send_beacon(&mut self) {
         // A monitor that was behind did not answer.
         self.mons.ask_for_purged_snaps(self.maps);
@@ -103,7 +104,7 @@ impl Standing<'_> {
         }
     }
 
-    /// Says that the daemon goes down on purpose.
+    /// Tells the monitors that the daemon goes down on purpose.
     pub(super) fn say_goodbye(&mut self) {
         self.life.stop();
         if self.is_up() {
@@ -116,7 +117,8 @@ impl Standing<'_> {
         }
     }
 
-    /// What the new map means for this OSD itself. `was_up`: the map before had this process up.
+    /// Acts on what the new map says of this OSD itself. `was_up`: the map before had this process
+    /// up.
     pub(super) fn look_at_own_state(&mut self, was_up: bool) {
         let (map, me) = (self.maps.map(), self.setup.id());
         if self.is_up() {
@@ -128,7 +130,7 @@ impl Standing<'_> {
         if self.life.is_stopping() {
             return; // It is down on purpose.
         }
-        // Whoever starts it after that wants it to run again.
+        // An operator who starts the OSD after that wants it to run again.
         if map.state(me).contains(OsdState::STOP) && self.life.boot_epoch != 0 {
             tracing::error!("map says i am stopped by admin. shutting down.");
             return self.life.leave();
@@ -143,7 +145,7 @@ impl Standing<'_> {
         self.wrongly_marked_down();
     }
 
-    /// The monitors have this OSD down although it runs.
+    /// Handles being marked down by the monitors although this OSD runs.
     fn wrongly_marked_down(&mut self) {
         let (epoch, me) = (self.maps.epoch(), self.setup.id());
         let down_at = self.setup.info(self.maps.map()).down_at;

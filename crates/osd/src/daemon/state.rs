@@ -1,7 +1,7 @@
 //! The daemon's state, and how commands of the core are carried out.
 //!
-//! It knows no socket, timer or task: whoever owns it tells it what happens, makes the connections that it wants and takes what it
-//! sends. That is the [`super::shell`], or a simulation.
+//! It knows no socket, timer or task: its owner hands it the events, makes the connections that it
+//! wants and takes the messages that it sends. The owner is the [`super::shell`], or a simulation.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -46,13 +46,14 @@ use crate::pg::{Claim, Ctx, Output, Token};
 /// Ticks between attempts to come up.
 const BOOT_TICKS: u32 = 5;
 
-/// Everything on the reactor. Each part is changed by its own methods, or by a handler that has borrowed it.
+/// All state of the reactor. Each part is changed by its own methods, or by a handler that has
+/// borrowed it.
 pub struct Osd {
-    /// Which OSD this is, and the options in force.
+    /// This OSD's identity, and the options in force.
     pub(super) setup: Setup,
     /// The PGs.
     pub(super) core: Core,
-    /// The store, and what is under way there.
+    /// The store, and the calls under way there.
     pub(super) io: StoreIo,
     pub(super) maps: Maps,
     pub(super) clients: Clients,
@@ -62,29 +63,29 @@ pub struct Osd {
     pub(super) beats: Beats,
     /// The monitors.
     pub(super) mons: Mons,
-    /// What they were told.
+    /// The state of the reports to the monitors.
     pub(super) reports: Reports,
     pub(super) space: Space,
     pub(super) perf: Perf,
     pub(super) alarms: Alarms,
     pub(super) life: Life,
-    /// Commands of the core; empty, and kept for its memory.
+    /// Scratch for commands of the core; kept for its memory.
     out: Vec<Output>,
 }
 
-/// What an [`Osd`] is made of.
+/// The parts that an [`Osd`] is made of.
 pub struct Parts {
     /// Its settings.
     pub cfg: OsdConfig,
-    /// Those of its PGs that no option changes.
+    /// The settings of its PGs that no option changes.
     pub pg: PgConfig,
     /// Its store.
     pub store: Store,
-    /// Where data is read into.
+    /// The pool that data is read into.
     pub reads: Pool,
     /// The session with the monitors.
     pub mon: MonClient,
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub addrs: Addrs,
     /// The machine it runs on.
     pub host: Rc<dyn Host>,
@@ -137,7 +138,7 @@ impl Osd {
         })
     }
 
-    /// The space here.
+    /// The handler of the space here.
     pub(super) fn spacing(&mut self) -> Spacing<'_> {
         Spacing {
             setup: &self.setup,
@@ -152,7 +153,7 @@ impl Osd {
         }
     }
 
-    /// Heartbeats.
+    /// The handler of heartbeats.
     pub(super) fn beating(&mut self) -> Beating<'_> {
         Beating {
             setup: &self.setup,
@@ -165,7 +166,7 @@ impl Osd {
         }
     }
 
-    /// This OSD's standing in the cluster.
+    /// The handler of this OSD's standing in the cluster.
     pub(super) fn standing(&mut self) -> Standing<'_> {
         Standing {
             setup: &self.setup,
@@ -177,7 +178,7 @@ impl Osd {
         }
     }
 
-    /// Reports to the monitors.
+    /// The handler of reports to the monitors.
     pub(super) fn reporting(&mut self) -> Reporting<'_> {
         Reporting {
             setup: &self.setup,
@@ -202,7 +203,7 @@ impl Osd {
         self.life.has_failed()
     }
 
-    /// What made the daemon stop by itself.
+    /// Takes the error that made the daemon stop by itself.
     pub fn take_failure(&mut self) -> Option<OsdError> {
         self.life.take_failure()
     }
@@ -227,9 +228,11 @@ impl Osd {
         &self.io.store
     }
 
-    /// Lets the store work; to be called after each batch of events, and while it has something under way.
+    /// Lets the store work; to be called after each batch of events, and while the store has
+    /// something under way.
     pub fn work(&mut self) {
-        // First, so that others hear of a store that is full before they hear that what filled it is durable.
+        // First, so that others hear that the store is full before they hear that the write that
+        // filled it is durable.
         self.spacing().check_room();
         self.poll_store();
         if self.io.heap.is_due(self.io.store.checkpoints()) {
@@ -237,7 +240,7 @@ impl Osd {
         }
     }
 
-    /// A second has passed, the `n`-th.
+    /// Handles the `n`-th second that has passed.
     pub fn tick(&mut self, n: u32) {
         self.drive(Core::handle_tick);
         self.spacing().give_back();
@@ -375,7 +378,7 @@ impl Osd {
         self.io.submit(token, txn, Claim::All, now)
     }
 
-    /// Lets the store work, and hands its answers to the core, until it has none.
+    /// Lets the store work, and hands its answers to the core, until there are no more.
     pub(super) fn poll_store(&mut self) {
         // A store that has failed is not asked again.
         while !self.has_failed() {
@@ -393,7 +396,7 @@ impl Osd {
         }
     }
 
-    /// A client's request.
+    /// Handles a client's request.
     ///
     /// # Errors
     /// Where it does not decode.
@@ -444,7 +447,7 @@ impl Osd {
         Ok(())
     }
 
-    /// A client's connection ended.
+    /// Handles the end of a client's connection.
     pub fn client_closed(&mut self, conn: u64) {
         if let Some(s) = self.clients.sessions.remove(&conn) {
             s.client.closed.store(true, Ordering::Relaxed);
@@ -454,8 +457,8 @@ impl Osd {
     }
 }
 
-/// The object's head, whatever snapshot is meant, with names of its own: those of a message keep all of it in memory, and contexts and log entries live
-/// long.
+/// The object's head, whichever snapshot is meant, with names of its own: names that point into a
+/// message keep all of it in memory, and contexts and log entries live long.
 fn compact_head(o: HObject) -> HObject {
     let own = |n: ObjectName| {
         if n.is_empty() {

@@ -1,4 +1,4 @@
-//! Calls to the store that are under way.
+//! The calls to the store that are under way.
 
 use hashbrown::HashMap;
 use spirula_invariant::invariant;
@@ -8,10 +8,10 @@ use super::store_reads::{OmapKeys, OmapScan, Part};
 use crate::core::DAEMON_SLOT;
 use crate::pg::Token;
 
-/// Numbers of calls are below this: tokens of the daemon's own have nothing in their upper half.
+/// Numbers of calls are below this: the upper half of the daemon's own tokens is 0.
 const NUMBERS: u64 = 1 << 32;
 
-/// A call to the store whose answer the core does not get as it is.
+/// A call to the store whose answer is processed before the core gets it.
 pub(super) enum Call {
     /// Part of a read.
     Part(Part),
@@ -34,7 +34,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Notes a call that is to be made with this token.
+    /// Notes a call to be made; returns its token.
     pub(super) fn open(&mut self, call: Call) -> spirula_store::Token {
         self.count += 1;
         let number = self.count % NUMBERS;
@@ -44,7 +44,7 @@ impl Calls {
         spirula_store::Token(number)
     }
 
-    /// The store answers a call. `None` for one that was not made.
+    /// Removes a call that the store has answered. `None` for one that was not made.
     pub(super) fn close(&mut self, t: u64) -> Option<Call> {
         self.open.remove(&t)
     }

@@ -1,4 +1,4 @@
-//! Between the PG core and the store: hands over what the core wants, and brings the answers.
+//! Between the PG core and the store: hands over the core's calls, and brings the answers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Answers {
     }
 }
 
-/// The store, and what is under way there.
+/// The store, and the calls under way there.
 pub(super) struct StoreIo {
     pub(super) store: Store,
     pub(super) writes: Writes,
@@ -39,7 +39,7 @@ pub(super) struct StoreIo {
     /// Large values that have come and gone.
     pub(super) heap: Heap,
     answers: Answers,
-    /// Empty; kept for its memory.
+    /// Scratch for the store's events; kept for its memory.
     events: Vec<Event>,
 }
 
@@ -75,7 +75,7 @@ impl StoreIo {
         }
     }
 
-    /// Listings of objects and records.
+    /// The handler of listings of objects and records.
     pub(super) fn listing(&mut self) -> Listing<'_> {
         Listing {
             store: &mut self.store,
@@ -84,7 +84,7 @@ impl StoreIo {
         }
     }
 
-    /// How often the store was called since the start, more or less.
+    /// The approximate number of calls to the store since the start.
     pub(super) fn calls(&self) -> u64 {
         self.writes.submitted() + self.calls.count() + self.reads.begun()
     }
@@ -123,22 +123,23 @@ impl StoreIo {
         Ok(())
     }
 
-    /// A client has gone: what it only wanted to read is not read.
+    /// Drops the reads of a client that has gone.
     pub(super) fn client_closed(&mut self, client: &Client) {
         self.reading().client_closed(client);
     }
 
-    /// How many bytes the first read that waits for room needs.
+    /// The bytes that the first read waiting for room needs.
     pub(super) fn deferred_bytes(&self) -> Option<usize> {
         self.reads.deferred_bytes(&self.writes.held)
     }
 
-    /// Whether a party waits for room that others have: it has hardly anything itself.
+    /// A party that has hardly anything read itself but waits for room that others have.
     pub(super) fn starved(&self) -> Option<u64> {
         self.reads.starved(&self.writes.held)
     }
 
-    /// Lets the store do what is due and returns its answers. To be called until there are none.
+    /// Lets the store do the work that is due and returns its answers. To be called until there are
+    /// none.
     pub(super) fn poll(&mut self, now: u64) -> Result<VecDeque<(Token, StoreReply)>, StoreError> {
         self.reads.settle();
         let mut events = std::mem::take(&mut self.events);
@@ -152,7 +153,7 @@ impl StoreIo {
         Ok(std::mem::take(&mut self.answers.0))
     }
 
-    /// Answers that are there without asking the device.
+    /// Takes an answer that is there without asking the device.
     pub(super) fn take_ready(&mut self) -> Option<(Token, StoreReply)> {
         self.answers.0.pop_front()
     }
@@ -221,7 +222,7 @@ impl StoreIo {
     }
 }
 
-/// The store answers each call once, with what was asked for.
+/// Panics: the store answers each call once, with what was asked for.
 fn unasked(t: spirula_store::Token) -> ! {
     impossible!("an answer of the store to a call that is under way"; call = t.0)
 }
@@ -243,7 +244,7 @@ fn object_reply(r: Result<Option<Arc<Onode>>, StoreError>) -> StoreReply {
     })
 }
 
-/// The infos of all PGs in the store.
+/// The range of the infos of all PGs in the store.
 pub(super) fn info_range() -> (Bytes, Bytes) {
     key::all_infos()
 }

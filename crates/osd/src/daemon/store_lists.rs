@@ -15,7 +15,7 @@ pub(super) struct Listing<'a> {
     pub(super) answers: &'a mut Answers,
 }
 
-/// A listing of objects that goes on: for whom, to where, how many, and what was found so far.
+/// A listing of objects that goes on: its token, end, limit, and the objects found so far.
 pub(super) struct Objects {
     pub(super) token: Token,
     pub(super) to: Bytes,
@@ -53,7 +53,7 @@ impl Listing<'_> {
         self.list_on(from, listing)
     }
 
-    /// One more than wanted, so that the place to go on is an object's key.
+    /// Lists one object more than wanted, so that the place to go on is an object's key.
     fn list_on(&mut self, from: Bytes, listing: Objects) -> Result<(), StoreError> {
         let left = listing.max + 1 - listing.found.len();
         let to = listing.to.clone();
@@ -62,7 +62,7 @@ impl Listing<'_> {
             .list(&ObjectKey::new(from), Some(&ObjectKey::new(to)), left, t)
     }
 
-    /// A page of objects.
+    /// Handles a page of objects.
     pub(super) fn page(
         &mut self,
         mut listing: Objects,
@@ -113,7 +113,7 @@ impl Listing<'_> {
         self.store.meta_list(from, Some(&to), max, t)
     }
 
-    /// Some of the records.
+    /// Handles some of the records.
     pub(super) fn records(
         &mut self,
         Records { token, to, max }: Records,

@@ -1,4 +1,4 @@
-//! Transactions that the store does not take yet.
+//! Transactions that the store does not accept yet.
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,9 @@ use crate::pg::{Claim, Token};
 pub(super) struct Submission {
     pub(super) txn: Transaction,
     pub(super) token: Token,
-    /// What it may take of the reserve.
+    /// The part of the reserve that the transaction may use.
     pub(super) claim: Claim,
-    /// Bytes of data in it.
+    /// The bytes of data in the transaction.
     pub(super) bytes: u64,
 }
 
@@ -23,24 +23,24 @@ pub(super) struct Submission {
 #[derive(Default)]
 pub(super) struct StoreQueue {
     waiting: VecDeque<Submission>,
-    /// How many of each PG, by its slot.
+    /// The number of transactions of each PG, by its slot.
     by_slot: HashMap<u32, usize>,
 }
 
 impl StoreQueue {
-    /// Adds one at the end.
+    /// Adds a transaction at the end.
     pub(super) fn push(&mut self, s: Submission) {
         *self.by_slot.entry(s.token.slot()).or_default() += 1;
         self.waiting.push_back(s);
     }
 
-    /// Puts one back at the beginning.
+    /// Puts a transaction back at the beginning.
     pub(super) fn push_front(&mut self, s: Submission) {
         *self.by_slot.entry(s.token.slot()).or_default() += 1;
         self.waiting.push_front(s);
     }
 
-    /// Takes the first.
+    /// Takes the first transaction.
     pub(super) fn pop(&mut self) -> Option<Submission> {
         let first = self.waiting.pop_front()?;
         let slot = first.token.slot();
@@ -54,12 +54,12 @@ impl StoreQueue {
         Some(first)
     }
 
-    /// Whether any is there.
+    /// Whether the queue is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether any of the PG in this place is there.
+    /// Whether the queue has a transaction of the PG in this slot.
     pub(super) fn has(&self, slot: u32) -> bool {
         self.by_slot.contains_key(&slot)
     }

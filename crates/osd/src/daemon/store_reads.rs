@@ -1,4 +1,4 @@
-//! What the core wants to read about an object: data through the payload pool, omap pairs in pages.
+//! The core's reads of an object: data through the payload pool, omap pairs in pages.
 
 use std::sync::Arc;
 
@@ -19,28 +19,30 @@ use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
 use crate::pg::op::Client;
 use crate::pg::{Reader, StoreReply, Token};
 
-/// Bytes that a client may have read for it in any case, as long as not too many want that.
+/// The bytes that may be read for a client in any case, as long as not too many clients want that.
 const LITTLE: usize = 64 << 10;
 
-/// Bytes of omap pairs for which room is taken at first. Only the pairs themselves tell how large they are, and most omaps are far
-/// from what a listing may have: sixteen listings of one client would wait for each other.
+/// Bytes of omap pairs for which room is taken at first. Only the pairs themselves tell how large
+/// they are, and most omaps are far smaller than a listing may be: sixteen listings of one client
+/// would wait for each other.
 const FIRST_PAIRS: usize = 256 << 10;
 
-/// A read of several wants that is under way.
+/// A read under way that has several wants.
 struct Read {
     token: Token,
     key: Bytes,
     reader: Option<Reader>,
     room: Room,
-    /// Bytes of pairs that each want may have in this attempt.
+    /// The most bytes of pairs for each want in this attempt.
     most_pairs: usize,
-    /// Whether a want has more pairs: all is read again, with room for whatever there may be.
+    /// Whether a want has more pairs than that: all is read again, with room for as many as there
+    /// may be.
     cut: bool,
-    /// Whether it is more than little.
+    /// Whether the read is larger than [`LITTLE`].
     is_large: bool,
     wants: Vec<Want>,
     answers: Vec<Result<Answer, ReadError>>,
-    /// Calls to the store that were not answered.
+    /// The number of its store calls that are not answered.
     left: usize,
 }
 
@@ -50,14 +52,14 @@ pub(super) struct Deferred {
     key: Bytes,
     wants: Vec<Want>,
     pub(super) reader: Option<Reader>,
-    /// Bytes that it needs in buffers, and besides.
+    /// The bytes that the read needs in buffers, and besides.
     needs: (usize, usize),
-    /// Bytes of pairs that each want may have.
+    /// The most bytes of pairs for each want.
     most_pairs: usize,
 }
 
 impl Deferred {
-    /// A first attempt, which takes room for [`FIRST_PAIRS`].
+    /// A read's first attempt, which takes room for [`FIRST_PAIRS`].
     pub(super) fn new(token: Token, key: Bytes, wants: Vec<Want>, reader: Option<Reader>) -> Self {
         Self::within(FIRST_PAIRS, token, key, wants, reader)
     }
@@ -77,29 +79,31 @@ impl Deferred {
         }
     }
 
-    /// Bytes that it needs.
+    /// The bytes that the read needs.
     pub(super) fn bytes(&self) -> usize {
         self.needs.0.saturating_add(self.needs.1)
     }
 
-    /// Bytes that its client has of what was read before: they are being read, or the client has not read them.
+    /// The bytes of the client's earlier reads that are being read, or that the client has not read
+    /// yet.
     fn has(&self) -> usize {
         let party = self.reader.as_ref().map(|r| &r.client.party);
         party.map_or(0, |p| p.reading().saturating_add(p.unread()))
     }
 
-    /// Which party and connection it is of; the OSD itself has none.
+    /// The read's party and connection; the OSD itself has none.
     pub(super) fn of(&self) -> (u64, u64) {
         self.reader.as_ref().map_or((0, 0), |r| of(&r.client))
     }
 }
 
-/// The party and the connection of a client. The party is known by its address in memory while somebody holds on to it.
+/// The party and the connection of a client. The party is identified by its address in memory,
+/// which is valid while it is held.
 pub(super) fn of(client: &Client) -> (u64, u64) {
     (Arc::as_ptr(&client.party).addr() as u64, client.conn)
 }
 
-/// A part of the data of a read.
+/// A call for a part of a read's data.
 pub(super) struct Part {
     read: u64,
     want: usize,
@@ -120,22 +124,22 @@ pub(super) struct OmapScan {
     range: OmapRange,
     page: OmapPage,
     bytes: usize,
-    /// Bytes that the pairs may have, whatever the range allows.
+    /// The most bytes of pairs, whatever the range allows.
     most: usize,
 }
 
-/// What a page of the store was for a scan.
+/// How a scan goes on after a page of the store.
 enum Scanned {
-    /// The last one.
+    /// It ends: the page was the last one.
     Last,
-    /// The scan goes on with this key.
+    /// It goes on with this key.
     GoesOn(Bytes),
-    /// What follows is larger than what the scan may have.
+    /// It ends: the pairs that follow are larger than the scan may have.
     Cut,
 }
 
 impl OmapScan {
-    /// Takes a page of the store.
+    /// Adds a page of the store.
     fn take(&mut self, pairs: Pairs) -> Scanned {
         for (key, value) in pairs.pairs {
             if self.is_full() {
@@ -157,38 +161,40 @@ impl OmapScan {
         }
     }
 
-    /// Whether it has what the range may have.
+    /// Whether the scan has as many pairs as the range may have.
     fn is_full(&self) -> bool {
         self.page.pairs.len() >= self.range.max || self.bytes >= self.range.max_bytes
     }
 }
 
-/// Bytes in buffers, and besides, of several wants or answers.
+/// The bytes in buffers, and besides, of several wants or answers.
 fn needed_room(of: impl Iterator<Item = (usize, usize)>) -> (usize, usize) {
     of.fold((0, 0), |(a, b), (c, d)| {
         (a.saturating_add(c), b.saturating_add(d))
     })
 }
 
-/// Reads, those under way and those that wait for room.
+/// The reads that are under way, and the reads that wait for room.
 pub(super) struct Reads {
-    /// Where data is read into. Replies keep it until they are sent: at its limit further reads wait.
+    /// The pool that data is read into. Replies keep its buffers until they are sent: at its limit
+    /// further reads wait.
     pub(super) pool: Pool,
     /// Replies that clients have not read yet.
     pub(super) unread: QueueAccount,
-    /// What all clients take.
+    /// The totals of all clients.
     pub(super) totals: Arc<Totals>,
     /// Reads that wait for room.
     turns: ReadTurns,
-    /// The read that is next, when none is under way.
+    /// The read that begins next, once none is under way.
     alone: Option<Token>,
-    /// Those under way, by their number.
+    /// The reads under way, by their number.
     open: HashMap<u64, Read>,
-    /// The number of the last one.
+    /// The number of the last read.
     last: u64,
-    /// Those of them that are more than little.
+    /// The number of reads under way that are larger than [`LITTLE`].
     large: usize,
-    /// Those that have been answered since the store was last polled: their replies do not count as unread yet.
+    /// The number of large reads answered since the store was last polled: their replies do not
+    /// count as unread yet.
     large_answered: usize,
 }
 
@@ -207,24 +213,25 @@ impl Reads {
         }
     }
 
-    /// How many were begun since the start.
+    /// The number of reads begun since the start.
     pub(super) fn begun(&self) -> u64 {
         self.last
     }
 
-    /// The replies to what was answered before count as unread now.
+    /// Notes that the replies to the answered reads count as unread now.
     pub(super) fn settle(&mut self) {
         let answered = std::mem::take(&mut self.large_answered);
         invariant!(answered <= self.large, "large reads to be answered once"; large = self.large);
         self.large -= answered;
     }
 
-    /// Bytes that are being read for clients, or that they have not read yet.
+    /// The bytes that are being read for clients, or that they have not read yet.
     fn used(&self) -> usize {
         self.totals.reading().saturating_add(self.unread.bytes())
     }
 
-    /// Whether a read may begin: it fits the pool, and its client does not get more by it than it leaves free.
+    /// Whether a read may begin: it fits the pool, and does not give its client more than it leaves
+    /// free.
     fn may_begin(&self, read: &Deferred) -> bool {
         let bytes = read.bytes();
         if bytes == 0 {
@@ -233,7 +240,7 @@ impl Reads {
         let (limit, used) = (self.pool.limit(), self.used());
         let has = read.has();
         if has.saturating_add(bytes) <= LITTLE && used.saturating_add(bytes) <= limit + limit / 4 {
-            // Whoever has hardly anything finds a little more than there is.
+            // A client with hardly anything in the pool may exceed its limit a little.
             return true;
         }
         let left = limit.saturating_sub(used);
@@ -242,22 +249,22 @@ impl Reads {
         may_pass || self.is_for_one(read) && self.large == 0
     }
 
-    /// Whether it is the turn of a read that hardly ever fits, or of one whose request holds on to what was read for it before: such a
-    /// one comes alone, when clients have read most of what was read for them before. So two that wait for each other's room go on one
-    /// after the other.
+    /// Whether a read may only begin alone: it hardly ever fits the pool, or its request holds on
+    /// to data read for it before. Such a read begins when clients have read most of their earlier
+    /// data, so that two requests that wait for each other's room go on one after the other.
     fn is_for_one(&self, read: &Deferred) -> bool {
         let half = self.pool.limit() / 2;
         let is_large = read.bytes() > half || read.reader.as_ref().is_some_and(|r| r.held > 0);
         is_large && self.unread.bytes() <= half && self.alone.is_none_or(|token| token == read.token)
     }
 
-    /// How many bytes the first read that waits for room needs.
+    /// The bytes that the first read waiting for room needs.
     pub(super) fn deferred_bytes(&self, held: &StoreQueue) -> Option<usize> {
         let mut heads = self.turns.heads(|d| held.has(d.token.slot()));
         heads.next().map(Deferred::bytes)
     }
 
-    /// Whether a party waits for room that others have: it has hardly anything itself.
+    /// A party that has hardly anything read itself but waits for room that others have.
     pub(super) fn starved(&self, held: &StoreQueue) -> Option<u64> {
         let heads = self.turns.heads(|d| held.has(d.token.slot()));
         let (mut parties, mut least) = (1, None);
@@ -278,14 +285,14 @@ pub(super) struct Reading<'a> {
     pub(super) store: &'a mut Store,
     pub(super) reads: &'a mut Reads,
     pub(super) calls: &'a mut Calls,
-    /// Transactions that wait: what their PGs submitted does not all show yet.
+    /// Transactions that wait: the submissions of their PGs do not all show yet.
     pub(super) held: &'a StoreQueue,
     pub(super) answers: &'a mut Answers,
 }
 
 impl Reading<'_> {
-    /// Reads now, or once there is room and the PG's transactions show. The core lets no write of the object pass a
-    /// read that is under way.
+    /// Reads now, or once there is room and the PG's transactions show. The core lets no write of
+    /// the object pass a read that is under way.
     pub(super) fn read(
         &mut self,
         token: Token,
@@ -302,14 +309,15 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Begins the reads that have room now.
+    /// Begins the waiting reads that have room now.
     pub(super) fn read_deferred(&mut self) -> Result<(), StoreError> {
         let held = self.held;
         let is_held = |d: &Deferred| held.has(d.token.slot());
         while !self.reads.turns.is_empty() {
             let mut turns = std::mem::take(&mut self.reads.turns);
             let reads = &*self.reads;
-            // Those who ask for little first: a large read is followed by none for as long as its client does not read it.
+            // Small reads first: a large read is followed by no other for as long as its client
+            // does not read it.
             let small = reads.pool.limit() / 4;
             let next = turns
                 .take(is_held, |d| d.bytes() <= small && reads.may_begin(d))
@@ -319,7 +327,7 @@ impl Reading<'_> {
             self.reads.alone = None;
             self.read_now(read)?;
         }
-        // What comes alone waits only for those under way: nothing more begins before it.
+        // A read that begins alone waits only for those under way: nothing more begins before it.
         if self.reads.alone.is_none() {
             let mut heads = self.reads.turns.heads(is_held);
             let next = heads.find(|d| self.reads.is_for_one(d)).map(|d| d.token);
@@ -329,7 +337,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// A client has gone: what it only wanted to read is not read.
+    /// Drops the reads of a client that has gone.
     pub(super) fn client_closed(&mut self, client: &Client) {
         let (party, conn) = of(client);
         for read in self.reads.turns.forget(party, conn) {
@@ -412,7 +420,7 @@ impl Reading<'_> {
                     let onode = self.store.load(&ObjectKey::new(other.clone()))?;
                     answer = Answer::Object(onode.map(|o| stored_object(&o)));
                 }
-                // What the PG builds itself.
+                // The PG builds these itself.
                 Want::Copy(_) | Want::Staged { .. } => {
                     answers.push(Err(ReadError));
                     continue;
@@ -454,7 +462,7 @@ impl Reading<'_> {
         self.store.read(key, offset, len, t)
     }
 
-    /// Lists on, one more than wanted: it tells whether there are more.
+    /// Continues a listing, with one pair more than wanted, which tells whether there are more.
     fn scan_from(&mut self, from: Bytes, scan: OmapScan) -> Result<(), StoreError> {
         let count = scan.range.max.saturating_sub(scan.page.pairs.len());
         let bytes = scan.range.max_bytes.saturating_sub(scan.bytes);
@@ -468,7 +476,7 @@ impl Reading<'_> {
         self.store.omap_list(&key, &from, to.as_deref(), limit, t)
     }
 
-    /// A page of omap pairs.
+    /// Handles a page of omap pairs.
     pub(super) fn omap_page(
         &mut self,
         mut scan: OmapScan,
@@ -484,7 +492,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The pairs of some keys.
+    /// Handles the pairs of some keys.
     pub(super) fn omap_keys(&mut self, call: OmapKeys, r: Result<Pairs, StoreError>) {
         let page = omap_read(r).map(|found| {
             let more = found.next.is_some();
@@ -494,7 +502,7 @@ impl Reading<'_> {
         self.pairs_answered(call.read, call.want, page);
     }
 
-    /// Takes the pairs of a want; `None` where there are more than the read has room for.
+    /// Handles the pairs of a want; `None` if there are more than the read has room for.
     fn pairs_answered(&mut self, read: u64, want: usize, page: Result<Option<OmapPage>, ReadError>) {
         if page == Ok(None)
             && let Some(job) = self.reads.open.get_mut(&read)
@@ -508,7 +516,7 @@ impl Reading<'_> {
         });
     }
 
-    /// Part of the data of a read.
+    /// Handles a part of a read's data.
     pub(super) fn part(&mut self, Part { read, want, offset }: Part, r: Result<Bytes, StoreError>) {
         self.answered(read, want, |answer| match (r, answer) {
             (Ok(data), Ok(Answer::Data(pieces))) if !data.is_empty() => pieces.push((offset, data)),
@@ -531,7 +539,7 @@ impl Reading<'_> {
         self.finish_if_done(read);
     }
 
-    /// Puts a read that was cut in its client's queue again, with room for all that it may have.
+    /// Puts a read that was cut in its client's queue again, with room for all that it may return.
     fn read_whole(&mut self, job: Read) {
         invariant!(
             job.most_pairs < usize::MAX,

@@ -1,4 +1,4 @@
-//! Transactions of the PG core as the store takes them.
+//! Translation of the PG core's transactions for the store.
 
 use bytes::Bytes;
 use spirula_maps::SnapId;
@@ -8,7 +8,7 @@ use super::heap::LARGE;
 use crate::pg::key;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 
-/// Bytes of values that are large and lie in no buffer of a pool.
+/// The bytes of large values in a transaction that lie in no buffer of a pool.
 pub(super) fn large_bytes(txn: &Txn) -> usize {
     let of = |op: &ObjectOp| match op {
         ObjectOp::SetAttr { value, .. } | ObjectOp::OmapHeader(value) => value.len(),

@@ -1,4 +1,5 @@
-//! Transactions on their way to the store: what may take the room that is left, what waits, and what is not durable.
+//! Transactions on their way to the store: which may use the room that is left, which wait, and
+//! which are not durable.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +17,14 @@ use crate::pg::{Claim, StoreReply, Token};
 /// Bytes of large values in transactions that are not durable.
 #[derive(Default)]
 struct LargeValues {
-    /// By the transaction.
+    /// The bytes by transaction.
     of: HashMap<u64, usize>,
-    /// Together.
+    /// The bytes of all transactions.
     bytes: usize,
 }
 
 impl LargeValues {
-    /// A transaction has so many, until it is durable or refused.
+    /// Notes the bytes of a transaction, until it is durable or refused.
     fn note(&mut self, token: Token, bytes: usize) {
         *self.of.entry(token.0).or_default() += bytes;
         self.bytes += bytes;
@@ -41,21 +42,23 @@ impl LargeValues {
 
 /// Transactions that are not durable.
 pub(super) struct Writes {
-    /// Those for which the store has no memory now, or no room until it has freed some. All that come after wait too: maps
-    /// are stored in their order with the rest, and PGs may be split.
+    /// The transactions for which the store has no memory now, or no room until it has freed some.
+    /// All that come after wait too: maps are stored in their order with the rest, and PGs may be
+    /// split.
     pub(super) held: StoreQueue,
-    /// PGs of which something was refused while more of them waits.
+    /// PGs of which a transaction was refused while more of them waits.
     refused: BTreeSet<u32>,
-    /// Bytes that are kept free for what was accepted already when the store becomes full.
+    /// Bytes kept free for what was already accepted when the store becomes full.
     pub(super) reserve: u64,
     large: LargeValues,
-    /// How many bytes of large values there may be before those of other OSDs wait.
+    /// The bytes of large values from which on those of other OSDs wait.
     pub(super) most_large: usize,
-    /// Transactions that the store took.
+    /// The number of transactions that the store accepted.
     submitted: u64,
-    /// Those of them that are durable.
+    /// The number of these that are durable.
     committed: u64,
-    /// While some of these are not durable, or are held: when one last became so, or the first of them came, in microseconds.
+    /// If some transactions are not durable, or are held: when one last became durable, or the
+    /// first of them came, in microseconds.
     progress: Option<u64>,
 }
 
@@ -75,27 +78,28 @@ impl Default for Writes {
 }
 
 impl Writes {
-    /// Whether another OSD's change with so many bytes of large values may come.
+    /// Whether another OSD's change with this many bytes of large values may come.
     pub(super) fn takes_large(&self, bytes: usize) -> bool {
         self.large.bytes == 0 || self.large.bytes.saturating_add(bytes) <= self.most_large
     }
 
-    /// How many the store took since the start.
+    /// The number of transactions that the store accepted since the start.
     pub(super) fn submitted(&self) -> u64 {
         self.submitted
     }
 
-    /// For how many microseconds the store has had transactions and made none durable.
+    /// The microseconds for which the store has had transactions and made none durable.
     pub(super) fn stalled(&self, now: u64) -> u64 {
         self.progress.map_or(0, |since| now.saturating_sub(since))
     }
 
-    /// Whether all transactions are in the log, as far as that can be seen from outside: only for benchmarks.
+    /// Whether all transactions are in the log, as far as that can be seen from outside: only for
+    /// benchmarks.
     pub(super) fn is_flushed(&self) -> bool {
         self.held.is_empty() && self.submitted == self.committed
     }
 
-    /// A transaction is durable at this time, in microseconds.
+    /// Notes that a transaction is durable at this time, in microseconds.
     pub(super) fn committed(&mut self, token: Token, now: u64) {
         self.large.forget(token);
         self.committed += 1;
@@ -109,7 +113,7 @@ impl Writes {
     }
 }
 
-/// Submits and refuses.
+/// Submits transactions, and refuses those for which there is no room.
 pub(super) struct Writing<'a> {
     pub(super) store: &'a mut Store,
     pub(super) writes: &'a mut Writes,
@@ -152,7 +156,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Hands over what is held, in its order.
+    /// Submits the transactions that are held, in their order.
     pub(super) fn hand_over(&mut self, now: u64) -> Result<(), StoreError> {
         while self.store.writable()
             && let Some(s) = self.writes.held.pop()
@@ -168,7 +172,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Whether a transaction would leave the room that is not for it.
+    /// Whether a transaction would leave the room that it may not use.
     fn leaves_reserve(&self, s: &Submission) -> bool {
         let kept = match s.claim {
             Claim::All => return true,
@@ -182,7 +186,7 @@ impl Writing<'_> {
     /// Submits or refuses, or gives the transaction back until a checkpoint has freed what was removed.
     fn try_submit(&mut self, mut s: Submission, now: u64) -> Result<Option<Submission>, StoreError> {
         let (claim, slot) = (s.claim, s.token.slot());
-        // What follows may go on with what was refused.
+        // Later transactions may build on one that was refused.
         if claim != Claim::All && self.writes.refused.contains(&slot) || !self.leaves_reserve(&s) {
             self.refuse(s.token);
             return Ok(None);
@@ -193,7 +197,8 @@ impl Writing<'_> {
                 self.refuse(s.token);
                 Ok(None)
             }
-            // Others have filled the file system below. What was accepted waits until there is space again.
+            // Others have filled the file system below. Accepted transactions wait until there is
+            // space again.
             Err(StoreError::NoSpace { .. }) if self.store.is_dry() => Ok(Some(s)),
             other => {
                 other?;

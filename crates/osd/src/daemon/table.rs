@@ -1,4 +1,5 @@
-//! The commands of `ceph daemon osd.N` and `ceph tell osd.N`: the official OSD's, and why some are not supported.
+//! The commands of `ceph daemon osd.N` and `ceph tell osd.N`: those of the official OSD, and why
+//! some are not supported.
 
 use spirula_asok::{COUNTER, Command};
 
@@ -100,7 +101,8 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "truncobj" &[("pool", "CephString"), ("objname", "CephObjectname"), ("len", "CephInt")], "truncate object to length";
 };
 
-/// Why a command of the official OSD is not supported; `None` for one that is, or that there is not.
+/// Why a command of the official OSD is not supported; `None` for one that is supported or does not
+/// exist.
 pub(super) fn unsupported(prefix: &str) -> Option<&'static str> {
     Some(match prefix {
         p if p.starts_with("bluefs ") || p.starts_with("bluestore ") => "this OSD's store is not BlueStore",

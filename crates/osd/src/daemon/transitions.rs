@@ -1,4 +1,4 @@
-//! What the daemon's parts remember of themselves, besides its PGs.
+//! The transitions that the daemon's parts, besides its PGs, remember.
 
 use serde_json::{Value, json};
 use spirula_invariant::AtWork;
@@ -9,7 +9,7 @@ use crate::pg::recent;
 /// Endpoints of an OSD: for clients and for OSDs, each for data and for heartbeats.
 const ENDPOINTS: usize = 4;
 
-// What an OSD remembers of itself may take that much in all.
+// All that an OSD remembers of its transitions may take this much memory.
 const _: () = assert!(
     recent::RECENT_BYTES
         + spirula_store::recent::RECENT_BYTES
@@ -17,7 +17,7 @@ const _: () = assert!(
         <= 64 << 10
 );
 
-/// Says that this thread works on the store and the sessions. PGs say so themselves.
+/// Marks this thread as working on the store and the sessions. PGs mark themselves.
 pub(super) fn at_work(o: &Osd) -> Vec<AtWork> {
     let mut all = vec![o.io.store.recent().at_work()];
     all.extend(o.setup.endpoints.iter().map(|r| r.at_work()));

@@ -1,4 +1,4 @@
-//! Clients that do not read their replies, while others wait for the room that these take.
+//! Clients that do not read their replies while others wait for the room that these take.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,26 +8,26 @@ use serde_json::{Value, json};
 use super::shell::Shared;
 use super::store_reads;
 
-/// How often they are looked for, while others wait.
+/// How often such clients are looked for, while others wait.
 const LOOK: Duration = Duration::from_millis(100);
-/// For how long a client may take nothing at all while others wait: longer than packets that were lost are sent again in, on networks where
-/// that is common.
+/// How long a client may read nothing at all while others wait: longer than it takes to retransmit
+/// lost packets, on networks that commonly lose some.
 const STILL: Duration = Duration::from_millis(500);
-/// Over which time it is measured how fast a client reads.
+/// The time over which a client's reading rate is measured.
 const SPAN: Duration = Duration::from_millis(1500);
-/// Bytes a second that a client must read where others wait.
+/// The bytes a second that a client must read while others wait.
 const LEAST_RATE: u64 = 64 << 10;
-/// Bytes that may wait for a client anyhow.
+/// The bytes that may wait for a client in any case.
 const FEW: usize = 64 << 10;
-/// At most one line in this time is logged about those who were hung up on.
+/// At most one line in this time is logged about clients that were hung up on.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Why a client was hung up on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
-    /// It took nothing.
+    /// The client read nothing.
     Still,
-    /// It took less than the least rate.
+    /// The client read less than the least rate.
     Slow,
 }
 
@@ -46,13 +46,13 @@ impl HungUp {
         }
     }
 
-    /// For `dump_clients`.
+    /// The counts for `dump_clients`.
     pub(super) fn to_json(self) -> Value {
         json!({"read_nothing": self.still, "read_slowly": self.slow})
     }
 }
 
-/// What is known of one connection.
+/// The observations of one connection.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     /// The time and the bytes from which the rate is measured.
@@ -61,12 +61,13 @@ struct Seen {
     moved: (Instant, u64),
 }
 
-/// How fast clients read that have more than a little to read.
+/// The reading rates of clients that have more than [`FEW`] bytes to read.
 #[derive(Debug, Default)]
 struct Readers(BTreeMap<u64, Seen>);
 
 impl Readers {
-    /// Looks at all connections: number, bytes that wait, bytes written so far. Returns those that read nothing or too slowly.
+    /// Checks all connections, each with its number, the bytes that wait and the bytes written so
+    /// far. Returns those whose clients read nothing or too slowly.
     fn look(
         &mut self,
         now: Instant,
@@ -99,7 +100,7 @@ impl Readers {
     }
 }
 
-/// Says now and then how many were hung up on.
+/// Logs every now and then how many clients were hung up on.
 #[derive(Debug, Default)]
 struct Lines {
     said: Option<Instant>,
@@ -125,7 +126,8 @@ impl Lines {
     }
 }
 
-/// Hangs up on clients that read too slowly, for as long as reads of others wait for room or too much waits altogether.
+/// Hangs up on clients that read too slowly, for as long as reads of others wait for room or too
+/// much waits altogether.
 pub(super) async fn watch(shell: Shared) {
     let (mut readers, mut lines) = (Readers::default(), Lines::default());
     let mut tick = tokio::time::interval(LOOK);
@@ -146,7 +148,7 @@ pub(super) async fn watch(shell: Shared) {
                 let Some(session) = o.clients.sessions.get(&conn) else {
                     continue;
                 };
-                // Who waits for others does not wait for itself.
+                // A client that waits for others does not wait for itself.
                 if starved == Some(store_reads::of(&session.client).0) || session.sender.is_closed() {
                     continue;
                 }

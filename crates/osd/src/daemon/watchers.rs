@@ -1,4 +1,4 @@
-//! What `ceph daemon osd.N …` shows of watches and of clients that are shut out.
+//! The commands of `ceph daemon osd.N …` that show watches and blocklisted clients.
 
 use serde_json::{Value, json};
 use spirula_denc::{AddrType, EntityAddr};
@@ -34,8 +34,8 @@ pub(super) fn dump(core: &Core) -> Value {
     .collect()
 }
 
-/// Clients, hosts and networks that are shut out. The official OSD writes two lists, one behind the other, which no
-/// reader of JSON takes.
+/// The clients, hosts and networks on the blocklist. The official OSD writes two lists, one behind
+/// the other, which no reader of JSON accepts.
 pub(super) fn blocklist(map: &OsdMap) -> Value {
     let all = map.blocklist.iter().chain(&map.range_blocklist);
     all.map(|(a, until)| json!({"entity_addr_t": address(a), "expire_time": until.to_string()}))

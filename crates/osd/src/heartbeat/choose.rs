@@ -1,30 +1,31 @@
-//! Whom heartbeats are exchanged with.
+//! The choice of the peers for heartbeats.
 
 use std::collections::BTreeSet;
 
 use spirula_crush::hash32_2;
 use spirula_maps::OsdMap;
 
-/// How many peers there shall be, and where.
+/// The number of peers wished for, and their places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
-    /// Peers at least, if there are so many (`osd_heartbeat_min_peers`).
+    /// The least number of peers, if there are as many (`osd_heartbeat_min_peers`).
     pub min_peers: usize,
-    /// Complaints from so many different places mark an OSD down (`mon_osd_min_down_reporters`).
+    /// Complaints from this many different places mark an OSD down (`mon_osd_min_down_reporters`).
     pub reporters: usize,
-    /// What a place is: the type of a CRUSH bucket (`mon_osd_reporter_subtree_level`).
+    /// The type of CRUSH bucket that is a place (`mon_osd_reporter_subtree_level`).
     pub level: String,
 }
 
-/// The bucket of a type that an OSD is in; itself where there is none, as the monitors count it.
+/// The bucket of this type that an OSD is in; the OSD itself if there is none, as the monitors
+/// count it.
 fn place(map: &OsdMap, osd: i32, level: &str) -> String {
     let path = map.crush.map().location(osd);
     let at = path.into_iter().find(|(kind, _)| kind == level);
     at.map_or_else(|| format!("osd.{osd}"), |(_, name)| name)
 }
 
-/// The OSDs that share PGs with `me`, its neighbours by number (which connects all OSDs to each other), one in each of
-/// other places, and as many more as are wished.
+/// The OSDs that share PGs with `me`, its neighbours by number (which connects all OSDs to each
+/// other), one in each of the other places, and as many more as the wish has.
 pub(super) fn peers(map: &OsdMap, me: i32, partners: &BTreeSet<i32>, wish: &Wish) -> BTreeSet<i32> {
     let up: Vec<i32> = map.osds().filter(|o| *o != me && map.is_up(*o)).collect();
     let mut out: BTreeSet<i32> = up.iter().copied().filter(|o| partners.contains(o)).collect();
@@ -126,7 +127,7 @@ mod tests {
             peers(&map(1, 1, &[]), 0, &BTreeSet::new(), &wish(10, 2)),
             BTreeSet::new()
         );
-        // Who is not in the map yet, too.
+        // So are OSDs that are not in the map yet.
         assert_eq!(
             peers(&m, 7, &BTreeSet::new(), &wish(0, 0)),
             BTreeSet::from([0, 2])

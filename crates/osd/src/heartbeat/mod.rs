@@ -1,10 +1,11 @@
-//! Heartbeats between OSDs, as a core without I/O: whom to ping and when, who does not answer, and whether this OSD may
-//! ask to be up again.
+//! Heartbeats between OSDs, as a core without I/O: which peers to ping and when, which do not
+//! answer, and whether this OSD may ask to be up again.
 //!
-//! The owner calls [`Heartbeats::set_peers`] with each new map, [`Heartbeats::tick`] when [`Heartbeats::next_due`] says
-//! so, and the others as things happen, and carries out the [`Command`]s. Each peer is pinged on two networks; only one
-//! that answers on both is well. All times are microseconds of one monotonic clock, so that clocks that are set forwards
-//! or backwards change nothing.
+//! The owner calls [`Heartbeats::set_peers`] with each new map, [`Heartbeats::tick`] when
+//! [`Heartbeats::next_due`] says so, and the other methods as things happen, and carries out the
+//! [`Command`]s. Each peer is pinged on two networks; only a peer that answers on both is well. All
+//! times are microseconds of one monotonic clock, so that clocks that are set forwards or backwards
+//! change nothing.
 
 mod choose;
 mod markdowns;
@@ -24,9 +25,11 @@ pub use choose::Wish;
 use markdowns::Markdowns;
 use peer::{Life, Peer};
 
-/// A refused connection is reported again after that long: the monitors may have been told not to mark anyone down.
+/// A refused connection is reported again after this long: the monitors may have been told not to
+/// mark anyone down.
 const REFUSED_AGAIN: u64 = 5_000_000;
-/// Ticks come at least once a second. One that is late by more says that this process did not run.
+/// Ticks come at least once a second. A tick that is late by more than this says that this process
+/// did not run.
 const STALL: u64 = 4_000_000;
 /// The longest time between two ticks.
 const TICK: u64 = 1_000_000;
@@ -34,14 +37,14 @@ const TICK: u64 = 1_000_000;
 /// A network that heartbeats go over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Net {
-    /// That of the OSDs.
+    /// The network of the OSDs.
     Back,
-    /// That of the clients.
+    /// The network of the clients.
     Front,
 }
 
 impl Net {
-    /// Both.
+    /// Both networks.
     pub const BOTH: [Self; 2] = [Self::Back, Self::Front];
 
     /// `back` or `front`.
@@ -52,7 +55,7 @@ impl Net {
         }
     }
 
-    /// Where an OSD that is up takes heartbeats.
+    /// The address at which an OSD that is up takes heartbeats.
     pub fn addr(self, map: &OsdMap, osd: i32) -> Option<EntityAddr> {
         let all = match self {
             Self::Back => &map.hb_back_addrs,
@@ -63,7 +66,7 @@ impl Net {
     }
 }
 
-/// The options, times in microseconds.
+/// The options of heartbeats, with times in microseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// `osd_heartbeat_interval`.
@@ -78,33 +81,33 @@ pub struct Settings {
     pub markdown_count: usize,
     /// `osd_max_markdown_period`.
     pub markdown_period: u64,
-    /// How long a minute of the ping times is (`debug_heartbeat_testing_span`).
+    /// The length of a minute of the ping times (`debug_heartbeat_testing_span`).
     pub minute: u64,
-    /// How many peers there shall be.
+    /// The number of peers wished for.
     pub wish: Wish,
 }
 
-/// What is said of a peer.
+/// A report on a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Complaint {
     /// The peer.
     pub osd: i32,
-    /// What is wrong, or that nothing is any more.
+    /// The kind of failure, or that the peer is well again.
     pub kind: FailureKind,
-    /// For how long, in microseconds.
+    /// How long the peer has failed, in microseconds.
     pub failed_for: u64,
 }
 
-/// What the owner is to do.
+/// A command to the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// Send a ping with this stamp.
     Ping {
-        /// To whom.
+        /// The peer to ping.
         osd: i32,
-        /// Over which network.
+        /// The network to ping over.
         net: Net,
-        /// Comes back with the answer.
+        /// The stamp, which comes back with the answer.
         stamp: u64,
     },
     /// End the connections to a peer, which seem to be dead: the next ping makes new ones.
@@ -113,21 +116,21 @@ pub enum Command {
     Report(Complaint),
 }
 
-/// What follows from having been marked down while running.
+/// The consequence of having been marked down while running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkedDown {
     /// Boot again when the peers answer.
     Wait,
-    /// It happened so often within the period that this OSD only does harm.
+    /// Stop: it happened this often within the period, and this OSD only does harm.
     Stop(usize),
 }
 
-/// Whether and why an OSD must not ask to be up.
+/// Why an OSD must not ask to be up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unhealthy {
-    /// Peers that answer.
+    /// The number of peers that answer.
     pub up: usize,
-    /// All peers.
+    /// The number of all peers.
     pub peers: usize,
 }
 
@@ -139,16 +142,17 @@ pub struct Heartbeats {
     peers: BTreeMap<i32, Peer>,
     partners: BTreeSet<i32>,
     markdowns: Markdowns,
-    /// Marked down while running, and not up again: the peers decide about booting.
+    /// Whether this OSD was marked down while running, and is not up again: the peers decide about
+    /// booting.
     waiting: bool,
-    /// Up in the newest map: others listen to complaints.
+    /// Whether this OSD is up in the newest map, so that others accept its complaints.
     up: bool,
     next_ping: u64,
     last_tick: u64,
 }
 
 impl Heartbeats {
-    /// Of an OSD that has just started.
+    /// The heartbeats of an OSD that has just started.
     pub fn new(me: i32, settings: Settings) -> Self {
         Self {
             me,
@@ -163,7 +167,7 @@ impl Heartbeats {
         }
     }
 
-    /// Takes over changed options. They hold from the next map or ping on.
+    /// Adopts changed options. They apply from the next map or ping on.
     pub fn set_settings(&mut self, settings: Settings) {
         // One that was made shorter is not to wait for the longer one to pass.
         self.next_ping = 0;
@@ -175,17 +179,18 @@ impl Heartbeats {
         self.peers.keys().copied()
     }
 
-    /// The OSDs that share PGs with this one, as last told.
+    /// The OSDs that share PGs with this one, as last set.
     pub fn partners(&self) -> &BTreeSet<i32> {
         &self.partners
     }
 
-    /// How long pings take, by peer.
+    /// The ping times, by peer.
     pub fn times(&self) -> impl Iterator<Item = (i32, PingTimes)> + '_ {
         self.peers.iter().map(|(osd, p)| (*osd, p.times()))
     }
 
-    /// Takes over who is up, where, and who shares PGs with this OSD. `up`: whether this process is.
+    /// Adopts the OSDs that are up, their addresses, and the OSDs that share PGs with this one.
+    /// `up`: whether this process is up.
     pub fn set_peers(&mut self, map: &OsdMap, partners: BTreeSet<i32>, up: bool, out: &mut Vec<Command>) {
         self.up = up;
         self.waiting &= !up;
@@ -206,18 +211,19 @@ impl Heartbeats {
         for (osd, life) in lives {
             if let Entry::Vacant(e) = self.peers.entry(osd) {
                 e.insert(Peer::new(life));
-                // At once: it may be what an answer is needed from.
+                // At once: an answer of a new peer may be what is awaited.
                 self.next_ping = 0;
             }
         }
     }
 
-    /// When [`Heartbeats::tick`] wants to be called again, at the latest.
+    /// The latest time at which to call [`Heartbeats::tick`] again.
     pub fn next_due(&self) -> u64 {
         self.next_ping.min(self.last_tick + TICK)
     }
 
-    /// Pings where it is time, and complains about peers that do not answer. `random` spreads the pings of many OSDs.
+    /// Sends the pings that are due, and complains about peers that do not answer. `random` spreads
+    /// the pings of many OSDs.
     pub fn tick(&mut self, now: u64, random: u32, out: &mut Vec<Command>) {
         let gap = now.saturating_sub(self.last_tick);
         if self.last_tick > 0 && gap > TICK + STALL {
@@ -258,7 +264,7 @@ impl Heartbeats {
         }
     }
 
-    /// A peer has answered. `wall` is the time in seconds since 1970, for the ping times.
+    /// Notes a peer's answer. `wall` is the time in seconds since 1970, for the ping times.
     pub fn answered(&mut self, osd: i32, net: Net, stamp: u64, now: u64, wall: u32, out: &mut Vec<Command>) {
         let Some(p) = self.peers.get_mut(&osd) else {
             return; // It was a peer when it was asked.
@@ -270,7 +276,7 @@ impl Heartbeats {
         }
     }
 
-    /// Nobody listens at a peer's address: its process is gone.
+    /// Notes that a peer's address refuses connections: its process is gone.
     pub fn refused(&mut self, osd: i32, now: u64, out: &mut Vec<Command>) {
         if !self.up || !self.settings.fast_fail {
             return; // Nobody listens to an OSD that is down, or the silence is to be waited for.
@@ -284,7 +290,8 @@ impl Heartbeats {
         }
     }
 
-    /// The session with the monitors is new: what was said on the old one may not have arrived.
+    /// Reports everything again, as the session with the monitors is new: reports on the old one
+    /// may not have arrived.
     pub fn tell_again(&mut self) {
         for p in self.peers.values_mut() {
             p.reported = false;
@@ -292,11 +299,12 @@ impl Heartbeats {
         }
     }
 
-    /// The map has this OSD down although it runs. From now on it may boot only when the peers answer.
+    /// Notes that the map has this OSD down although it runs. From now on it may boot only when the
+    /// peers answer.
     pub fn marked_down(&mut self, now: u64) -> MarkedDown {
         self.up = false;
         self.waiting = true;
-        // What they answered before says nothing of now.
+        // The peers' earlier answers say nothing about now.
         self.peers.clear();
         self.next_ping = 0;
         let times = self.markdowns.note(now, self.settings.markdown_period);
@@ -307,8 +315,9 @@ impl Heartbeats {
         }
     }
 
-    /// Whether this OSD may ask to be up. One that was marked down must first hear a share of its peers again, or it would
-    /// be marked down as soon as it is up; but it tries again when the last time is long ago.
+    /// Whether this OSD may ask to be up. An OSD that was marked down must first hear a share of
+    /// its peers again, or it would be marked down as soon as it is up; but it tries again when the
+    /// last time is long ago.
     ///
     /// # Errors
     /// How many answer, where they are too few.

@@ -1,4 +1,4 @@
-//! What is known of one peer: which pings it has answered, and what the monitors were told of it.
+//! The state of one peer: which pings it has answered, and what was reported of it to the monitors.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use spirula_maps::{OsdMap, PingTimes};
 use super::Net;
 use super::times::Times;
 
-/// Pings kept that were not answered. The oldest one stays, as its deadline counts.
+/// The most unanswered pings kept. The oldest one stays, as its deadline counts.
 const MAX_WAITING: usize = 32;
 
-/// One life of a peer: where it listens, and since when.
+/// One life of a peer: its addresses, and since when it is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Life {
     addrs: [EntityAddr; 2],
@@ -19,7 +19,8 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// The peer as the map knows it; `None` where it is down or has no address for heartbeats.
+    /// The peer's life as the map has it; `None` if the peer is down or has no address for
+    /// heartbeats.
     pub(super) fn of(map: &OsdMap, osd: i32) -> Option<Self> {
         let up_from = map.osd_info.get(usize::try_from(osd).ok()?)?.up_from;
         Some(Self {
@@ -38,16 +39,16 @@ struct Ping {
     answered: [Option<u64>; 2],
 }
 
-/// One peer. Times are microseconds of a monotonic clock, 0 for never.
+/// The state of one peer. Times are microseconds of a monotonic clock, 0 for never.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     pub(super) life: Life,
     first_tx: u64,
     last_rx: [u64; 2],
     pings: VecDeque<Ping>,
-    /// The monitors were told that it failed.
+    /// Whether the monitors were told that it failed.
     pub(super) reported: bool,
-    /// When they were last told that it refuses connections.
+    /// When the monitors were last told that it refuses connections.
     pub(super) refused: Option<u64>,
     /// When its connections were last made anew.
     pub(super) redialled: u64,
@@ -68,7 +69,7 @@ impl Peer {
         }
     }
 
-    /// A ping goes out on both networks.
+    /// Notes that a ping goes out on both networks.
     pub(super) fn pinged(&mut self, now: u64, grace: u64) {
         if self.first_tx == 0 {
             self.first_tx = now;
@@ -83,7 +84,8 @@ impl Peer {
         });
     }
 
-    /// The answer to a ping has come on one network. One that is answered on both stands for all before it.
+    /// Notes the answer to a ping on one network. A ping that is answered on both counts as an
+    /// answer to all before it.
     pub(super) fn answered(&mut self, net: Net, stamp: u64, now: u64, wall: u32, span: u64) {
         let Some(at) = self.pings.iter().position(|p| p.stamp == stamp) else {
             return; // Newer ones were answered already.
@@ -98,24 +100,25 @@ impl Peer {
         }
     }
 
-    /// This process did not run for a while: that is no silence of the peer.
+    /// Moves the deadlines by a `gap` in which this process did not run: that is no silence of the
+    /// peer.
     pub(super) fn forgive(&mut self, gap: u64) {
         for p in &mut self.pings {
             p.deadline += gap;
         }
     }
 
-    /// A ping is overdue.
+    /// Whether a ping is overdue.
     pub(super) fn is_overdue(&self, now: u64) -> bool {
         self.pings.front().is_some_and(|p| now > p.deadline)
     }
 
-    /// It has answered on both networks, and owes no answer.
+    /// Whether the peer has answered on both networks, and owes no answer.
     pub(super) fn is_healthy(&self, now: u64) -> bool {
         self.last_rx.iter().all(|t| *t > 0) && !self.is_overdue(now)
     }
 
-    /// Since when it is silent, on one network at least.
+    /// Since when the peer is silent, on at least one network.
     pub(super) fn silent_since(&self) -> u64 {
         match self.last_rx {
             [0, _] | [_, 0] => self.first_tx,

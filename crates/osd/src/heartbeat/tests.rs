@@ -48,7 +48,8 @@ fn tick(h: &mut Heartbeats, now: u64) -> Vec<Command> {
     out
 }
 
-/// Ticks each second until `until`; `answer` says which pings are answered at once. Returns what was reported.
+/// Ticks each second until `until`; `answer` says which pings are answered at once. Returns the
+/// reports.
 fn run(
     h: &mut Heartbeats,
     from: u64,
@@ -133,7 +134,7 @@ fn a_refused_connection_is_told_at_once_and_not_too_often() {
         ..settings()
     });
     h.refused(1, SEC, &mut out);
-    // Nobody listens to who is down itself.
+    // An OSD that is down itself is not listened to.
     h.set_settings(settings());
     h.set_peers(&map, BTreeSet::new(), false, &mut out);
     h.refused(1, SEC, &mut out);

@@ -1,15 +1,15 @@
-//! How long pings take: averages over 1, 5 and 15 minutes, as official OSDs keep them.
+//! Ping times: averages over 1, 5 and 15 minutes, as official OSDs keep them.
 
 use spirula_maps::{PingSeries, PingTimes};
 
 use super::Net;
 
-/// Minutes that are kept.
+/// The number of minutes that are kept.
 const KEPT: usize = 16;
-/// The lengths that are told of, in minutes.
+/// The spans over which averages are reported, in minutes.
 const SPANS: [usize; 3] = [1, 5, 15];
 
-/// Times of one minute, in microseconds.
+/// The ping times of one minute, in microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Minute {
     average: u32,
@@ -56,7 +56,7 @@ impl Running {
     }
 }
 
-/// Times on one network.
+/// The ping times on one network.
 #[derive(Debug, Clone, Default)]
 struct Series {
     running: Running,
@@ -93,20 +93,20 @@ impl Series {
     }
 }
 
-/// Times of the pings to one peer.
+/// The times of the pings to one peer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Times {
     back: Series,
     front: Series,
     /// When the running minute began; 0 for not yet.
     began: u64,
-    /// When the last minute was over, in seconds since 1970; 0 for none.
+    /// When the last minute ended, in seconds since 1970; 0 for none.
     updated: u32,
 }
 
 impl Times {
-    /// A ping was answered on both networks after so many microseconds. `span` is the length of a minute, which tests
-    /// shorten.
+    /// Adds a ping that was answered after `took` microseconds on the two networks. `span` is the
+    /// length of a minute, which tests shorten.
     pub(super) fn add(&mut self, took: [u32; 2], now: u64, wall: u32, span: u64) {
         for (net, took) in Net::BOTH.into_iter().zip(took) {
             let s = self.series(net);
@@ -130,7 +130,7 @@ impl Times {
         }
     }
 
-    /// What there is to tell; before the first minute is over only the last times.
+    /// The times to report; before the end of the first minute only the last ones.
     pub(super) fn told(&self) -> PingTimes {
         if self.updated == 0 {
             let last = |s: &Series| PingSeries {

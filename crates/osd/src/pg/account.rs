@@ -1,4 +1,5 @@
-//! What clients take of the OSD, each for itself: so that what is too much waits or is refused, and nothing of anybody else.
+//! Accounts of what each client takes of the OSD: the excess of a client waits or is refused,
+//! without effect on other clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,13 +8,14 @@ use spirula_buf::{Charge, Pool};
 use spirula_invariant::invariant;
 use spirula_msgr::QueueAccount;
 
-/// Requests of a connection that may wait or be under way before its socket is not read any more. Official clients have 1024 at most, at all
-/// OSDs together (`objecter_inflight_ops`).
+/// The most requests of a connection that may wait or be under way; beyond that its socket is not
+/// read. Official clients have at most 1024, at all OSDs together (`objecter_inflight_ops`).
 const MOST_REQUESTS: usize = 2048;
-/// Bytes of them besides their payload, which has a budget of its own: 4 KiB for each.
+/// The most bytes of these requests besides their payload, which has a budget of its own: 4 KiB for
+/// each.
 const MOST_BYTES: usize = MOST_REQUESTS * 4096;
 
-/// Gives back what was charged.
+/// Subtracts what was charged.
 fn give_back(charged: &AtomicUsize, much: usize) {
     let before = charged.fetch_sub(much, Ordering::Relaxed);
     invariant!(
@@ -23,7 +25,7 @@ fn give_back(charged: &AtomicUsize, much: usize) {
     );
 }
 
-/// What the requests of a connection take while they wait or are under way.
+/// The memory that the requests of a connection hold while they wait or are under way.
 #[derive(Debug, Default)]
 pub struct Held {
     party: Arc<Party>,
@@ -33,7 +35,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Nothing yet, of a connection of this party.
+    /// An empty account of a connection of this party.
     pub fn of(party: Arc<Party>) -> Self {
         Self {
             party,
@@ -41,7 +43,8 @@ impl Held {
         }
     }
 
-    /// Counts a request until what is returned is dropped: bytes of memory besides its payload, and bytes of that.
+    /// Counts a request, until the returned hold is dropped: its bytes of memory besides the
+    /// payload, and the payload's bytes.
     pub fn take(self: &Arc<Self>, bytes: usize, payload: usize) -> Hold {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -56,13 +59,14 @@ impl Held {
         }
     }
 
-    /// Whether a request may begin of whose values there are going to be `bytes` in copies: those of all requests together keep to what they may have,
-    /// or it is larger than that and hardly any others are there.
+    /// Whether a request whose values will be copied with `bytes` bytes may begin: the copies of
+    /// all requests together stay within their limit, or this one is larger than that and hardly
+    /// any others are there.
     pub fn may_copy(&self, bytes: usize) -> bool {
         self.party.totals.may_copy(bytes)
     }
 
-    /// Requests.
+    /// The number of requests.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
@@ -77,7 +81,8 @@ impl Held {
         self.payload.load(Ordering::Relaxed)
     }
 
-    /// Whether more has to wait at the connection: it has too much, or its party has.
+    /// Whether further requests have to wait at the connection: it holds too much, or its party
+    /// does.
     pub fn is_too_much(&self) -> bool {
         self.requests() > MOST_REQUESTS || self.bytes() > MOST_BYTES || self.party.holds_too_much()
     }
@@ -89,12 +94,13 @@ pub struct Hold {
     of: Arc<Held>,
     bytes: usize,
     payload: usize,
-    /// What of the bytes are copies of values.
+    /// The part of the bytes that are copies of values.
     copies: usize,
 }
 
 impl Hold {
-    /// Counts copies of its values, of so many bytes, as part of what it takes besides its payload. Of several times the most counts.
+    /// Counts copies of the request's values, of this many bytes, as part of its bytes besides the
+    /// payload. If called several times, the largest number counts.
     pub fn set_copies(&mut self, bytes: usize) {
         let more = bytes.saturating_sub(self.copies);
         self.copies += more;
@@ -106,7 +112,8 @@ impl Hold {
         held.party.totals.copies.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// The request waits for its PG, and nothing of it is copied before that serves: it keeps no other request waiting.
+    /// Forgets the copies, as the request waits for its PG and copies nothing before that serves:
+    /// it keeps no other request waiting.
     pub fn forget_copies(&mut self) {
         let copies = std::mem::take(&mut self.copies);
         self.bytes -= copies;
@@ -130,19 +137,19 @@ impl Drop for Hold {
     }
 }
 
-/// What all parties take together.
+/// The totals of all parties.
 #[derive(Debug)]
 pub struct Totals {
-    /// Bytes that requests may hold besides payload.
+    /// The most bytes that requests may hold besides payload.
     limit: usize,
     held: AtomicUsize,
-    /// What of it are copies of values.
+    /// The part of the held bytes that are copies of values.
     copies: AtomicUsize,
     reading: AtomicUsize,
 }
 
 impl Totals {
-    /// Nothing yet; requests may hold `limit` bytes besides payload.
+    /// Empty totals; requests may hold `limit` bytes besides payload.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -152,7 +159,7 @@ impl Totals {
         }
     }
 
-    /// Bytes that are being read, or were and are not answered yet.
+    /// Bytes that are being read, or were read for requests that are not answered yet.
     pub fn reading(&self) -> usize {
         self.reading.load(Ordering::Relaxed)
     }
@@ -174,18 +181,18 @@ impl Default for Totals {
     }
 }
 
-/// What all connections under one entity's key take together.
+/// The account of all connections under one entity's key.
 #[derive(Default)]
 pub struct Party {
     watch_bytes: AtomicUsize,
     /// Bytes of requests besides payload.
     held: AtomicUsize,
-    /// Bytes that are being read for it, or were and are not answered yet.
+    /// Bytes that are being read for it, or were read for requests that are not answered yet.
     reading: AtomicUsize,
     totals: Arc<Totals>,
-    /// Replies that it has not read.
+    /// Replies that the party has not read.
     unread: QueueAccount,
-    /// What counts its messages on the way in.
+    /// The pool that counts the party's messages on the way in.
     arrivals: Option<Pool>,
 }
 
@@ -196,7 +203,8 @@ impl std::fmt::Debug for Party {
 }
 
 impl Party {
-    /// One whose unread replies and messages on the way in are counted there, and all else with that of others.
+    /// A party whose unread replies and arriving messages are counted in `unread` and `arrivals`,
+    /// and everything else in `totals` with that of others.
     pub fn new(unread: QueueAccount, arrivals: Pool, totals: Arc<Totals>) -> Self {
         Self {
             unread,
@@ -216,19 +224,19 @@ impl Party {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Whether its requests hold more than they leave free to those of others.
+    /// Whether the party's requests hold more than they leave free for those of others.
     fn holds_too_much(&self) -> bool {
         let held = self.held();
         let all = self.totals.held.load(Ordering::Relaxed);
         held > 0 && held > self.totals.limit.saturating_sub(all)
     }
 
-    /// Bytes that are being read for it, or were and are not answered yet.
+    /// Bytes that are being read for it, or were read for requests that are not answered yet.
     pub fn reading(&self) -> usize {
         self.reading.load(Ordering::Relaxed)
     }
 
-    /// Bytes of replies that it has not read.
+    /// Bytes of replies that the party has not read.
     pub fn unread(&self) -> usize {
         self.unread.bytes()
     }
@@ -247,12 +255,13 @@ impl Party {
     }
 }
 
-/// Room for what is read for a party: taken before it is read, and given back when the answer is made, or nobody waits for it any more.
+/// Room for the data read for a party: taken before the read, and returned when the answer is made,
+/// or nobody waits for it any more.
 #[derive(Debug, Default)]
 pub struct Room {
     party: Option<Arc<Party>>,
     bytes: usize,
-    /// What of it is not in buffers of a pool.
+    /// The part of the room that is not in buffers of a pool.
     heap: Vec<Charge>,
 }
 
@@ -268,7 +277,7 @@ impl Room {
         }
     }
 
-    /// Bytes that it is for.
+    /// The bytes of the room.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -284,7 +293,7 @@ impl Room {
         self.heap.append(&mut more.heap);
     }
 
-    /// What was read has `bytes`, of which `heap` are not in buffers of a pool.
+    /// Sets the room to the bytes that were read, of which `heap` are not in buffers of a pool.
     pub fn set(&mut self, bytes: usize, heap: usize) {
         if let Some(party) = &self.party {
             party.reading.fetch_add(bytes, Ordering::Relaxed);

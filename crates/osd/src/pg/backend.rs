@@ -1,8 +1,10 @@
-//! The seam between what the op pipeline decides and how the members of a PG hold it.
+//! The seam between the decisions of the op pipeline and the way in which the members of a PG hold
+//! its objects.
 //!
-//! Above it are objects as clients know them: `exec`, the checks of ops, snapshots, watches and classes ask no question here but to
-//! write a change and to read an object. Below it are copies: which part of an object a member has, what it lacks, who can give it. A
-//! backend has no state of its own and does no I/O: it is asked, and says what is so or what is to be sent.
+//! Above it are objects as clients know them: `exec`, the checks of ops, snapshots, watches and
+//! classes only write changes and read objects here. Below it are copies: which part of an object a
+//! member has, what it lacks, and which members can give it. A backend has no state of its own and
+//! does no I/O: its methods return answers, or the messages to be sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -28,21 +30,21 @@ use super::txn::Txn;
 pub(super) struct Change {
     /// The PG.
     pub(super) pgid: PgId,
-    /// The attempt at peering in which it is made.
+    /// The attempt at peering in which the change is made.
     pub(super) id: PeeringId,
-    /// The version before it.
+    /// The version before the change.
     pub(super) prev: EVersion,
-    /// Its encoded log entry.
+    /// The change's encoded log entry.
     pub(super) entry: Bytes,
-    /// Up to where members forget their logs.
+    /// The version up to which members forget their logs.
     pub(super) trim_to: EVersion,
-    /// Up to where everything is durable on all members.
+    /// The version up to which everything is durable on all members.
     pub(super) stable: EVersion,
-    /// What it makes of the objects.
+    /// The change of the objects.
     pub(super) txn: Txn,
 }
 
-/// A change as it was sent to the members, to be sent again where a connection is lost.
+/// The messages of a change to the members, to be sent again if a connection is lost.
 #[derive(Debug)]
 pub(super) struct Sent {
     all: RawMessage,
@@ -56,26 +58,28 @@ impl Sent {
         Self { all, apart }
     }
 
-    /// What a member was sent.
+    /// The message that a member was sent.
     pub(super) fn to(&self, member: i32) -> &RawMessage {
         let apart = self.apart.iter().find(|(osd, _)| *osd == member);
         apart.map_or(&self.all, |(_, msg)| msg)
     }
 }
 
-/// What other members have, by what they told: `None` for no copy.
+/// The other members' copies, as they reported them: `None` for no copy.
 pub(super) type Copies = BTreeMap<i32, Option<PgInfo>>;
 
-/// How the members of a PG hold its objects.
+/// The way in which the members of a PG hold its objects.
 pub(super) trait Backend: Debug + Send + Sync {
-    /// What the member in this position of the acting set holds of each object; `None` for one without a position.
+    /// The part of each object that the member in this position of the acting set holds; `None` for
+    /// a member without a position.
     fn part(&self, position: Option<usize>) -> Part;
 
     /// Whether these members are enough to serve clients in a pool with this `min_size`.
     fn is_enough(&self, acting: &Positions, min_size: u32) -> bool;
 
-    /// What the members must prove to each other: the copy that all others are brought up to, which is the newest that is complete, and
-    /// who has it. Among equals one that is fit, of the first group that has any. `None` where what they have is not enough.
+    /// The copy that all others are brought up to, which is the newest complete one, and the member
+    /// that has it. Among equals it is a fit one, of the first group that has any. `None` if the
+    /// copies are not enough.
     fn authority<'a>(
         &self,
         copies: &'a Copies,
@@ -83,8 +87,9 @@ pub(super) trait Backend: Debug + Send + Sync {
         prefer: &[&[i32]],
     ) -> Option<(i32, &'a PgInfo)>;
 
-    /// What a member with the log `theirs` lacks of a copy with the log `auth`, and what its log must become; `None` where the logs do
-    /// not tell. `exact`: its objects are as its log says.
+    /// What a member with the log `theirs` lacks of a copy with the log `auth`, and what its log
+    /// must become; `None` if the logs do not tell. `exact`: the member's objects are as its log
+    /// says.
     fn lacking(
         &self,
         auth: &PgLog,
@@ -93,10 +98,11 @@ pub(super) trait Backend: Debug + Send + Sync {
         cfg: &PgConfig,
     ) -> Option<(SyncPlan, LogUpdate)>;
 
-    /// The members that can give an object to one that can't read it.
+    /// The members that can give an object to a member that can't read it.
     fn givers(&self, acting: &Positions, bad: &BTreeSet<i32>) -> Vec<i32>;
 
-    /// Sends a change to the other members. Returns what this OSD itself is to store of it, and what was sent.
+    /// Sends a change to the other members. Returns the transaction that this OSD itself is to
+    /// store, and the messages.
     fn write(&self, change: Change, others: &[(i32, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent);
 
     /// Reads parts of an object, for a client or the PG itself.

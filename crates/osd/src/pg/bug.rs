@@ -1,14 +1,14 @@
-//! Deliberate bugs, which the simulation must catch: that shows what it would notice. Only tests can switch one on, by the
-//! feature `bugs`.
+//! Deliberate bugs, which the simulation must catch: that shows what it would notice. Only tests
+//! can switch one on, by the feature `bugs`.
 
 /// A bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
-    /// A replica says that a write is durable when it has received it.
+    /// A replica says that a write is durable as soon as it has received it.
     EarlyAck,
     /// A primary serves before the map says that it is up.
     NoUpThru,
-    /// Nobody is asked but the members.
+    /// Only the members are asked.
     NoPrior,
     /// Intervals that ended are forgotten.
     NoHistory,
@@ -26,7 +26,7 @@ pub enum Bug {
     AloneAck,
     /// Requests that are sent again are executed again.
     TwiceDone,
-    /// Reads return what is not durable everywhere yet.
+    /// Reads return writes that are not durable everywhere yet.
     DirtyRead,
     /// A primary serves with fewer members than `min_size`, which intervals that are remembered never have.
     NoMinSize,

@@ -1,4 +1,4 @@
-//! What the PG core wants to know of the cluster's maps. A trait, so that the core is tested without real maps.
+//! The PG core's view of the cluster's maps. A trait, so that the core is tested without real maps.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,8 +6,9 @@ use std::sync::Arc;
 use spirula_denc::EntityAddr;
 use spirula_maps::{ITEM_NONE, IntervalSet, ObjectLocator, ObjectName, PgId, SnapContext};
 
-/// OSDs by position. Where the members of a pool hold different parts of each object, a position says which part, and one that
-/// nobody has is a hole ([`ITEM_NONE`]): the others keep theirs. Of a replicated pool all positions are alike, and there are no holes.
+/// OSDs by position. In a pool whose members hold different parts of each object, a position says
+/// which part, and a position without an OSD is a hole ([`ITEM_NONE`]): the others keep theirs. In
+/// a replicated pool all positions are alike, and there are no holes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Positions(Vec<i32>);
 
@@ -17,7 +18,7 @@ impl Positions {
         self.0.iter().copied().filter(|o| *o != ITEM_NONE)
     }
 
-    /// How many OSDs there are. Holes do not count.
+    /// The number of OSDs, without holes.
     pub fn count(&self) -> usize {
         self.osds().count()
     }
@@ -40,16 +41,16 @@ impl From<Vec<i32>> for Positions {
     }
 }
 
-/// Where a PG belongs.
+/// The OSDs of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placement {
-    /// What CRUSH (and upmap) says, whether those OSDs are up or not.
+    /// The OSDs chosen by CRUSH (and upmap), whether they are up or not.
     pub raw: Positions,
-    /// Those that are up.
+    /// Those of them that are up.
     pub up: Positions,
     /// The primary of `up`, -1 for none.
     pub up_primary: i32,
-    /// Those that serve it.
+    /// The OSDs that serve the PG.
     pub acting: Positions,
     /// The primary of `acting`, -1 for none.
     pub primary: i32,
@@ -58,11 +59,12 @@ pub struct Placement {
 /// A pool's snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolSnaps {
-    /// What every write must preserve, where the pool has snapshots of itself. Else clients say what.
+    /// The snapshot context that every write must preserve, if the pool has snapshots of itself.
+    /// Otherwise clients send one.
     pub context: Option<SnapContext>,
-    /// Removed ones that are not trimmed in all PGs.
+    /// Removed snapshots that are not trimmed in all PGs.
     pub removed: IntervalSet,
-    /// Removed ones that are trimmed in all PGs. Clients that were away may still name them.
+    /// Removed snapshots that are trimmed in all PGs. Clients that were away may still name them.
     pub purged: Arc<IntervalSet>,
 }
 
@@ -75,48 +77,49 @@ pub struct PoolView {
     pub name: String,
     /// Copies wanted.
     pub size: u32,
-    /// Copies without which nothing is served.
+    /// The fewest copies with which the pool is served.
     pub min_size: u32,
-    /// PGs.
+    /// The number of PGs.
     pub pg_num: u32,
-    /// The epoch it was made in.
+    /// The epoch in which the pool was made.
     pub created: u32,
     /// Ops sent before this epoch are sent again by their clients.
     pub last_force_op_resend: u32,
-    /// Writes that grow it are not possible: an OSD is full, or its quota is used up.
+    /// Whether writes that grow the pool are impossible: an OSD is full, or the pool's quota is
+    /// used up.
     pub full: bool,
-    /// It is its quota that is used up.
+    /// Whether it is the pool's quota that is used up.
     pub full_quota: bool,
-    /// All ops fail with `EIO` (`FLAG_EIO`).
+    /// Whether all ops fail with `EIO` (`FLAG_EIO`).
     pub eio: bool,
     /// Whether this kind of pool is served here; erasure-coded ones are not yet.
     pub replicated: bool,
-    /// How much earlier than others its PGs recover (`recovery_priority`).
+    /// How much earlier than others the pool's PGs recover (`recovery_priority`).
     pub recovery_priority: i64,
     /// Its snapshots.
     pub snaps: Arc<PoolSnaps>,
-    /// Applications and their keys and values, which capabilities may name.
+    /// The pool's applications with their keys and values, which capabilities may name.
     pub applications: std::collections::BTreeMap<String, std::collections::BTreeMap<String, String>>,
 }
 
 /// An OSD that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OsdView {
-    /// Whether it is up.
+    /// Whether the OSD is up.
     pub up: bool,
-    /// The epoch since which it is, or last was.
+    /// The epoch since which the OSD is, or last was, up.
     pub up_from: u32,
-    /// The newest epoch in which it certainly was, as it had that recorded.
+    /// The newest epoch in which the OSD was certainly up, as it had that recorded.
     pub up_thru: u32,
-    /// The epoch it was marked down in, 0 for never.
+    /// The epoch in which the OSD was marked down, 0 for never.
     pub down_at: u32,
-    /// The epoch in which an operator declared its data lost, 0 for never.
+    /// The epoch in which an operator declared the OSD's data lost, 0 for never.
     pub lost_at: u32,
-    /// It is down, and certainly dead: nobody is served by it any more.
+    /// Whether the OSD is down and certainly dead: it serves nobody any more.
     pub dead: bool,
-    /// It is so full that no PGs are to move to it.
+    /// Whether the OSD is so full that no PGs are to move to it.
     pub backfillfull: bool,
-    /// It is so full that nothing is to be copied to it.
+    /// Whether the OSD is so full that nothing is to be copied to it.
     pub full: bool,
 }
 
@@ -124,13 +127,13 @@ pub struct OsdView {
 pub trait ClusterMap: Debug + Send + Sync {
     /// The epoch.
     fn epoch(&self) -> u32;
-    /// A pool, if there.
+    /// A pool, if it exists.
     fn pool(&self, id: u64) -> Option<PoolView>;
     /// The ids of all pools.
     fn pool_ids(&self) -> Vec<u64>;
-    /// Where a PG belongs.
+    /// The OSDs of a PG.
     fn placement(&self, pgid: PgId) -> Placement;
-    /// The pool of an object with the hash of its name, if there is such a pool.
+    /// The pool of an object with the hash of its name, if the pool exists.
     fn object_to_raw_pg(&self, name: &ObjectName, locator: &ObjectLocator) -> Option<PgId>;
     /// The PG that holds the objects of a pool with a hash.
     fn raw_pg_to_pg(&self, raw: PgId) -> Option<PgId>;
@@ -146,7 +149,7 @@ pub trait ClusterMap: Debug + Send + Sync {
     fn no_rebalance(&self) -> bool;
     /// The number of places for OSDs; every id is below it.
     fn max_osd(&self) -> i32;
-    /// Whether a client at this address is shut out.
+    /// Whether a client at this address is on the blocklist.
     fn is_blocklisted(&self, addr: &EntityAddr) -> bool;
 }
 

@@ -1,9 +1,10 @@
-//! Object contexts: what is known of the objects in use, and the order of the ops on each.
+//! Object contexts: the state of the objects in use, and the order of the ops on each.
 //!
-//! Writes of an object follow each other without waiting for the disk, as the context holds what they make of it.
-//! Reads wait until all writes before them are durable everywhere, so that nothing is ever returned which could
-//! still be lost; and a write waits for the reads before it. A write that reads first is alone until it was executed. All
-//! in the order of arrival.
+//! Writes of an object follow each other without waiting for the disk, as the context holds the
+//! state that they lead to. Reads wait until all writes before them are durable everywhere, so that
+//! nothing that could still be lost is ever returned; and a write waits for the reads before it. A
+//! write that reads first has the object alone until it was executed. Ops are executed in the order
+//! of arrival.
 
 use std::collections::VecDeque;
 
@@ -17,37 +18,37 @@ use super::fetch::Fetched;
 use super::object::ObjectInfo;
 use super::op::ClientOp;
 
-/// Uses between two looks at contexts of which too much is in use.
+/// Uses between two searches for contexts to evict, if those in use alone exceed the limit.
 const LOOK_AGAIN: u64 = 64;
 
-/// One object in use.
+/// The context of one object in use.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     /// The object as the newest write left it; `None` while it is looked up.
     pub state: Option<ObjectState>,
-    /// What [`ObjectState::extras`] of it was counted as.
+    /// The [`ObjectState::extras`] of it that are counted.
     extras: usize,
-    /// Writes that are not durable everywhere.
+    /// The number of writes that are not durable everywhere.
     pub uncommitted: u32,
-    /// Reads that wait for the store.
+    /// The number of reads that wait for the store.
     pub reading: u32,
-    /// A write that reads first is waiting for the store.
+    /// Whether a write that reads first is waiting for the store.
     pub exclusive: bool,
-    /// Repairs of the object and its clones: all ops wait.
+    /// The number of repairs of the object and its clones: all ops wait for them.
     pub repairs: u32,
     /// Clones to be trimmed, with their infos.
     pub trims: Vec<(SnapId, ObjectInfo)>,
-    /// What was fetched for the first op that waits, where that only waits for reads.
+    /// The answers fetched for the first waiting op, if that only waits for reads.
     pub answers: Vec<Fetched>,
     /// Ops that wait.
     pub queue: VecDeque<ClientOp>,
-    /// When it was last used, for eviction.
+    /// When the object was last used, for eviction.
     used: u64,
 }
 
 impl Context {
-    /// Takes the first op that waits. The memory of an empty queue goes: there are thousands of contexts, and most wait for
-    /// nothing.
+    /// Takes the first op that waits. The memory of an empty queue is freed: there are thousands of
+    /// contexts, and most have no waiting ops.
     pub(crate) fn next_op(&mut self) -> Option<ClientOp> {
         let op = self.queue.pop_front();
         if self.queue.is_empty() {
@@ -72,16 +73,17 @@ impl Context {
 pub(crate) struct Contexts {
     by_key: HashMap<Bytes, Context>,
     clock: u64,
-    /// Bytes of what the states hold beyond their fixed part.
+    /// The bytes that the states hold beyond their fixed part.
     extras: usize,
-    /// When that is looked at again, where it was too much and in use.
+    /// When to try eviction again, if the contexts in use exceeded the limit.
     look_again: u64,
-    /// What of it the last look has left, or less if some went since.
+    /// The bytes of the extras after the last eviction, or fewer if contexts were removed since.
     kept: usize,
 }
 
 impl Contexts {
-    /// The context of an object, made where there is none. Says whether it is new and must be looked up.
+    /// The context of an object, made if there is none. Returns whether it is new and must be
+    /// looked up.
     pub(crate) fn get(&mut self, key: &Bytes) -> (&mut Context, bool) {
         self.clock += 1;
         let clock = self.clock;
@@ -94,7 +96,7 @@ impl Contexts {
         (c, new)
     }
 
-    /// Bytes of what the states hold beyond their fixed part.
+    /// The bytes that the states hold beyond their fixed part.
     pub(crate) fn extras(&self) -> usize {
         self.extras
     }
@@ -120,7 +122,7 @@ impl Contexts {
         Some(c)
     }
 
-    /// Forgets an object that could not be looked up; returns what waited for it.
+    /// Removes an object that could not be looked up; returns the ops that waited for it.
     pub(crate) fn forget(&mut self, key: &Bytes) -> VecDeque<ClientOp> {
         let Some(c) = self.by_key.remove(key) else {
             return VecDeque::new();
@@ -143,8 +145,9 @@ impl Contexts {
         all.into_iter().flat_map(|(_, c)| c.queue).collect()
     }
 
-    /// Forgets the longest unused objects where there are more than `max`, or their attributes, watchers and snapshots
-    /// take more than `max_bytes`; looks at all only now and then, and when they have grown.
+    /// Evicts the longest unused objects if there are more than `max`, or their attributes,
+    /// watchers and snapshots take more than `max_bytes`; searches all contexts only now and then,
+    /// and when they have grown.
     pub(crate) fn evict(&mut self, max: usize, max_bytes: usize) {
         let many = self.by_key.len() > max + max / 4 + 4;
         self.kept = self.kept.min(self.extras);
@@ -176,7 +179,7 @@ impl Contexts {
         self.kept = self.extras;
     }
 
-    /// Forgets what is not in use.
+    /// Removes the contexts that are not in use.
     pub(crate) fn drop_idle(&mut self) {
         self.retain(|c| !c.is_idle());
     }
@@ -192,15 +195,15 @@ impl Contexts {
         self.extras = extras;
     }
 
-    /// Contexts held.
+    /// The number of contexts.
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Forgets the ops of a connection that wait.
+    /// Drops the waiting ops of a connection.
     pub(crate) fn drop_queued(&mut self, conn: u64) {
         for c in self.by_key.values_mut() {
-            // What was fetched was so for the first op of the queue.
+            // The answers were fetched for the first op of the queue.
             if c.queue.front().is_some_and(|op| op.client.conn == conn) {
                 c.answers = Vec::new();
             }

@@ -1,4 +1,4 @@
-//! What this OSD copies to others and others to it.
+//! The copies between this OSD and others.
 
 use bytes::Bytes;
 
@@ -12,35 +12,36 @@ use super::txn::Txn;
 /// Copies under way, from this OSD and to it.
 #[derive(Debug, Default)]
 pub(super) struct Copying {
-    /// What is copied from here.
+    /// The copy from here.
     pub(super) source: Option<SyncSource>,
-    /// What is copied to here.
+    /// The copy to here.
     pub(super) target: Option<SyncTarget>,
     /// The object that this member repairs.
     pub(super) patient: Option<Patient>,
-    /// Who copies to this OSD in the background, or would like to.
+    /// The primary that copies to this OSD in the background, or wants to.
     pub(super) incoming: Incoming,
-    /// The key of the object for which the last copy from here failed, as it can't be read.
+    /// The key of the object that could not be read, so that the last copy from here failed.
     pub(super) unreadable: Option<Bytes>,
-    /// The key of an object that a copy from here has just found that it can't read. A primary that serves has it repaired.
+    /// The key of an object that a copy from here has just found to be unreadable. A primary that
+    /// serves has it repaired.
     pub(super) damaged: Option<Bytes>,
-    /// How fast this OSD copies.
+    /// The speed at which this OSD copies.
     pub(super) pace: Pace,
 }
 
 impl Copying {
-    /// The attempt at peering is over.
+    /// Ends what belongs to the attempt at peering that is over.
     pub(super) fn leave_attempt(&mut self) {
         self.source = None;
         self.target = None;
     }
 
-    /// Objects that the copy under way has left, of which there are `all`.
+    /// The number of objects, of `all`, that the copy under way still has to copy.
     pub(super) fn objects_left(&self, all: i64) -> Option<i64> {
         Some(self.source.as_ref()?.left(all))
     }
 
-    /// The interval is over.
+    /// Ends what belongs to the interval that is over.
     pub(super) fn leave_interval(&mut self) {
         *self = Self {
             pace: self.pace.clone(),
@@ -48,7 +49,8 @@ impl Copying {
         };
     }
 
-    /// A change of the PG comes to the object that is being repaired: as the primary lets none pass it, the repair was given up.
+    /// Gives up the repair of an object that a change of the PG touches: as the primary lets no
+    /// change pass a repair, it has given the repair up.
     pub(super) fn overtake_repair(&mut self, txn: &Txn) {
         if self.patient.as_ref().is_some_and(|p| p.is_changed_by(txn)) {
             self.patient = None;

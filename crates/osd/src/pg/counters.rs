@@ -1,4 +1,4 @@
-//! What a PG counts for its reports.
+//! A PG's counters for its reports.
 
 use super::exec::IoCount;
 
@@ -17,7 +17,8 @@ impl Counters {
         self.io.add(io);
     }
 
-    /// Part of an object was copied, with so many omap pairs; the whole of it, with its size.
+    /// Counts a part of an object that was copied, with `pairs` omap pairs; `whole` is the object's
+    /// size if the part completes it.
     pub(super) fn add_recovered(&mut self, whole: Option<u64>, pairs: usize) {
         let (objects, bytes, keys) = &mut self.recovered;
         *objects += i64::from(whole.is_some());

@@ -1,4 +1,5 @@
-//! Deleting a copy: of a pool that is gone, or one that is complete elsewhere. In bounded steps, in the background.
+//! Deleting a copy whose pool is gone, or whose PG is complete elsewhere. In bounded steps, in the
+//! background.
 
 use bytes::Bytes;
 
@@ -30,7 +31,7 @@ pub(super) struct Deleting<'a> {
 }
 
 impl Deleting<'_> {
-    /// The primary says that the PG is complete elsewhere.
+    /// Handles the primary's word that the PG is complete elsewhere.
     pub(super) fn removed(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         let stray = matches!(self.role, Role::Stray) && from == self.site.interval.place.primary;
         if stray && id.epoch >= self.site.interval.since && self.copy.exists {
@@ -38,7 +39,7 @@ impl Deleting<'_> {
         }
     }
 
-    /// Begins: from now on the copy is no copy, durably.
+    /// Begins the deletion: from now on the copy is no copy, durably.
     pub(super) fn begin_delete(&mut self, cx: &mut Ctx<'_>) {
         self.copying.source = None;
         self.copying.target = None;
@@ -57,7 +58,7 @@ impl Deleting<'_> {
         self.store.submit(txn, Commit::Delete, cx);
     }
 
-    /// Time passes: goes on where the store could not list what is left.
+    /// Handles the passing of time: goes on if the store could not list the rest.
     pub(super) fn delete_tick(&mut self, cx: &mut Ctx<'_>) {
         let lists = |p: &Pending| matches!(p, Pending::Delete);
         let removes = |c: &Commit| matches!(c, Commit::Delete);
@@ -68,7 +69,7 @@ impl Deleting<'_> {
         }
     }
 
-    /// What was removed so far is durable: goes on.
+    /// Goes on after the removals so far are durable.
     pub(super) fn delete_step(&mut self, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Deleting) {
             let (from, to) = self.delete_range();
@@ -76,12 +77,12 @@ impl Deleting<'_> {
         }
     }
 
-    /// The objects' range, also when the pool is gone.
+    /// The range of the copy's objects, also when the pool is gone.
     fn delete_range(&self) -> (Bytes, Bytes) {
         key::pg_range(self.site.pgid, self.copy.info.pg_num.max(1))
     }
 
-    /// The next objects to remove.
+    /// Removes the next objects, which the store has listed.
     pub(super) fn delete_listed(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let Ok((objects, next)) = r else {
             // The next tick asks again.

@@ -1,6 +1,7 @@
-//! What is told of a request: its description, as official OSDs print it, and when what happened to it.
+//! The report on a request: its description, as official OSDs print it, and when it reached each
+//! stage.
 //!
-//! Made only when somebody asks, or for the few requests that are remembered as the slowest.
+//! It is made only when somebody asks, or for the few requests that are remembered as the slowest.
 
 use std::fmt::{self, Write as _};
 
@@ -14,7 +15,7 @@ use super::op::{ClientOp, OsdOp, Stamps};
 /// How far a request has come (`OpRequest::state_string`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It waits for something that has a name.
+    /// It waits for something with this name.
     Delayed(&'static str),
     /// It is being executed.
     Started,
@@ -25,7 +26,7 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// The official name of the state; what it waits for where it is delayed.
+    /// The official name of the state; for a delayed request, what it waits for.
     pub fn flag_point(self) -> &'static str {
         match self {
             Self::Delayed(what) => what,
@@ -47,26 +48,26 @@ impl Progress {
 /// A request under way or done.
 #[derive(Debug, Clone)]
 pub struct OpRecord {
-    /// What it is.
+    /// The request's description.
     pub description: String,
-    /// Who sent it.
+    /// The client that sent it.
     pub client: EntityName,
-    /// From where.
+    /// The client's address.
     pub addr: EntityAddr,
     /// The sender's number for it.
     pub tid: u64,
     /// The PG it belongs to.
     pub pgid: PgId,
-    /// When it reached which stage.
+    /// When it reached each stage.
     pub stamps: Stamps,
     /// The other OSDs that a write was sent to.
     pub peers: Vec<i32>,
-    /// How far it has come.
+    /// The stage that it has reached.
     pub progress: Progress,
 }
 
 impl OpRecord {
-    /// A request that is not with a PG yet, or no longer.
+    /// The record of a request that is not with a PG yet, or no longer.
     pub fn of(op: &ClientOp, progress: Progress) -> Self {
         Self {
             description: describe(op),
@@ -81,7 +82,7 @@ impl OpRecord {
     }
 }
 
-/// A request as official logs print it.
+/// The description of a request as official logs print it.
 pub fn describe(op: &ClientOp) -> String {
     let mut out = String::new();
     // Writing into a string does not fail.
@@ -104,7 +105,7 @@ fn write_op(out: &mut String, op: &ClientOp) -> fmt::Result {
     write!(out, " {} e{})", op.flags, op.epoch)
 }
 
-/// Bytes of a name or argument that are shown.
+/// The most bytes of a name or argument that are shown.
 const SHOWN: usize = 128;
 
 fn name(out: &mut String, bytes: Option<&[u8]>) -> fmt::Result {

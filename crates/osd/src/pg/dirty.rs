@@ -1,6 +1,8 @@
-//! What a change leaves as it was of its object: so that a member which has the object as it was before needs only the rest.
+//! The parts of its object that a change leaves as they were, so that a member which has the object
+//! as it was before needs only the rest.
 //!
-//! After Ceph's `ObjectCleanRegions` (`src/osd/osd_types.h`); this is the complement, and the encoding is ours.
+//! After Ceph's `ObjectCleanRegions` (`src/osd/osd_types.h`); this is the complement, and the
+//! encoding is ours.
 
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 use spirula_maps::IntervalSet;
@@ -8,26 +10,27 @@ use spirula_maps::IntervalSet;
 use super::number::{number, put_number};
 use super::txn::ObjectOp;
 
-/// Ranges that are told apart; where there would be more, all between the first and the last counts as changed.
+/// The most ranges that are told apart; if there were more, everything between the first and the
+/// last counts as changed.
 const MOST_RANGES: usize = 10;
 
 const WHOLE: u8 = 1;
 const OMAP: u8 = 2;
 const RANGES: u8 = 4;
 
-/// What of an object changed, besides info and attributes that were set.
+/// The changed parts of an object, besides info and attributes that were set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dirty {
-    /// All of it may have.
+    /// Whether all of the object may have changed.
     whole: bool,
-    /// Its omap did.
+    /// Whether the omap changed.
     omap: bool,
-    /// These bytes did: beginnings and ends, which ascend.
+    /// The changed bytes: beginnings and ends, which ascend.
     ranges: Vec<(u64, u64)>,
 }
 
 impl Dirty {
-    /// Nothing is known of what changed.
+    /// For a change of which nothing is known: everything may have changed.
     pub fn whole() -> Self {
         Self {
             whole: true,
@@ -35,7 +38,7 @@ impl Dirty {
         }
     }
 
-    /// What these changes of an object change.
+    /// The parts of an object that these ops change.
     pub fn of(ops: &[ObjectOp]) -> Self {
         let (mut all, mut ranges) = (Self::default(), IntervalSet::new());
         for op in ops {
@@ -76,7 +79,7 @@ impl Dirty {
         }
     }
 
-    /// What all these changed together, told as finely as they tell it.
+    /// The parts that all these changes changed together, as finely as they tell.
     pub fn sum<'a>(changes: impl Iterator<Item = &'a Self>) -> Self {
         let (mut all, mut ranges) = (Self::default(), IntervalSet::new());
         for change in changes {
@@ -114,7 +117,7 @@ impl Dirty {
     }
 }
 
-/// Beginnings and ends.
+/// The beginnings and ends of ranges.
 fn ends(ranges: &IntervalSet) -> impl Iterator<Item = (u64, u64)> {
     let some = ranges.ranges().filter(|(_, len)| *len > 0);
     some.map(|(at, len)| (at, at.saturating_add(len)))

@@ -1,4 +1,4 @@
-//! Whom an answer of the store or a message of another OSD is for.
+//! Dispatches answers of the store and messages of other OSDs to the PG's parts.
 
 use super::Pg;
 use super::message::{PeerBody, PeerMessage};
@@ -9,7 +9,7 @@ use super::store_queue::{Commit, Pending};
 use spirula_invariant::{dropped, impossible, invariant};
 
 impl Pg {
-    /// An answer of the store to one of the PG's requests.
+    /// Handles an answer of the store to one of the PG's requests.
     pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
         let before = cx.perf.dropped.total();
         self.answered(token, reply, cx);
@@ -51,7 +51,7 @@ impl Pg {
             return self.not_stored(what, cx);
         }
         let Some(what) = self.store.pending.remove(&token.seq()) else {
-            // What was asked for in an earlier interval is no longer pending.
+            // Calls of an earlier interval are no longer pending.
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
         };
         match (what, reply) {
@@ -98,7 +98,7 @@ impl Pg {
         }
     }
 
-    /// The store had no room for a transaction.
+    /// Handles the store's lack of room for a transaction.
     fn not_stored(&mut self, what: Commit, cx: &mut Ctx<'_>) {
         match what {
             Commit::Push { id, source, key } => self.receiving().push_refused_here(id, source, key, cx),
@@ -117,7 +117,7 @@ impl Pg {
         }
     }
 
-    /// A message from another OSD about this PG. Its epoch is not newer than the PG's map.
+    /// Handles a message from another OSD about this PG. Its epoch is not newer than the PG's map.
     pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
         let before = cx.perf.dropped.total();
         self.deliver(from, msg, cx);

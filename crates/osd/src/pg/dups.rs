@@ -1,7 +1,9 @@
-//! Requests that fell off the end of the log: what is left of each is how it was answered, so that one which is sent again
-//! late is still not executed again (`pg_log_dup_t` of Ceph's `src/osd/osd_types.h`; the encoding is ours).
+//! Requests that have left the end of the log: the answer of each is kept, so that a request that
+//! is sent again late is still not executed again (`pg_log_dup_t` of Ceph's `src/osd/osd_types.h`;
+//! the encoding is ours).
 //!
-//! They are kept, stored and forgotten in the batches in which the log is trimmed: each is one record.
+//! They are kept, stored and forgotten in the batches in which the log is trimmed: each is one
+//! record.
 
 use std::collections::VecDeque;
 
@@ -21,11 +23,11 @@ const VERSION: u8 = 1;
 pub struct Dup {
     /// The request.
     pub reqid: ReqId,
-    /// Its place in the log.
+    /// The request's place in the log.
     pub version: EVersion,
     /// The version that the client was told.
     pub user_version: u64,
-    /// What it returned.
+    /// The result of the request.
     pub return_code: i32,
     /// Result and data of each op, for requests that asked for them.
     pub op_returns: Box<[(i32, Bytes)]>,
@@ -42,18 +44,18 @@ impl Dup {
         }
     }
 
-    /// Bytes it takes in memory with its place in the index, roughly.
+    /// The approximate bytes that it takes in memory, with its place in the index.
     fn weight(&self) -> usize {
         2 * size_of::<Self>() + self.op_returns.iter().map(|(_, d)| 40 + d.len()).sum::<usize>()
     }
 }
 
-/// Requests that were forgotten together, in order. Named by the version of the first.
+/// Requests that left the log together, in order. The batch is named by the version of the first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DupBatch(Vec<Dup>);
 
 impl DupBatch {
-    /// What is left of entries that leave the log; `None` where no request of a client is among them.
+    /// The batch of entries that leave the log; `None` if no request of a client is among them.
     pub fn of(entries: Vec<LogEntry>) -> Option<Self> {
         // Not collected in place: that would keep the memory of the entries.
         let mut dups = Vec::with_capacity(entries.len());
@@ -61,7 +63,7 @@ impl DupBatch {
         (!dups.is_empty()).then_some(Self(dups))
     }
 
-    /// Its name.
+    /// The batch's name.
     pub fn name(&self) -> EVersion {
         self.0.first().map_or(EVersion::ZERO, |d| d.version)
     }
@@ -108,7 +110,7 @@ impl Decode for DupBatch {
     }
 }
 
-/// The forgotten requests of a PG.
+/// The requests of a PG that have left its log.
 #[derive(Debug, Clone, Default)]
 pub struct Dups {
     /// Batches, oldest first.
@@ -119,14 +121,14 @@ pub struct Dups {
 }
 
 impl Dups {
-    /// Those of these batches, which ascend.
+    /// The requests of these batches, which ascend.
     pub fn from_batches(batches: Vec<DupBatch>) -> Self {
         let mut dups = Self::default();
         batches.into_iter().for_each(|b| dups.push(b));
         dups
     }
 
-    /// Bytes that they take in memory, roughly.
+    /// The approximate bytes that they take in memory.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -136,7 +138,7 @@ impl Dups {
         self.batches.iter()
     }
 
-    /// Requests remembered.
+    /// The number of requests remembered.
     pub fn count(&self) -> usize {
         self.by_reqid.len()
     }

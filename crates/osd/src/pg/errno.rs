@@ -1,4 +1,5 @@
-//! Error numbers as they travel in replies: Linux's, whatever this machine's are. Positive here, negated in results.
+//! Error numbers as replies carry them: Linux's, whatever this machine's are. Positive here,
+//! negated in results.
 
 macro_rules! errnos {
     ($($(#[$doc:meta])* $name:ident = $value:literal;)*) => {$($(#[$doc])* pub const $name: i32 = $value;)*};
@@ -11,11 +12,11 @@ errnos! {
     ENOENT = 2;
     /// The data can't be read.
     EIO = 5;
-    /// More of something than one request may have: ops, snapshots, work.
+    /// More ops, snapshots or work than one request may have.
     E2BIG = 7;
     /// Try again. Clients resubmit for ever: never let it out.
     EAGAIN = 11;
-    /// More memory would be needed than there may be.
+    /// More memory would be needed than is allowed.
     ENOMEM = 12;
     /// No access.
     EACCES = 13;
@@ -45,7 +46,7 @@ errnos! {
     EOPNOTSUPP = 95;
     /// No such watch.
     ENOTCONN = 107;
-    /// The client is shut out.
+    /// The client is on the blocklist.
     EBLOCKLISTED = 108;
     /// No answer in time, or a watch without its connection.
     ETIMEDOUT = 110;

@@ -1,7 +1,8 @@
-//! What the execution of a request must read from the store first, and the answers.
+//! The reads that the execution of a request needs from the store first, and the answers.
 //!
-//! Execution is synchronous and changes nothing until it ends. Where it lacks an answer it stops and names what it wants;
-//! the PG fetches that, and runs the request again from the start with all answers so far.
+//! Execution is synchronous and changes nothing until it ends. If it lacks an answer it stops and
+//! names what it wants; the PG fetches that, and runs the request again from the start with all
+//! answers so far.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub struct ReadRange {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-    /// Only the stored parts are wanted, holes left out.
+    /// Whether only the stored parts are wanted, without holes.
     pub sparse: bool,
 }
 
@@ -32,11 +33,11 @@ pub struct OmapRange {
     pub from: Bytes,
     /// The key after the last; `None` for all that follow.
     pub to: Option<Bytes>,
-    /// Keys at most.
+    /// The most keys.
     pub max: usize,
     /// Bytes of keys and values after which no more are added. A single pair may be larger.
     pub max_bytes: usize,
-    /// Whether values are wanted; without, all are empty.
+    /// Whether values are wanted; if not, all are empty.
     pub values: bool,
 }
 
@@ -52,15 +53,15 @@ pub struct KeysWant {
     pub keys: Vec<Bytes>,
     /// Bytes of keys and values after which no more are added.
     pub max_bytes: usize,
-    /// Whether values are wanted; without, all are empty.
+    /// Whether values are wanted; if not, all are empty.
     pub values: bool,
 }
 
 impl KeysWant {
-    /// What keys of a request and their values are taken for before they are read, in bytes for each.
+    /// The assumed size, before they are read, of each key of a request with its value, in bytes.
     const USUAL: usize = 64 << 10;
 
-    /// Keys with their values, which have at most `max_bytes` and probably less.
+    /// A want for keys with their values, which have at most `max_bytes` and probably less.
     pub(crate) fn values(keys: Vec<Bytes>, max_bytes: usize) -> Self {
         Self {
             max_bytes: keys.len().saturating_mul(Self::USUAL).min(max_bytes),
@@ -69,7 +70,7 @@ impl KeysWant {
         }
     }
 
-    /// Which of these keys there are.
+    /// A want for those of these keys that exist.
     pub(crate) fn names(keys: Vec<Bytes>) -> Self {
         Self {
             keys,
@@ -100,42 +101,42 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
     Some(end.into())
 }
 
-/// Another object, to be read from the primary of its PG.
+/// A want for another object, to be read from the primary of its PG.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CopyWant {
-    /// Its name.
+    /// The object's name.
     pub oid: ObjectName,
-    /// Where it is.
+    /// The object's locator.
     pub locator: ObjectLocator,
-    /// Its snapshot, or `NOSNAP`.
+    /// The object's snapshot, or `NOSNAP`.
     pub snapid: SnapId,
-    /// The user version that it must have; 0 for any.
+    /// The user version that the object must have; 0 for any.
     pub version: u64,
 }
 
-/// Another object with all that it has, or, where that is much, all but its content.
+/// Another object: all of it or, if its content is large, all but that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Its size in bytes.
     pub size: u64,
-    /// When it changed, by the writer's clock.
+    /// When the object changed, by the writer's clock.
     pub mtime: UTime,
-    /// The user version it had.
+    /// The object's user version.
     pub user_version: u64,
-    /// The number of its last truncation, and the size that left.
+    /// The number of the object's last truncation, and the size that it left.
     pub truncate: (u32, u64),
     /// Its attributes.
     pub attrs: Attrs,
     /// Whether it has an omap.
     pub has_omap: bool,
-    /// What makes an empty object have its data and omap, where nothing is staged.
+    /// The ops that give an empty object the data and omap, if nothing is staged.
     pub content: Vec<ObjectOp>,
-    /// The staging object that has them.
+    /// The staging object that has the data and omap.
     pub staged: Option<Arc<Whole>>,
 }
 
 impl Copied {
-    /// Bytes of it that are in memory.
+    /// The bytes of it that are in memory.
     pub(crate) fn len(&self) -> u64 {
         let len = |op: &ObjectOp| match op {
             ObjectOp::Write { data, .. } => data.len(),
@@ -150,9 +151,9 @@ impl Copied {
 /// Something to be read from the store about one object, or of another object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Want {
-    /// Bytes.
+    /// A range of bytes.
     Data(ReadRange),
-    /// Where bytes are stored in a range.
+    /// The stored extents of a range.
     Extents {
         /// Offset in the object.
         offset: u64,
@@ -165,29 +166,29 @@ pub enum Want {
     OmapKeys(KeysWant),
     /// The omap header.
     OmapHeader,
-    /// What is known of another object, which has this key.
+    /// The record of another object, which has this key.
     Object(Bytes),
     /// All of another object. The PG fetches it, not the store.
     Copy(Box<CopyWant>),
-    /// A copy of an object of this PG in a staging object, where its omap is too large to be copied in one change. The PG
-    /// builds it.
+    /// A copy of an object of this PG in a staging object, if its omap is too large to be copied in
+    /// one change. The PG builds it.
     Staged {
         /// The object's key.
         source: Bytes,
-        /// What for.
+        /// The slot, which names the purpose.
         slot: Slot,
     },
 }
 
-/// By so much a page of omap pairs may exceed its limit: the last pair counts only once it was read, and no larger one can be written
-/// ([`super::config::PgConfig::max_logged`]).
+/// The bytes by which a page of omap pairs may exceed its limit: the last pair counts only once it
+/// was read, and no larger one can be written ([`super::config::PgConfig::max_logged`]).
 pub(crate) const LARGEST_PAIR: usize = 6 << 20;
 
-/// What the answer to an omap question of unknown size is taken for before it is there, in bytes.
+/// The assumed bytes of the answer to an omap question of unknown size.
 const UNKNOWN: u64 = 1 << 20;
 
 impl Want {
-    /// Bytes that the answer may have, to bound what is fetched at once.
+    /// The most bytes of the answer, to bound what is fetched at once.
     pub(crate) fn cost(&self) -> u64 {
         match self {
             Self::Data(r) => r.len,
@@ -201,8 +202,8 @@ impl Want {
         }
     }
 
-    /// Bytes that the answer may have, in buffers of a pool and elsewhere: so much room is to be there before it is read. What is known
-    /// from the object's own record takes none.
+    /// The most bytes of the answer, in buffers of a pool and elsewhere: room for them must be
+    /// there before it is read. Answers from the object's own record need no room.
     pub fn room(&self) -> (usize, usize) {
         match self {
             Self::Data(r) => (usize::try_from(r.len).unwrap_or(usize::MAX), 0),
@@ -212,12 +213,12 @@ impl Want {
         }
     }
 
-    /// Whether it is about omap pairs.
+    /// Whether the want is for omap pairs.
     pub(crate) fn is_pairs(&self) -> bool {
         matches!(self, Self::Omap(_) | Self::OmapKeys(_))
     }
 
-    /// The staging object that it may need. The PG answers it, not the store.
+    /// The slot of the staging object that the want may need. The PG answers it, not the store.
     pub(crate) fn slot(&self) -> Option<Slot> {
         match self {
             Self::Copy(_) => Some(Slot::Becomes),
@@ -239,22 +240,24 @@ pub struct OmapPage {
 /// Pieces of an object by offset.
 pub type Pieces = Vec<(u64, Bytes)>;
 
-/// What was read.
+/// The answer to a [`Want`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Of [`Want::Data`]: all of the range, or of a sparse one the stored parts.
+    /// The answer to [`Want::Data`]: the whole range, or the stored parts of a sparse one.
     Data(Pieces),
-    /// Of [`Want::Extents`]: offsets and lengths in order, none next to another.
+    /// The answer to [`Want::Extents`]: offsets and lengths in order, none next to another.
     Extents(Vec<(u64, u64)>),
-    /// Of [`Want::Omap`]; of [`Want::OmapKeys`] those that exist, up to the limit.
+    /// The answer to [`Want::Omap`]; to [`Want::OmapKeys`], with the pairs that exist, up to the
+    /// limit.
     Omap(OmapPage),
-    /// Of [`Want::OmapHeader`].
+    /// The answer to [`Want::OmapHeader`].
     OmapHeader(Bytes),
-    /// Of [`Want::Object`]; `None` where it does not exist.
+    /// The answer to [`Want::Object`]; `None` if the object does not exist.
     Object(Option<StoredObject>),
-    /// Of [`Want::Copy`]: the object, or why there is none.
+    /// The answer to [`Want::Copy`]: the object, or why there is none.
     Copy(Result<Arc<Copied>, i32>),
-    /// Of [`Want::Staged`]: the staging object, or why there is none; `None` where the omap can be copied without.
+    /// The answer to [`Want::Staged`]: the staging object, or why there is none; `None` if the omap
+    /// can be copied without one.
     Staged(Result<Option<Arc<Whole>>, i32>),
 }
 
@@ -272,7 +275,7 @@ impl Answer {
         n as u64
     }
 
-    /// The staging object that it keeps.
+    /// The staging object that the answer keeps.
     fn staged(&self) -> Option<&Whole> {
         match self {
             Self::Copy(Ok(copied)) => copied.staged.as_deref(),
@@ -282,7 +285,7 @@ impl Answer {
     }
 }
 
-/// Data could not be read, or is not what was written.
+/// The error for data that could not be read, or that differs from what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the store can't read it")]
 pub struct ReadError;
@@ -297,7 +300,7 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// Bytes that were fetched, in buffers of a pool and elsewhere.
+    /// The bytes that were fetched, in buffers of a pool and elsewhere.
     pub fn room(&self) -> (usize, usize) {
         let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
         match self.want {
@@ -307,12 +310,12 @@ impl Fetched {
         }
     }
 
-    /// Bytes that were fetched.
+    /// The bytes that were fetched.
     pub(crate) fn len(&self) -> u64 {
         self.answer.as_ref().map_or(0, Answer::len)
     }
 
-    /// The slot of the staging object that it keeps.
+    /// The slot of the staging object that the answer keeps.
     pub(crate) fn held_slot(&self) -> Option<Slot> {
         Some(self.answer.as_ref().ok()?.staged()?.slot)
     }

@@ -1,21 +1,22 @@
-//! What an operator wants copied before all else.
+//! Copies that an operator wants before all others.
 
-/// What was asked for (`ceph pg force-recovery`, `ceph pg force-backfill`).
+/// The kinds of copies that an operator forces (`ceph pg force-recovery`, `ceph pg
+/// force-backfill`).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Forced {
-    /// What logs name.
+    /// Whether copies of the objects that logs name are forced.
     pub recovery: bool,
-    /// What is compared.
+    /// Whether copies for which all objects are compared are forced.
     pub backfill: bool,
 }
 
 impl Forced {
-    /// Whether what is needed, which logs name or not, is what was asked for.
+    /// Whether the needed kind of copy is forced: of objects that logs name, or of compared ones.
     pub(super) fn holds(self, logs_tell: bool) -> bool {
         if logs_tell { self.recovery } else { self.backfill }
     }
 
-    /// The states that say so.
+    /// The states of a PG whose copies are forced.
     pub(super) fn states(self) -> impl Iterator<Item = &'static str> {
         let recovery = self.recovery.then_some("forced_recovery");
         let backfill = self.backfill.then_some("forced_backfill");

@@ -1,11 +1,14 @@
-//! Who may speak about a PG.
+//! Which OSDs may speak about a PG.
 //!
-//! A connection proves which OSD sends, and no more. So a message counts only where that OSD has to do with the PG in the way the
-//! message says: as its primary, as a member (of `up` or `acting`), as a holder of a copy from an interval that still matters, or
-//! as somebody who was asked. What is from anybody else is dropped and counted; as stale where it is of an earlier attempt at peering,
-//! as its sender may have been what it says then. What belongs to an attempt at peering counts only within that one.
+//! A connection proves which OSD sends, and no more. So a message is accepted only if that OSD has
+//! to do with the PG in the way the message says: as its primary, as a member (of `up` or
+//! `acting`), as a holder of a copy from an interval that still matters, or as an OSD that was
+//! asked. Messages from other OSDs are dropped and counted; as stale if they are of an earlier
+//! attempt at peering, as the sender may have been what the message says then. Messages of an
+//! attempt at peering count only within that one.
 //!
-//! The members are those of the map, which are looked up once for each map; so a write costs a look at a list of three.
+//! The members are those of the map, which are looked up once for each map; so a write costs a look
+//! at a list of three.
 
 use spirula_invariant::dropped;
 
@@ -15,18 +18,18 @@ use super::perf::DropReason;
 use super::role::Role;
 use super::seen::Seen;
 
-/// What an OSD has to be to send a message.
+/// The role that an OSD must have to send a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sender {
     /// The primary.
     Primary,
-    /// Of the acting set.
+    /// A member of the acting set.
     Acting,
-    /// Of the acting set, or of the one that should be.
+    /// A member of the acting set, or of the one that should be.
     Member,
-    /// Who has the newest copy, as the primary has found.
+    /// The OSD with the newest copy, as the primary has found.
     Source,
-    /// Whoever has, or had, a copy: what becomes of it is decided where it is handled.
+    /// Any OSD that has, or had, a copy: the handler of the message decides what becomes of it.
     Anybody,
 }
 
@@ -69,8 +72,9 @@ impl Sender {
 }
 
 impl PeerBody {
-    /// Whether it means something only within its attempt at peering, whose members have said something in that attempt's map.
-    /// All else may come before the map that it belongs to.
+    /// Whether the message means something only within its attempt at peering, whose members have
+    /// spoken in that attempt's map. All other messages may come before the map that they belong
+    /// to.
     pub(crate) fn is_of_attempt(&self) -> bool {
         !matches!(
             self,
@@ -86,7 +90,8 @@ impl PeerBody {
 }
 
 impl Seen<'_> {
-    /// Whether a message belongs to an attempt at peering which is not the present one. Counts those.
+    /// Whether a message belongs to an attempt at peering other than the present one. Counts such
+    /// messages.
     pub(super) fn is_stale_message(
         &self,
         from: i32,
@@ -101,7 +106,7 @@ impl Seen<'_> {
         is_stale
     }
 
-    /// Whether a message is not for this OSD to send. Counts those.
+    /// Whether a message is not for this OSD to send. Counts such messages.
     pub(super) fn is_foreign(&self, from: i32, id: PeeringId, body: &PeerBody, cx: &mut Ctx<'_>) -> bool {
         if from == self.site.whoami {
             return false;
@@ -131,8 +136,9 @@ impl Seen<'_> {
         }
     }
 
-    /// Whether an OSD may have a copy that counts, as far as is known here. Where maps were missed, or the copy is new, anybody may; and
-    /// where an operator has given up members, one that was only copied to may have to do.
+    /// Whether an OSD may have a copy that counts, as far as is known here. If maps were missed, or
+    /// the copy is new, any OSD may; and if an operator has given up members, an OSD that was only
+    /// copied to may have to do.
     fn may_have_copy(&self, osd: i32) -> bool {
         let (place, history) = (&self.site.interval.place, &self.copy.info.history);
         let is_known = self.copy.exists && history.covers(self.copy.info.last_epoch_started);

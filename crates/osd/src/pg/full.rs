@@ -1,12 +1,15 @@
-//! What happens to changes for which there is no room.
+//! Changes for which there is no room.
 //!
-//! As in Ceph they are dropped without an answer, and the client sends them again when the map no longer says that the pool is full.
-//! Until then nothing of the same client may overtake them: what does not grow anything would find room, and the client's requests
-//! would happen in another order than it sent them. So all its later writes are dropped, too, until one comes that was sent after the
-//! client had seen that there is room, or on another connection: on a new one a client sends again all that was not answered.
+//! As in Ceph they are dropped without an answer, and the client sends them again when the map no
+//! longer says that the pool is full. Until then nothing of the same client may overtake them:
+//! writes that grow nothing would find room, and the client's requests would be executed in another
+//! order than it sent them. So all its later writes are dropped, too, until one comes that was sent
+//! after the client had seen that there is room, or on another connection: on a new one a client
+//! sends again all that was not answered.
 //!
-//! A write may be dropped although the map no longer says that the pool is full: that a member has room is told to its primaries and to the
-//! monitors at the same time. The client learns of no change then, so its connection is ended.
+//! A write may be dropped although the map no longer says that the pool is full: that a member has
+//! room is told to its primaries and to the monitors at the same time. The client learns of no
+//! change then, so its connection is ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,17 +26,18 @@ use super::site::Site;
 #[derive(Debug)]
 struct First {
     tid: u64,
-    /// The map's epoch when one was dropped last.
+    /// The map's epoch when a write was last dropped.
     epoch: u32,
     client: Arc<Client>,
-    /// The client's connection was ended.
+    /// Whether the client's connection was ended.
     hung_up: bool,
 }
 
 /// Clients with dropped writes.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
-    /// Like a client itself, they live as long as the interval.
+    /// The first dropped write of each client. As a client itself, they live as long as the
+    /// interval.
     first: HashMap<EntityName, First>,
     /// The last map that said that the pool is no longer full.
     room_since: u32,
@@ -51,15 +55,15 @@ impl Dropped {
         first.epoch = epoch;
     }
 
-    /// The pool is no longer full since this epoch.
+    /// Notes that the pool is no longer full since this epoch.
     pub(super) fn room(&mut self, epoch: u32) {
-        // Whoever has not written since the room before is not heard of any more.
+        // A client that has not written since the room before is not heard of any more.
         let before = self.room_since;
         self.first.retain(|_, f| f.epoch >= before);
         self.room_since = epoch;
     }
 
-    /// Whether this write was sent before the client sends again what was dropped before it.
+    /// Whether this write was sent before the client sends its dropped writes again.
     fn is_overtaken_by(&mut self, op: &ClientOp) -> bool {
         let Some(first) = self.first.get(&op.reqid.name) else {
             return false;
@@ -72,7 +76,8 @@ impl Dropped {
         op.reqid.tid > first.tid
     }
 
-    /// Clients to whom no map will tell of room, as the last one did before their writes were dropped.
+    /// The clients that no map will tell of room, as the last one did before their writes were
+    /// dropped.
     fn uninformed(&mut self) -> impl Iterator<Item = Arc<Client>> {
         let since = self.room_since;
         let those = self
@@ -86,15 +91,15 @@ impl Dropped {
     }
 }
 
-/// Whether a request wants an answer even where there is no room.
+/// Whether a request wants an answer even if there is no room.
 fn insists(op: &ClientOp) -> bool {
     op.flags.has(OsdFlags::FULL_FORCE) || op.flags.has(OsdFlags::FULL_TRY)
 }
 
 impl Site {
-    /// Whether there is room for a change; if not, the error, or `None` to say nothing: the client sends it again when
-    /// the map no longer says that the pool is full. `grows`: the PG's usage; `stores`: new data, even if it replaces
-    /// old.
+    /// Checks that there is room for a change; if not, the error, or `None` for no answer: the
+    /// client sends it again when the map no longer says that the pool is full. `grows`: the PG's
+    /// usage grows; `stores`: there is new data, even if it replaces old.
     pub(super) fn check_full(
         &self,
         op: &ClientOp,
@@ -103,7 +108,8 @@ impl Site {
         cx: &Ctx<'_>,
     ) -> Result<(), Option<i32>> {
         let force = op.flags.has(OsdFlags::FULL_FORCE);
-        // What is in the log must be stored by every member: where one has no room left, no flag helps.
+        // A change in the log must be stored by every member: if one has no room left, no flag
+        // helps.
         let no_room = stores && self.lacks_room(cx);
         if !no_room && (!grows || !self.pool.full || force) {
             return Ok(());
@@ -127,7 +133,7 @@ impl Dropped {
         !insists(op) && self.is_overtaken_by(op)
     }
 
-    /// Has clients send again what was dropped, where there is room and the map will not tell them.
+    /// Makes clients send dropped writes again, if there is room and the map will not tell them.
     pub(super) fn recall(&mut self, site: &Site, cx: &mut Ctx<'_>) {
         if !site.pool.full && !site.lacks_room(cx) {
             let clients = self.uninformed();
@@ -135,7 +141,7 @@ impl Dropped {
         }
     }
 
-    /// A write was dropped, as there is no room.
+    /// Notes a write that was dropped, as there is no room.
     pub(super) fn note(&mut self, op: &ClientOp, site: &Site) {
         self.add(op, site.map.epoch());
     }

@@ -1,33 +1,35 @@
-//! Past intervals: where else a PG may have served since a copy was last active.
+//! Past intervals: the OSDs on which a PG may have served since a copy was last active.
 //!
-//! An interval is a span of epochs in which a PG belongs to the same OSDs. It served no write unless its acting set had
-//! `min_size` members and the map said within it that its primary was alive in it (`up_thru`), as a primary waits for
-//! that before it activates the PG. All other intervals are forgotten: no copy can be newer for their sake.
+//! An interval is a span of epochs in which a PG belongs to the same OSDs. It served no write
+//! unless its acting set had `min_size` members and the map said within it that its primary was
+//! alive in it (`up_thru`), as a primary waits for that before it activates the PG. All other
+//! intervals are forgotten: no copy can be newer for their sake.
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
-/// Intervals above which those are dropped that say nothing which a later one does not say.
+/// With more intervals than this, those are dropped that add nothing to a later one.
 const MANY: usize = 32;
-/// Intervals that are kept at most.
+/// The most intervals that are kept.
 const MOST: usize = 256;
 
-/// An interval that ended, and in which the PG may have served writes.
+/// An interval that has ended, and in which the PG may have served writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PastInterval {
-    /// Its first epoch, or an earlier one.
+    /// The interval's first epoch, or an earlier one.
     pub first: u32,
-    /// Its last epoch.
+    /// The interval's last epoch.
     pub last: u32,
     /// The members, ascending.
     pub acting: Vec<i32>,
-    /// The one that led.
+    /// The primary.
     pub primary: i32,
 }
 
 /// What an OSD knows of a PG's past.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
-    /// The list has every interval that ended after this epoch and may have served.
+    /// The epoch since which the past is known: the list has every interval that ended after it and
+    /// may have served.
     known_since: u32,
     past: Vec<PastInterval>,
 }
@@ -39,12 +41,12 @@ impl Default for History {
 }
 
 impl History {
-    /// Nothing is known.
+    /// A history of which nothing is known.
     pub fn unknown() -> Self {
         Self::since(u32::MAX)
     }
 
-    /// Everything is known from this epoch on, and no interval has ended since.
+    /// A history that is known from this epoch on, without intervals that have ended since.
     pub fn since(epoch: u32) -> Self {
         Self {
             known_since: epoch,
@@ -52,7 +54,8 @@ impl History {
         }
     }
 
-    /// Of a PG that is new here in the map of this epoch, and whose pool was made in another one, 0 where that is not known.
+    /// The history of a PG that is new here in the map of this epoch, and whose pool was made in
+    /// epoch `created`, 0 if unknown.
     pub fn of_new(epoch: u32, created: u32) -> Self {
         if created > 0 && epoch == created {
             Self::since(created)
@@ -71,14 +74,17 @@ impl History {
         &self.past
     }
 
-    /// Adds an interval that ended after all others. One that is added again, after a crash, counts once.
+    /// Adds an interval that ended after all others. An interval that is added again, after a
+    /// crash, counts once.
     pub fn push(&mut self, ended: PastInterval) {
         if self.known_since == u32::MAX || self.past.last().is_some_and(|p| p.last >= ended.last) {
-            // Of what is not known since when no part helps, and what is known already is not added again.
+            // If it is not known since when the list is complete, no interval helps, and a known
+            // one is not added again.
             return;
         }
         if self.past.len() >= MANY {
-            // Who asks a member of the later one has asked one of the earlier one, too.
+            // A question to a member of the later interval reaches a member of the earlier one,
+            // too.
             let covered = |p: &PastInterval| ended.acting.iter().all(|o| p.acting.contains(o));
             self.past.retain(|p| !covered(p));
         }

@@ -1,8 +1,9 @@
-//! What clients do to block images, counted by image while somebody wants to know it.
+//! The clients' I/O on block images, counted by image while somebody wants to know it.
 //!
-//! An image is recognized by the names of its data objects, as Ceph's manager has its OSDs do it: `rbd_data.ID.N`, and
-//! `rbd_data.POOL.ID.N` where the data is in another pool than the image; likewise for the data of journals. A request counts
-//! where Ceph counts it: when it is answered, and did what it should.
+//! An image is recognized by the names of its data objects, as Ceph's manager has its OSDs do it:
+//! `rbd_data.ID.N`, and `rbd_data.POOL.ID.N` if the data is in another pool than the image;
+//! likewise for the data of journals. A request counts when Ceph counts it: when it is answered,
+//! and succeeded.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,14 +14,14 @@ use spirula_proto::osd::{OpCode, WriteSameArgs};
 
 use super::op::{ClientOp, OsdOp};
 
-/// Most images that are counted between two answers; more are left out.
+/// The most images that are counted between two answers; more are left out.
 const MAX_IMAGES: usize = 8192;
-/// Where an answer cannot tell of all images: so many are told of that are first by each of the numbers.
+/// If an answer cannot hold all images, it holds the first this many by each of the numbers.
 const MAX_TOLD: usize = 256;
-/// Most bytes of an image's id. Real ones have some 14.
+/// The most bytes of an image's id. Real ones have some 14.
 const MAX_ID: usize = 64;
 
-/// An image, as the names of its data objects tell.
+/// An image, as named by its data objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ImageName<'a> {
     pool: u64,
@@ -36,7 +37,7 @@ impl Hash for ImageName<'_> {
     }
 }
 
-/// An image that is counted.
+/// The key of a counted image.
 #[derive(Debug, PartialEq, Eq)]
 struct ImageKey {
     pool: u64,
@@ -76,12 +77,12 @@ impl From<&ImageName<'_>> for ImageKey {
     }
 }
 
-/// The image's pool, where the name tells it, and the image's id.
+/// The image's pool, if the name has it, and the image's id.
 fn image_of(object: &str) -> Option<(Option<u64>, &str)> {
     let rest = object
         .strip_prefix("rbd_data.")
         .or_else(|| object.strip_prefix("journal_data."))?;
-    // What follows the id ends with no point of its own, so an id of digits is not taken for a pool.
+    // The text after the id has no further point, so an id of digits is not taken for a pool.
     let (first, rest) = rest.split_once('.')?;
     if !first.is_empty()
         && first.bytes().all(|b| b.is_ascii_digit())
@@ -103,7 +104,7 @@ fn name_of(op: &ClientOp) -> Option<ImageName<'_>> {
     (id.len() <= MAX_ID).then_some(name)
 }
 
-/// Bytes that an op of a request that was executed has written.
+/// The bytes that an executed op has written.
 fn written(o: &OsdOp) -> u64 {
     match o.code {
         OpCode::WRITE | OpCode::WRITEFULL | OpCode::APPEND | OpCode::ZERO => o.extent().length,
@@ -117,32 +118,34 @@ fn written(o: &OsdOp) -> u64 {
     }
 }
 
-/// Counts by image. It does nothing until it is asked, and again when it has not been asked for some time.
+/// Counts I/O by image. Idle until it is asked, and again when it has not been asked for some time.
 #[derive(Debug, Default)]
 pub struct ImageIo {
-    /// Until when it counts, in microseconds of a monotonic clock; 0 while nobody asks.
+    /// The end of the counting, in microseconds of a monotonic clock; 0 while nobody asks.
     until: u64,
-    /// The images' pools; empty for all.
+    /// The pools of the counted images; empty for all.
     pools: Vec<u64>,
     images: HashMap<ImageKey, Counts>,
 }
 
 impl ImageIo {
-    /// Counts until then, in microseconds, images of these pools, or of all; returns what was counted since the last call.
+    /// Counts the images of these pools, or of all, until `until`, in microseconds; returns the
+    /// counts since the last call.
     pub fn ask(&mut self, pools: Vec<u64>, until: u64) -> Vec<Counts> {
         self.until = until.max(1);
         self.pools = pools;
         first_by_each(self.images.drain().map(|(_, counts)| counts).collect())
     }
 
-    /// Ends the counting where nobody has asked for long.
+    /// Ends the counting if nobody has asked for long.
     pub fn lapse(&mut self, usec: u64) {
         if self.until != 0 && usec >= self.until {
             *self = Self::default();
         }
     }
 
-    /// A request is about to be answered that was executed; to be called before its reply takes its ops over.
+    /// Counts an executed request that is about to be answered; to be called before its reply takes
+    /// its ops.
     pub(super) fn note(&mut self, op: &ClientOp, usec: u64) {
         if self.until != 0 && !op.client.is_internal() {
             self.count(op, usec);
@@ -190,7 +193,7 @@ impl ImageIo {
     }
 }
 
-/// All, where they are few; else the first by each of the numbers.
+/// All counts, if they are few; else the first by each of the numbers.
 fn first_by_each(mut all: Vec<Counts>) -> Vec<Counts> {
     if all.len() <= MAX_TOLD {
         return all;

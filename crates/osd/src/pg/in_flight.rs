@@ -1,4 +1,4 @@
-//! Writes that are not durable everywhere, and what their clients will be told.
+//! Writes that are not durable everywhere, and the replies to their clients.
 
 use bytes::Bytes;
 use spirula_maps::EVersion;
@@ -12,26 +12,27 @@ use super::watch::WatchEffects;
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) version: EVersion,
-    /// The request and what will be answered; `None` where the PG does it by itself.
+    /// The request and its reply; `None` for the PG's own writes.
     pub(super) request: Option<(ClientOp, Reply)>,
-    /// The object whose context counts it; `None` for a logged failure.
+    /// The object whose context counts the write; `None` for a logged failure.
     pub(super) key: Option<Bytes>,
-    /// The op whose staging object it is a step of, by its place among what is pending.
+    /// The op, by its place among the pending ones, for whose staging object the write is a step.
     pub(super) stage: Option<u32>,
-    /// What the members were sent of it.
+    /// The messages to the members.
     pub(super) sent: Sent,
-    /// The same request, sent again by the client, and its answer: by the time when it is durable, it may be forgotten.
+    /// Repetitions of the request by the client, with the answer: by the time when the write is
+    /// durable, it may be forgotten.
     pub(super) dups: Vec<(ClientOp, Answered)>,
 }
 
-/// What the client will be told.
+/// The reply to the client.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) result: i32,
     pub(super) user_version: u64,
-    /// Versions for a failure for want of the object.
+    /// The versions for a failure for want of the object.
     pub(super) enoent: Option<(EVersion, u64)>,
-    /// What happens to watches and notifications once it is durable.
+    /// The effects on watches and notifications once the write is durable.
     pub(super) effects: Option<Box<WatchEffects>>,
 }
 

@@ -1,4 +1,4 @@
-//! What an OSD remembers about a PG, durably: enough to say who holds the newest copy.
+//! An OSD's durable record of a PG: enough to tell which OSD holds the newest copy.
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 use spirula_maps::{EVersion, IntervalSet};
@@ -7,48 +7,50 @@ use super::history::History;
 use super::layout::Part;
 use super::log::{Usage, decode_clone_usage, encode_clone_usage};
 
-/// Version of the encoding of [`PgInfo`]. 1: the first. 2: clones in the usage, and purged snapshots. 3: past intervals;
-/// before, a PG only served with all members, so a flag said enough: whether it had belonged to others. Who does not
-/// know them cannot tell which copy is the newest. 4: objects that are ahead of the log. 5: which part of each
-/// object it holds; before, all.
+/// Version of the encoding of [`PgInfo`]. 1: the first. 2: clones in the usage, and purged
+/// snapshots. 3: past intervals; before, a PG only served with all members, so a flag was enough:
+/// whether it had belonged to others. A reader without them cannot tell which copy is the newest.
+/// 4: objects that are ahead of the log. 5: which part of each object the copy holds; before, all.
 const VERSION: u8 = 5;
-/// The oldest reader that understands it, which takes any copy for a whole one.
+/// The oldest version whose readers understand it; such a reader takes any copy for a whole one.
 const COMPAT: u8 = 3;
 
 /// A copy's own account of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PgInfo {
-    /// The version of the newest change in its log.
+    /// The version of the newest change in the copy's log.
     pub last_update: EVersion,
-    /// The version after which its log has entries.
+    /// The version after which the copy's log has entries.
     pub log_tail: EVersion,
-    /// The epoch of the interval in which it was last active, 0 for never.
+    /// The epoch of the interval in which the copy was last active, 0 for never.
     pub last_epoch_started: u32,
     /// The members that were active then; ascending.
     pub last_acting: Vec<i32>,
-    /// It is being made equal to another copy, and no true copy of any version until that is done.
+    /// Whether the copy is being made equal to another one, and is no true copy of any version
+    /// until that is done.
     pub incomplete: bool,
-    /// Objects that were written after `last_update` may be here in part, without their end, from an older version's copy in
-    /// the background: what changed since is not enough to mend them.
+    /// Whether objects that were written after `last_update` may be here in part, without their
+    /// end, from a background copy by an older release: the changes since are not enough to mend
+    /// them.
     pub ahead: bool,
     /// The PGs that the pool had when the copy was last split.
     pub pg_num: u32,
-    /// The highest version that clients were told.
+    /// The highest version reported to clients.
     pub last_user_version: u64,
     /// Objects and bytes as of `last_update`.
     pub usage: Usage,
-    /// The usage is wrong since a split; to be counted again.
+    /// Whether the usage is wrong since a split, and must be counted again.
     pub usage_invalid: bool,
-    /// Of the pool's removed snapshots those that are trimmed here.
+    /// The pool's removed snapshots that are trimmed here.
     pub purged_snaps: IntervalSet,
-    /// Where the PG may have served since it was last active here.
+    /// Where the PG may have served since the copy was last active here.
     pub history: History,
-    /// What it holds of each object, whatever the pool says.
+    /// The part of each object that the copy holds, whatever the pool says.
     pub part: Part,
 }
 
 impl PgInfo {
-    /// How new the copy is: copies compare by this.
+    /// The age of the copy, by which copies compare.
     pub fn age(&self) -> (u32, EVersion) {
         (self.last_epoch_started, self.last_update)
     }
@@ -90,7 +92,7 @@ impl Decode for PgInfo {
                 last_epoch_started,
                 last_acting,
                 incomplete: r.bool()?,
-                // What older versions copied in the background may be.
+                // Copies made in the background by older releases may be ahead.
                 ahead: true,
                 pg_num: r.u32()?,
                 last_user_version: r.u64()?,

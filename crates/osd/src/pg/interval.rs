@@ -9,16 +9,16 @@ use super::history::PastInterval;
 /// The present interval.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Interval {
-    /// The epoch it began in, as far as this OSD knows.
+    /// The epoch in which the interval began, as far as this OSD knows.
     pub since: u32,
-    /// The epoch in which this OSD first saw it: `since`, unless maps were missed. What primaries have recorded, as no
-    /// member can know of a later beginning.
+    /// The epoch in which this OSD first saw the interval: `since`, unless maps were missed.
+    /// Primaries have this one recorded, as no member can know of a later beginning.
     pub seen: u32,
-    /// Since when the primary is the same.
+    /// The epoch since which the primary is the same.
     pub same_primary_since: u32,
-    /// Since when the pool has this many PGs.
+    /// The epoch since which the pool has this many PGs.
     pub split_at: u32,
-    /// Where the PG belongs.
+    /// The OSDs of the PG.
     pub place: Placement,
     /// Since when each acting member is up: a restart ends the interval too.
     member_since: Vec<u32>,
@@ -74,7 +74,8 @@ impl Interval {
             .is_some_and(|o| o.up_thru >= self.seen)
     }
 
-    /// What is remembered of this interval when it has ended with the map `last`; nothing where it cannot have served.
+    /// The record of this interval after it has ended with the map `last`; none if it cannot have
+    /// served.
     pub(super) fn ended(
         &self,
         backend: &dyn Backend,

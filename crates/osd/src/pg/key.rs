@@ -22,7 +22,7 @@ const LOG: u8 = b'L';
 const DUPS: u8 = b'D';
 const INFO: u8 = b'I';
 const SNAP: u8 = b'S';
-/// What the keys of staging objects begin with: no pool's number does.
+/// The beginning of the keys of staging objects, with which no pool's number begins.
 const STAGE: [u8; 2] = [0xff, b'T'];
 /// Length of the pool's id in a key.
 const POOL_LEN: usize = 8;
@@ -91,7 +91,7 @@ pub fn is_too_long(o: &HObject) -> bool {
     2 * names + 64 > MOST && object_key(o).len() > MOST
 }
 
-/// The object with this store key; `None` where the bytes are no key.
+/// The object with this store key; `None` if the bytes are no key.
 pub fn parse_object_key(mut key: &[u8]) -> Option<HObject> {
     let buf = &mut key;
     let pool = i64::from_be_bytes(take(buf)?);
@@ -223,7 +223,7 @@ fn version_key(kind: u8, pgid: PgId, v: EVersion) -> Bytes {
     out.into()
 }
 
-/// Where the log entries of a PG after `v` begin.
+/// The key at which the log entries of a PG after `v` begin.
 pub fn after_log_key(pgid: PgId, v: EVersion) -> Bytes {
     log_key(pgid, EVersion::new(0, v.version.saturating_add(1)))
 }

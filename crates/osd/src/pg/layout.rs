@@ -1,23 +1,24 @@
-//! Which part of each object a copy holds, and in which layout.
+//! The part of each object that a copy holds, and its layout.
 //!
-//! A copy carries that with it ([`super::info::PgInfo`]): what the pool says is what a PG is to become, not what a store has.
+//! A copy carries these with it ([`super::info::PgInfo`]): the pool says what a PG is to become,
+//! not what a store has.
 
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 
 /// How a PG's members hold its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Layout {
-    /// Each has all of each object.
+    /// Each member has all of each object.
     #[default]
     Whole,
 }
 
-/// What a copy holds of each object.
+/// The part of each object that a copy holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Part {
     /// The layout.
     pub layout: Layout,
-    /// Which part in that layout; 0 where there is only one.
+    /// The part's number in that layout; 0 if there is only one.
     pub role: u8,
 }
 

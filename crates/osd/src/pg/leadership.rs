@@ -1,4 +1,5 @@
-//! Attempts at peering: which one this OSD leads or follows, and what is remembered from one to the next.
+//! Attempts at peering: the one that this OSD leads or follows, and what is remembered from one to
+//! the next.
 
 use std::collections::BTreeSet;
 
@@ -7,29 +8,31 @@ use super::message::PeeringId;
 use super::promise::Promise;
 use spirula_invariant::invariant;
 
-/// Who leads the PG, as far as this OSD goes along with it.
+/// The leadership of the PG, as far as this OSD goes along with it.
 #[derive(Debug, Default)]
 pub(super) struct Leadership {
     /// The attempt at peering that this OSD leads or follows.
     pub(super) id: PeeringId,
-    /// Attempts begun as primary; never goes back, so that old answers are told apart.
+    /// The number of attempts begun as primary; it never goes back, so that old answers are told
+    /// apart.
     pub(super) rounds: u32,
-    /// Until when others may answer reads to whom this OSD has granted that; `None` before the first event: the OSD has just
-    /// started.
+    /// Until when other OSDs may answer reads, as this OSD has promised them; `None` before the
+    /// first event: the OSD has just started.
     pub(super) promised: Option<Promise>,
-    /// The primary that asked what is here, and was not answered yet.
+    /// The primary whose query for this OSD's copy is not answered yet.
     pub(super) query_from: Option<i32>,
-    /// Holders of the newest copy that could not bring others up to it: others that have it too are asked first.
+    /// Holders of the newest copy that could not bring others up to it: other holders are asked
+    /// first.
     pub(super) unfit: BTreeSet<i32>,
     /// Members that had no room for all that they lack, in this interval.
     pub(super) roomless: BTreeSet<i32>,
-    /// What an operator wants done first.
+    /// The copies that an operator forces.
     pub(super) forced: Forced,
 }
 
 impl Leadership {
-    /// Begins the next attempt as primary, with the map of this epoch: whoever is asked looks at the question when it has that map,
-    /// too, so no older map takes it out of this attempt.
+    /// Begins the next attempt as primary, with the map of this epoch. An OSD handles the attempt's
+    /// query once it has that map, too, so no older map takes it out of this attempt.
     pub(super) fn begin(&mut self, epoch: u32) {
         invariant!(
             epoch >= self.id.epoch,
@@ -48,12 +51,12 @@ impl Leadership {
         self.promised = Some(self.promised.unwrap_or_default().max(p));
     }
 
-    /// For how long what this OSD has promised holds.
+    /// How long this OSD's promise still holds.
     pub(super) fn promise_left(&self, usec: u64) -> Promise {
         self.promised.unwrap_or_default().left(usec)
     }
 
-    /// The interval is over.
+    /// Ends what belongs to the interval that is over.
     pub(super) fn leave_interval(&mut self) {
         self.unfit.clear();
         self.roomless.clear();

@@ -1,4 +1,5 @@
-//! The primary's side of a PG: from an attempt to agree to serving, and whom a message is for in either.
+//! The primary's side of a PG: from an attempt to agree to serving, and the dispatch of messages in
+//! either.
 
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::EVersion;
@@ -20,7 +21,7 @@ use super::recent::State;
 use super::role::{Active, Role};
 
 impl Pg {
-    /// Goes on with an attempt to agree, where this OSD leads one. Says whether it does.
+    /// Goes on with an attempt to agree, if this OSD leads one. Returns whether it does.
     pub(super) fn agree(
         &mut self,
         cx: &mut Ctx<'_>,
@@ -48,7 +49,7 @@ impl Pg {
         true
     }
 
-    /// Brings up members to be, where this OSD serves.
+    /// The handler of backfill, if this OSD serves.
     pub(super) fn backfilling(&mut self) -> Option<Backfilling<'_>> {
         let Role::Active(a) = &mut self.role else {
             return None;
@@ -134,7 +135,7 @@ impl Pg {
         }
     }
 
-    /// Goes on with what is done for members to be, where this OSD serves. Says whether it does.
+    /// Goes on with the backfill, if this OSD serves. Returns whether it does.
     pub(super) fn backfill(&mut self, f: impl FnOnce(&mut Backfilling<'_>)) -> bool {
         self.backfilling().map(|mut b| f(&mut b)).is_some()
     }
@@ -149,7 +150,7 @@ impl Pg {
         }
     }
 
-    /// An OSD says what it has: asked, or because its copy belongs elsewhere.
+    /// Handles another OSD's info on its copy: it was asked, or its copy belongs elsewhere.
     pub(super) fn notified(
         &mut self,
         from: i32,
@@ -167,7 +168,7 @@ impl Pg {
         }
     }
 
-    /// Another OSD's log.
+    /// Handles another OSD's log.
     pub(super) fn log_received(
         &mut self,
         from: i32,
@@ -188,14 +189,14 @@ impl Pg {
         }
     }
 
-    /// A member, or a member to be, is equal to the newest copy now.
+    /// Handles that a member, or a backfill target, is now equal to the newest copy.
     pub(super) fn sync_done(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if !self.backfill(|b| b.backfill_copied(osd, cx)) && !self.agree(cx, |a, cx| a.sync_done(osd, cx)) {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, of = osd);
         }
     }
 
-    /// One of them has no room for all that it lacks.
+    /// Handles that a member, or a backfill target, has no room for all that it lacks.
     pub(super) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if !self.backfill(|b| b.backfill_refused(osd, cx)) && !self.agree(cx, |a, cx| a.sync_refused(osd, cx))
         {
@@ -203,14 +204,15 @@ impl Pg {
         }
     }
 
-    /// Who has the newest copy could not go on.
+    /// Handles that the holder of the newest copy could not go on.
     pub(super) fn sync_failed(&mut self, cx: &mut Ctx<'_>) {
         if !self.backfill(|b| b.backfill_failed(cx)) && !self.agree(cx, |a, _| a.sync_failed()) {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid);
         }
     }
 
-    /// A member remembers that it took part, or a member to be that it is complete.
+    /// Handles that a member remembers durably that it took part, or a backfill target that it is
+    /// complete.
     pub(super) fn member_activated(&mut self, from: i32, cx: &mut Ctx<'_>) {
         if !self.backfill(|b| b.backfill_noted(from, cx))
             && !self.agree(cx, |a, cx| a.member_activated(from, cx))
@@ -219,7 +221,7 @@ impl Pg {
         }
     }
 
-    /// This OSD remembers that it took part.
+    /// Handles that this OSD remembers durably that it took part.
     pub(super) fn activation_committed(&mut self, id: PeeringId, primary: i32, cx: &mut Ctx<'_>) {
         if id != self.lead.id {
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
@@ -231,18 +233,19 @@ impl Pg {
         }
     }
 
-    /// It is the PG's turn to copy; the target is asked whether it is its turn there.
+    /// Grants the PG's turn to copy; the target is asked for its turn there.
     pub fn grant_backfill(&mut self, cx: &mut Ctx<'_>) {
         self.backfill(|b| b.grant(cx));
     }
 
-    /// Others come first: what is under way goes on later where it was.
+    /// Revokes the PG's turn because others come first: the copy under way goes on later where it
+    /// was.
     pub fn revoke_backfill(&mut self, cx: &mut Ctx<'_>) {
         self.backfill(|b| b.revoke(cx));
     }
 
-    /// An operator wants the PG's recovery, or its backfill, done before all else, or no more. Nothing where there is nothing to
-    /// do.
+    /// Forces the PG's recovery, or its backfill, before all else at an operator's command, or
+    /// stops forcing it. Does nothing if there is nothing to do.
     pub fn force_copy(&mut self, backfill: bool, on: bool, cx: &mut Ctx<'_>) {
         let on = on && self.seen().backfill_state() != BackfillState::Idle;
         let before = self.seen().copy_priority();
@@ -252,7 +255,7 @@ impl Pg {
             self.lead.forced.recovery = on;
         }
         let priority = self.seen().copy_priority();
-        // Who waits for the target to have time is in its queue.
+        // A PG that waits for its turn on the target is in the target's queue.
         if priority != before
             && self.seen().backfill_state() == BackfillState::Reserving
             && let Some(target) = self.role.backfill().and_then(Backfill::first)

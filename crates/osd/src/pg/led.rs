@@ -1,4 +1,5 @@
-//! What a primary asks of an OSD that is, or was, a member, or is to be one: what it has, its log, to take part, and to be copied to.
+//! Answers to a primary's questions to an OSD that is, was or will be a member: for its info, for
+//! its log, to take part, and to be copied to.
 
 use spirula_invariant::{dropped, invariant};
 
@@ -29,7 +30,7 @@ pub(super) struct Led<'a> {
 }
 
 impl Led<'_> {
-    /// A primary asks what is here.
+    /// Handles a primary's query for this OSD's copy.
     pub(super) fn queried(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         if !self.site.is_leader(from, id) || id < self.lead.id {
             return dropped!(cx.perf.dropped, DropReason::PeerStale; pg = self.site.pgid, from = from);
@@ -51,7 +52,7 @@ impl Led<'_> {
         }
     }
 
-    /// Answers once all that the answer claims is durable.
+    /// Answers the query once everything that the answer claims is durable.
     pub(super) fn answer_query(&mut self, cx: &mut Ctx<'_>) {
         invariant!(
             self.store.commits.is_empty(),
@@ -73,7 +74,7 @@ impl Led<'_> {
         }
     }
 
-    /// A primary wants the log.
+    /// Handles a primary's request for the log.
     pub(super) fn log_wanted(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         if self.site.is_leader(from, id) {
             let entries = self.copy.log.iter().cloned().collect();
@@ -87,7 +88,7 @@ impl Led<'_> {
         }
     }
 
-    /// A primary asks to take part.
+    /// Handles a primary's request to take part.
     pub(super) fn activate_member(
         &mut self,
         from: i32,
@@ -113,7 +114,8 @@ impl Led<'_> {
         self.copy.activate(self.site, (info, log), what, self.store, cx);
     }
 
-    /// A copy that belongs elsewhere tells the primary, who may need it, or has it deleted.
+    /// Announces a copy that belongs elsewhere to the primary, which may need it, or has it
+    /// deleted.
     pub(super) fn announce(&mut self, cx: &mut Ctx<'_>) {
         let primary = self.site.interval.place.primary;
         if self.copy.exists && primary >= 0 && primary != self.site.whoami && self.store.commits.is_empty() {
@@ -129,7 +131,7 @@ impl Led<'_> {
         }
     }
 
-    /// A primary asks whether it is its turn to copy to this OSD.
+    /// Handles a primary's request for its turn to copy to this OSD.
     pub(super) fn turn_wanted(&mut self, from: i32, id: PeeringId, priority: u8, cx: &mut Ctx<'_>) {
         let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
         if !to_be || !self.site.is_leader(from, id) {

@@ -14,18 +14,19 @@ use spirula_maps::{EVersion, HObject, ReqId, SnapId};
 use super::dirty::Dirty;
 use super::key;
 
-/// Version of the encoding of [`LogEntry`]. 1: the first. 2: clones, and their share of the usage. 3: what the change
-/// left as it was of the object.
+/// Version of the encoding of [`LogEntry`]. 1: the first. 2: clones, and their share of the usage.
+/// 3: the parts of the object that the change left as they were.
 const VERSION: u8 = 3;
 
 /// What an entry did to its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogOp {
-    /// Created or changed it.
+    /// The change created or changed the object.
     Modify,
-    /// Removed it.
+    /// The change removed the object.
     Delete,
-    /// To its object nothing: a write failed, and its resending must fail alike; or the PG changed something else of its own.
+    /// The entry changes no object: a write failed, and must fail alike when it is sent again; or
+    /// the PG changed something else of its own.
     Error,
 }
 
@@ -45,11 +46,11 @@ impl LogOp {
 pub struct Usage {
     /// Objects.
     pub objects: i64,
-    /// Their bytes; what a clone shares with the next newer one counts once.
+    /// The objects' bytes; bytes that a clone shares with the next newer one count once.
     pub bytes: i64,
-    /// How many of the objects are clones.
+    /// The number of objects that are clones.
     pub clones: i64,
-    /// How many of the objects are whiteouts: removed, while clones remain.
+    /// The number of objects that are whiteouts: removed, while clones remain.
     pub whiteouts: i64,
 }
 
@@ -65,7 +66,8 @@ impl Usage {
     }
 }
 
-/// Since their versions that know of clones: what follows objects and bytes in log entries and infos.
+/// Encodes the usage of clones, which follows objects and bytes in log entries and infos since the
+/// versions that have clones.
 pub(super) fn encode_clone_usage(w: &mut Writer, usage: Usage) {
     w.i64(usage.clones);
     w.i64(usage.whiteouts);
@@ -81,11 +83,11 @@ pub(super) fn decode_clone_usage(r: &mut Reader<'_>, usage: &mut Usage) -> Resul
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Its place in the log.
+    /// The change's place in the log.
     pub version: EVersion,
     /// The object's version before.
     pub prior_version: EVersion,
-    /// The version that the client was told.
+    /// The version reported to the client.
     pub user_version: u64,
     /// The request.
     pub reqid: ReqId,
@@ -95,7 +97,7 @@ pub struct LogEntry {
     pub op: LogOp,
     /// The client's time of the change.
     pub mtime: UTime,
-    /// What the request returned.
+    /// The result of the request.
     pub return_code: i32,
     /// Result and data of each op, for requests that asked for them.
     pub op_returns: Vec<(i32, Bytes)>,
@@ -103,12 +105,12 @@ pub struct LogEntry {
     pub usage: Usage,
     /// The object's clones that were made, changed or removed with it.
     pub clones: Vec<SnapId>,
-    /// What of the object changed.
+    /// The changed parts of the object.
     pub dirty: Dirty,
 }
 
 impl LogEntry {
-    /// Bytes it takes in memory, roughly; what the log's byte bound counts.
+    /// The approximate bytes that it takes in memory, which the log's byte limit counts.
     pub fn weight(&self) -> usize {
         let names = self.object.oid.len() + self.object.key.len() + self.object.nspace.len();
         size_of::<Self>()
@@ -189,7 +191,7 @@ impl Decode for LogEntry {
 #[derive(Debug, Clone, Default)]
 pub struct PgLog {
     entries: VecDeque<LogEntry>,
-    /// Newest version of each request that has an entry.
+    /// The newest version of each request that has an entry.
     by_reqid: HashMap<ReqId, EVersion>,
     head: EVersion,
     tail: EVersion,
@@ -226,7 +228,7 @@ impl PgLog {
         self.tail
     }
 
-    /// Entries kept.
+    /// The number of entries kept.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -278,14 +280,14 @@ impl PgLog {
         );
         self.head = e.version;
         self.bytes += e.weight();
-        // What the PG does by itself is nobody's request.
+        // The PG's own changes have no request.
         if e.reqid != ReqId::default() {
             self.by_reqid.insert(e.reqid, e.version);
         }
         self.entries.push_back(e);
     }
 
-    /// Takes the entries up to `v` off, as the primary does.
+    /// Removes the entries up to `v`, as the primary does, and returns them.
     pub fn trim_to(&mut self, v: EVersion) -> Vec<LogEntry> {
         let mut gone = Vec::new();
         while self.entries.front().is_some_and(|e| e.version <= v) {
@@ -298,7 +300,7 @@ impl PgLog {
         gone
     }
 
-    /// An entry leaves the log.
+    /// Adjusts size and index for an entry that leaves the log.
     fn let_go(&mut self, e: &LogEntry) {
         let weight = e.weight();
         invariant!(
@@ -331,7 +333,7 @@ impl PgLog {
         gone
     }
 
-    /// The log ends at `v`, though the entry that did is not kept.
+    /// Makes the log end at `v`, though the entry with that version is not kept.
     pub fn set_head(&mut self, v: EVersion) {
         self.head = self.head.max(v);
         if self.entries.is_empty() {
@@ -339,7 +341,8 @@ impl PgLog {
         }
     }
 
-    /// Moves the entries whose object `goes` to another log with the same ends: a PG split.
+    /// Moves the entries for whose object `goes` is true to another log with the same ends, as a PG
+    /// is split.
     pub fn split_off(&mut self, mut goes: impl FnMut(&HObject) -> bool) -> Self {
         let all = std::mem::take(&mut self.entries);
         let count = all.len();

@@ -1,4 +1,4 @@
-//! The next map: what it changes of a PG, and what becomes of everything when an interval ends.
+//! The next map: its effects on a PG, and the end of an interval.
 
 use std::sync::Arc;
 
@@ -15,9 +15,10 @@ use super::role::Role;
 use spirula_invariant::invariant;
 
 impl Pg {
-    /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.
+    /// Handles the next map. `gap` says that maps between were missed; `up`, that the map has this
+    /// OSD up as it runs now.
     pub fn handle_map(&mut self, map: Arc<dyn ClusterMap>, gap: bool, up: bool, cx: &mut Ctx<'_>) {
-        // One that was started anew does not know what it has promised.
+        // An OSD that was restarted does not know what it has promised.
         self.lead
             .promised
             .get_or_insert(Promise::to_all(cx.usec + self.site.cfg.read_lease_us));
@@ -75,7 +76,7 @@ impl Pg {
         }
     }
 
-    /// The pool is gone.
+    /// Handles the removal of the pool.
     fn pool_deleted(&mut self, cx: &mut Ctx<'_>) {
         if !matches!(self.role, Role::Deleting) {
             self.leave_interval(cx);
@@ -84,7 +85,8 @@ impl Pg {
         }
     }
 
-    /// Remembers the interval that ended, durably before the map that ended it; or that something was missed.
+    /// Remembers the interval that ended, durably before the map that ended it; or that maps were
+    /// missed.
     fn note_interval(&mut self, last: &dyn ClusterMap, gap: bool, cx: &mut Ctx<'_>) {
         let epoch = self.site.map.epoch();
         if gap {
@@ -108,8 +110,8 @@ impl Pg {
         }
     }
 
-    /// Drops everything that belonged to the interval that ended. Client ops are kept; whoever is primary next decides
-    /// about them.
+    /// Drops everything that belonged to the interval that ended. Client ops are kept; the next
+    /// primary decides about them.
     fn leave_interval(&mut self, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Replica(_)) {
             self.ops.give_up_reads(&self.site, &mut self.store, cx);
@@ -140,7 +142,7 @@ impl Pg {
     fn new_interval(&mut self, cx: &mut Ctx<'_>) {
         self.leave_interval(cx);
         if matches!(self.role, Role::Deleting) {
-            // What is left of the copy is marked incomplete: it can be made whole, but never counts.
+            // The rest of the copy is marked incomplete: it can be made whole, but never counts.
             self.role = Role::Stray;
         }
         if self.site.interval.place.primary == self.site.whoami {
@@ -148,8 +150,8 @@ impl Pg {
             self.begin_peering(cx);
         } else {
             self.ops.recheck_held(u32::MAX, cx);
-            // What is still on its way from primaries of earlier intervals means nothing any more: an object that is pushed may
-            // not even belong to this PG since a split.
+            // Messages still under way from primaries of earlier intervals mean nothing any more:
+            // an object that is pushed may not even belong to this PG since a split.
             self.lead.id = PeeringId {
                 epoch: self.site.interval.since,
                 round: 0,

@@ -1,7 +1,8 @@
-//! What OSDs say to each other about a PG: replication of writes, and agreeing after an interval.
+//! Messages between OSDs about a PG: replication of writes, and agreement after an interval.
 //!
-//! One message type each for replication (hot, carries payload) and peering, both of them this one enum. A message
-//! belongs to one attempt at peering, [`PeeringId`]; what comes from an older one is dropped.
+//! There is one message type each for replication (hot, carries payload) and peering, both of them
+//! this one enum. A message belongs to one attempt at peering, [`PeeringId`]; messages of an older
+//! one are dropped.
 
 use bytes::Bytes;
 use spirula_denc::{Error, Reader, Result, Writer};
@@ -26,7 +27,8 @@ pub const OLDEST: u16 = VERSION - 1;
 /// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct PeeringId {
-    /// The epoch of the primary's map when it began: within the interval. Who hears of it waits for that map.
+    /// The epoch of the primary's map when the attempt began: within the interval. An OSD that
+    /// receives the message waits for that map.
     pub epoch: u32,
     /// Counts the attempts.
     pub round: u32,
@@ -46,7 +48,8 @@ pub struct LogUpdate {
 }
 
 impl LogUpdate {
-    /// Whether the log of a copy with this version can become this: what is added ascends, and comes after what stays.
+    /// Whether the log of a copy with this version can become this: the added entries ascend, and
+    /// come after those that stay.
     pub(super) fn is_sound(&self, last_update: EVersion) -> bool {
         let comes_after = self.entries.first().is_none_or(|e| e.version > self.keep_to);
         let ends = self.entries.last().map_or(self.keep_to, |e| e.version) <= last_update;
@@ -60,13 +63,13 @@ impl LogUpdate {
 /// Asks for part of an object, to copy it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyRead {
-    /// Names the question.
+    /// The number of the question.
     pub token: u64,
     /// The PG that is to be answered.
     pub from: PgId,
     /// The object.
     pub object: HObject,
-    /// The user version that it must have; 0 for any.
+    /// The user version that the object must have; 0 for any.
     pub version: u64,
     /// Where the part begins.
     pub cursor: CopyCursor,
@@ -75,7 +78,7 @@ pub struct CopyRead {
 /// The answer to a [`CopyRead`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyPart {
-    /// That of the question.
+    /// The number of the question.
     pub token: u64,
     /// 0, or why there is no part.
     pub result: i32,
@@ -103,9 +106,10 @@ pub enum PeerBody {
     },
     /// Replica to primary: everything up to this version is durable here.
     RepCommitted(EVersion),
-    /// Primary to anyone: what do you have?
+    /// Primary to anyone: a query for the OSD's copy.
     Query,
-    /// The answer, or what an OSD says unasked that holds a PG which belongs elsewhere.
+    /// The answer to [`PeerBody::Query`], or the unasked announcement of an OSD that holds a PG
+    /// which belongs elsewhere.
     Notify {
         /// The copy's info; `None` for no copy.
         info: Option<PgInfo>,
@@ -127,7 +131,7 @@ pub enum PeerBody {
     LeaseShared {
         /// The time of the question.
         stamp: u64,
-        /// For how long after it, in microseconds.
+        /// How long after that time the lease lasts, in microseconds.
         length: u64,
         /// Everything up to here is durable on all members.
         stable: EVersion,
@@ -136,18 +140,18 @@ pub enum PeerBody {
     },
     /// Primary to a holder: send your log.
     GetLog,
-    /// The answer.
+    /// The answer to [`PeerBody::GetLog`].
     Log {
-        /// The version after which it has entries.
+        /// The version after which the log has entries.
         tail: EVersion,
-        /// Its end.
+        /// The log's end.
         head: EVersion,
         /// The entries.
         entries: Vec<LogEntry>,
         /// The requests that it remembers besides.
         dups: Vec<DupBatch>,
     },
-    /// Primary to the holder of the authoritative copy: bring these up to it.
+    /// Primary to the holder of the authoritative copy: bring these targets up to it.
     StartSync(Vec<(i32, SyncPlan)>),
     /// The holder to the primary: this target is equal now.
     SyncDone(i32),
@@ -170,7 +174,7 @@ pub enum PeerBody {
         /// Keys and versions.
         objects: Vec<(Bytes, EVersion)>,
     },
-    /// Target to holder: of those, these are needed; what was too much is removed.
+    /// Target to holder: these of the scanned objects are needed; surplus ones are removed.
     ScanAck(Vec<Bytes>),
     /// Primary to member: serve from now on.
     Activate {
@@ -186,7 +190,7 @@ pub enum PeerBody {
         /// The log to have.
         log: LogUpdate,
     },
-    /// Member to primary: remembered durably.
+    /// Member to primary: the info is remembered durably.
     Activated,
     /// Primary to a member to be: is it my turn to copy to you? With the priority.
     Reserve(u8),
@@ -213,7 +217,7 @@ pub struct PeerMessage {
     pub pgid: PgId,
     /// The attempt at peering that it belongs to.
     pub id: PeeringId,
-    /// What it says.
+    /// The message's contents.
     pub body: PeerBody,
 }
 

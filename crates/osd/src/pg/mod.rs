@@ -182,7 +182,7 @@ impl Pg {
         pg
     }
 
-    /// The requests that the store remembers besides the log; the batches ascend.
+    /// Adds the requests that the store remembers besides the log; the batches ascend.
     pub fn load_dups(&mut self, batches: Vec<DupBatch>) {
         self.copy.dups = Dups::from_batches(batches);
     }
@@ -192,33 +192,35 @@ impl Pg {
         self.site.pgid
     }
 
-    /// Counts the memory of watches together with all other PGs of the reactor from now on, and copies at their common pace.
+    /// Makes the PG count the memory of its watches together with all other PGs of the reactor, and
+    /// copy at their common pace.
     pub fn share(&mut self, watches: WatchMemory, pace: Pace) {
         self.ops.watches.share_memory(watches);
         self.copying.pace = pace;
     }
 
-    /// The PG is one of so many on this reactor, which share what may be kept in memory.
+    /// Sets the PG's share of memory as one of `pgs` PGs on this reactor.
     pub fn set_share(&mut self, pgs: usize) {
         self.site.shares = self.site.cfg.shares(pgs);
     }
 
-    /// Remembers so many of its transitions from now on.
+    /// Makes the PG remember this many of its transitions from now on.
     pub(crate) fn remember(&mut self, transitions: usize) {
         self.recent.recorder().resize(transitions);
     }
 
-    /// Says that the PG is worked on: where an invariant breaks meanwhile, its last transitions are told.
+    /// Marks the PG as being worked on: if an invariant breaks meanwhile, its last transitions are
+    /// reported.
     pub(crate) fn at_work(&self) -> AtWork {
         self.recent.recorder().at_work()
     }
 
-    /// Settings for what is executed from now on.
+    /// Replaces the settings, for ops that are executed from now on.
     pub fn set_config(&mut self, cfg: Arc<PgConfig>) {
         self.site.cfg = cfg;
     }
 
-    /// The PG as it is looked at.
+    /// A read-only view of the PG.
     pub fn seen(&self) -> Seen<'_> {
         Seen {
             site: &self.site,
@@ -233,7 +235,7 @@ impl Pg {
         }
     }
 
-    /// What serves clients.
+    /// The part that serves clients.
     fn serving(&mut self) -> Serving<'_> {
         Serving {
             site: &self.site,
@@ -248,22 +250,23 @@ impl Pg {
         }
     }
 
-    /// A request of a client. Its epoch is not newer than the PG's map.
+    /// Handles a request of a client. Its epoch is not newer than the PG's map.
     pub fn handle_op(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         self.serving().handle_op(op, cx);
     }
 
-    /// A client's connection ended. What it sent and has not begun never will: on its next connection it sends again what it still wants.
+    /// Handles the end of a client's connection. Its requests that have not begun never will: on
+    /// its next connection it sends again those that it still wants.
     pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
         self.serving().handle_client_closed(conn, cx);
     }
 
-    /// Drops the watches whose time is over, or whose client is shut out.
+    /// Drops the watches that have timed out, or whose client is on the blocklist.
     pub fn check_watches(&mut self, cx: &mut Ctx<'_>) {
         self.serving().check_watches(cx);
     }
 
-    /// It is the PG's turn to trim.
+    /// Grants the PG's turn to trim.
     pub fn grant_trim(&mut self, cx: &mut Ctx<'_>) {
         self.serving().trimming().grant_trim(cx);
     }
@@ -273,7 +276,7 @@ impl Pg {
         self.serving().staging().start_stage(lane, cx);
     }
 
-    /// Deletes the objects that no member can read. Returns how many.
+    /// Deletes the objects that no member can read. Returns their number.
     ///
     /// # Errors
     /// There are none, or they may still be somewhere.
@@ -282,7 +285,7 @@ impl Pg {
         self.serving().repairing().mark_lost(unfound, cx)
     }
 
-    /// The side of a copy that reads, whether this OSD serves or not.
+    /// The source's side of a copy, whether this OSD serves or not.
     fn feeding(&mut self) -> Feeding<'_> {
         Feeding {
             site: &self.site,
@@ -296,7 +299,7 @@ impl Pg {
         }
     }
 
-    /// The side of a copy that is brought up to another one.
+    /// The target's side of a copy.
     fn receiving(&mut self) -> Receiving<'_> {
         Receiving {
             site: &self.site,
@@ -309,7 +312,7 @@ impl Pg {
         }
     }
 
-    /// Answers a primary.
+    /// The handler of a primary's questions.
     fn led(&mut self) -> Led<'_> {
         Led {
             site: &self.site,
@@ -323,7 +326,7 @@ impl Pg {
         }
     }
 
-    /// Deletes the copy here.
+    /// The handler that deletes the copy here.
     fn deleting(&mut self) -> Deleting<'_> {
         Deleting {
             site: &self.site,
@@ -334,12 +337,13 @@ impl Pg {
         }
     }
 
-    /// It is the turn of who wants to copy to this OSD.
+    /// Grants the turn to the primary that wants to copy to this OSD.
     pub fn grant_incoming(&mut self, cx: &mut Ctx<'_>) {
         self.copying.incoming.grant(&mut self.outbox, cx);
     }
 
-    /// Others come first. The primary asks again.
+    /// Revokes the turn of the primary that copies to this OSD because others come first. The
+    /// primary asks again.
     pub fn revoke_incoming(&mut self, cx: &mut Ctx<'_>) {
         self.copying.incoming.revoke(&mut self.outbox, cx);
     }

@@ -1,4 +1,4 @@
-//! What is stored with an object besides its bytes: the object info, and how attributes are kept.
+//! The metadata that is stored with an object: the object info, and the attributes.
 //!
 //! The contents follow Ceph's `object_info_t` (`src/osd/osd_types.h`); the encoding is ours.
 
@@ -33,7 +33,7 @@ mod part {
     pub(super) const SNAP_SET: u8 = 4;
     /// A clone's snapshots.
     pub(super) const SNAPS: u8 = 8;
-    /// All that are known.
+    /// All known parts.
     pub(super) const ALL: u8 = HINTS | WATCHERS | SNAP_SET | SNAPS;
 }
 
@@ -53,18 +53,18 @@ pub struct StoredObject {
 }
 
 impl StoredObject {
-    /// Bytes it takes.
+    /// The bytes that it takes.
     pub(super) fn len(&self) -> usize {
         self.info.len() + self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>()
     }
 }
 
-/// What clients expect of an object (`SETALLOCHINT`). It is kept, and told to nobody.
+/// A client's hint for an object's allocation (`SETALLOCHINT`). It is kept, but not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AllocHint {
-    /// The size that it will have, in bytes.
+    /// The expected size of the object, in bytes.
     pub object_size: u64,
-    /// The size of its writes, in bytes.
+    /// The expected size of its writes, in bytes.
     pub write_size: u64,
     /// Flags (`CEPH_OSD_ALLOC_HINT_FLAG_*`).
     pub flags: u32,
@@ -73,11 +73,11 @@ pub struct AllocHint {
 /// An object's info.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObjectInfo {
-    /// Bytes.
+    /// The object's size in bytes.
     pub size: u64,
-    /// When it was last changed, as the client said.
+    /// When the object was last changed, as the client said.
     pub mtime: UTime,
-    /// When it was last changed, by the primary's clock.
+    /// When the object was last changed, by the primary's clock.
     pub local_mtime: UTime,
     /// The log version of the last change.
     pub version: EVersion,
@@ -85,22 +85,22 @@ pub struct ObjectInfo {
     pub prior_version: EVersion,
     /// The version that clients see and assert.
     pub user_version: u64,
-    /// Counts the truncations of CephFS.
+    /// The number of CephFS's truncations.
     pub truncate_seq: u32,
-    /// The size that the last of them left.
+    /// The size that the last truncation left.
     pub truncate_size: u64,
     /// Flags: [`FLAG_OMAP`].
     pub flags: u32,
-    /// What its clients expect of it.
+    /// The clients' allocation hint.
     pub hint: AllocHint,
-    /// Who watches it.
+    /// The object's watchers.
     pub watchers: Watchers,
     /// The clones, of a head.
     pub snap_set: SnapSet,
-    /// Of a clone, the snapshots that it stands for. The head's `SnapSet` has them too; here they are for who has to
-    /// do with the clone alone.
+    /// The snapshots that a clone stands for. The head's `SnapSet` has them too; here they are for
+    /// code that has only the clone.
     pub snaps: Vec<SnapId>,
-    /// It is no object any more, and only kept for its clones.
+    /// Whether the object is removed, and only kept for its clones.
     pub whiteout: bool,
 }
 
@@ -253,7 +253,7 @@ impl ObjectInfo {
     }
 }
 
-/// What removes an object of a copy, with the records of a clone.
+/// The ops that remove an object of a copy, with the records of a clone.
 pub(super) fn removal(info: &[u8]) -> Vec<ObjectOp> {
     let mut ops = vec![ObjectOp::Remove];
     let snaps = decode_all::<ObjectInfo>(info).unwrap_or_default().snaps;

@@ -18,11 +18,11 @@ use spirula_proto::osd_op_data::CallInput;
 use super::account::{Held, Hold, Party, Room};
 use super::cluster::{ClusterMap, PoolView};
 
-/// How often what is in no buffer of a pool is in memory while a request is under way: as a value, in the message to the others, in the
-/// store's log, and for its index.
+/// How many copies of data that is in no buffer of a pool are in memory while a request is under
+/// way: as a value, in the message to the others, in the store's log, and for its index.
 pub const COPIES: usize = 4;
 
-/// Bytes that these ops of a request store in no buffer of a pool.
+/// The bytes of these ops of a request that are stored from no buffer of a pool.
 pub fn copied_bytes(ops: &[OsdOpIn]) -> usize {
     let is_copied = |op: &&OsdOpIn| {
         matches!(
@@ -33,10 +33,10 @@ pub fn copied_bytes(ops: &[OsdOpIn]) -> usize {
     ops.iter().filter(is_copied).map(|op| op.data.len()).sum()
 }
 
-/// What a client may do.
+/// The access rights of a client.
 pub trait Access: Debug + Send + Sync {
-    /// Whether it may do this to objects of this pool, namespace and key (or name).
-    /// `read` and `write`: whether the request does so other than in the class methods `calls`.
+    /// Whether the client may do this to objects of this pool, namespace and key (or name). `read`
+    /// and `write`: whether the request does so other than in the class methods `calls`.
     fn allows(
         &self,
         pool: &PoolView,
@@ -47,37 +47,38 @@ pub trait Access: Debug + Send + Sync {
         calls: &[ClassCall<'_>],
     ) -> bool;
 
-    /// Whether it may do nothing in any pool, whatever the maps say.
+    /// Whether the client may do nothing in any pool, whatever the maps say.
     fn allows_nothing(&self) -> bool {
         false
     }
 
-    /// Whether it may do everything, which is what commands to the daemon want.
+    /// Whether the client may do everything, which commands to the daemon require.
     fn allows_all(&self) -> bool;
 }
 
 /// A connected client.
 #[derive(Debug)]
 pub struct Client {
-    /// The connection, as the daemon counts them.
+    /// The connection's number.
     pub conn: u64,
-    /// Who it is.
+    /// The client's entity name.
     pub name: EntityName,
-    /// Where it says it is; what locks, watches and blocklists name.
+    /// The address that the client claims, which locks, watches and blocklists name.
     pub addr: EntityAddr,
-    /// Where its connection comes from, with the nonce that it names: blocklists of hosts and networks mean this, whatever it says.
+    /// The address that the connection comes from, with the nonce that the client claims:
+    /// blocklists of hosts and networks mean this one, whatever the client claims.
     pub seen: EntityAddr,
-    /// The entity under whose key it logged in.
+    /// The entity under whose key the client logged in.
     pub entity: String,
-    /// What it may do.
+    /// The client's rights.
     pub access: Arc<dyn Access>,
-    /// What its requests hold.
+    /// The account of the client's requests.
     pub held: Arc<Held>,
-    /// What it has together with all who have its key.
+    /// The account that it shares with all clients under the same key.
     pub party: Arc<Party>,
     /// Whether its connection has ended.
     pub closed: AtomicBool,
-    /// The OSD that asks, where no client does.
+    /// The OSD that asks, if no client does.
     pub asker: Option<Asker>,
 }
 
@@ -88,11 +89,11 @@ pub struct Asker {
     pub osd: i32,
     /// The PG that it asks for.
     pub pgid: PgId,
-    /// Its name for the question.
+    /// The OSD's number for the question.
     pub token: u64,
 }
 
-/// Of ops that the PG itself does: nobody asks.
+/// The rights of the PG's own ops.
 #[derive(Debug)]
 struct Internal;
 
@@ -107,7 +108,7 @@ impl Access for Internal {
 }
 
 impl Client {
-    /// A client on a connection, with the address that it names.
+    /// A client on a connection, with the address that it claims.
     pub fn new(conn: u64, name: EntityName, addr: EntityAddr, access: Arc<dyn Access>) -> Self {
         Self {
             conn,
@@ -123,7 +124,7 @@ impl Client {
         }
     }
 
-    /// The PG itself, for ops of its own. Nobody is answered.
+    /// The PG itself as a client, for ops of its own. Nobody is answered.
     pub(crate) fn internal() -> Self {
         Self::new(
             0,
@@ -133,7 +134,7 @@ impl Client {
         )
     }
 
-    /// Another OSD.
+    /// Another OSD as a client.
     pub(crate) fn peer(asker: Asker) -> Self {
         Self {
             name: EntityName::new(EntityType::OSD, i64::from(asker.osd)),
@@ -142,12 +143,12 @@ impl Client {
         }
     }
 
-    /// Whether it is the PG itself. Connections are counted from 1.
+    /// Whether the client is the PG itself. Connections are counted from 1.
     pub(crate) fn is_internal(&self) -> bool {
         self.conn == 0
     }
 
-    /// Whether a map shuts it out.
+    /// Whether the client is on a map's blocklist.
     pub(crate) fn is_shut_out(&self, map: &dyn ClusterMap) -> bool {
         !self.is_internal() && (map.is_blocklisted(&self.addr) || map.is_blocklisted(&self.seen))
     }
@@ -158,16 +159,16 @@ impl Client {
     }
 }
 
-/// What methods are told of the request beside the object.
+/// The information on a request for class methods, besides the object.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Request {
-    /// Who sent it.
+    /// The sender.
     pub caller: Caller,
-    /// When it is executed.
+    /// The time of the execution.
     pub now: UTime,
-    /// What tells it from all others.
+    /// The request's unique id.
     pub reqid: ReqId,
-    /// The newest version in the PG that clients saw.
+    /// The newest version in the PG that clients have seen.
     pub last_user_version: u64,
 }
 
@@ -178,7 +179,7 @@ pub struct Call {
     pub class: Bytes,
     /// The method's name.
     pub name: Bytes,
-    /// The method; `None` where there is no such one.
+    /// The method; `None` if it does not exist.
     pub method: Option<&'static Method>,
     /// Its input.
     pub input: Bytes,
@@ -199,7 +200,7 @@ impl Call {
         self.method.is_some_and(|m| m.flags.has(flag))
     }
 
-    /// Whether its method only reads.
+    /// Whether the method only reads.
     pub(crate) fn is_reading(&self) -> bool {
         self.has(Flags::RD) && !self.has(Flags::WR)
     }
@@ -208,15 +209,15 @@ impl Call {
 /// One op of a request; in the reply with its results.
 #[derive(Debug, Clone, Default)]
 pub struct OsdOp {
-    /// What to do.
+    /// The op's code.
     pub code: OpCode,
-    /// How.
+    /// The op's flags.
     pub flags: OpFlags,
     /// The union of `ceph_osd_op`, whose meaning depends on `code`.
     pub body: [u8; 28],
     /// The data that came with it.
     pub indata: Bytes,
-    /// What a CALL calls; `None` for other ops, and where the lengths lie.
+    /// The method of a CALL; `None` for other ops, and if the lengths are wrong.
     pub call: Option<Box<Call>>,
     /// The data it returns.
     pub outdata: BytesList,
@@ -227,7 +228,7 @@ pub struct OsdOp {
 }
 
 impl OsdOp {
-    /// Forgets what an execution left.
+    /// Drops the results of an execution.
     fn reset(&mut self) {
         (self.code, self.body) = self.sent;
         self.outdata = BytesList::new();
@@ -258,7 +259,8 @@ impl OsdOp {
         self.set_args(&extent);
     }
 
-    /// Whether it changes the object. A ping of a watch does not, though it is ordered with what does.
+    /// Whether the op changes the object. A ping of a watch does not, though it is ordered with the
+    /// ops that do.
     pub fn is_modify(&self) -> bool {
         let is_ping = || self.args::<WatchArgs>().op == WatchOp::PING;
         self.code.is_modify() && !(self.code == OpCode::WATCH && is_ping())
@@ -298,11 +300,11 @@ impl From<OsdOp> for OsdOpOut {
 /// A request.
 #[derive(Debug)]
 pub struct ClientOp {
-    /// From whom.
+    /// The client that sent it.
     pub client: Arc<Client>,
     /// Its transaction id, which the reply carries.
     pub tid: u64,
-    /// What tells it from all others, also when it is sent again.
+    /// The request's unique id, which is the same when it is sent again.
     pub reqid: ReqId,
     /// The PG it was sent to, for the reply.
     pub pgid: PgId,
@@ -310,38 +312,38 @@ pub struct ClientOp {
     pub object: HObject,
     /// The client's map epoch.
     pub epoch: u32,
-    /// How.
+    /// The request's flags.
     pub flags: OsdFlags,
     /// The client's time.
     pub mtime: UTime,
-    /// What to do.
+    /// The request's ops.
     pub ops: Vec<OsdOp>,
     /// The snapshot to read.
     pub snapid: SnapId,
     /// The snapshots to preserve.
     pub snapc: SnapContext,
-    /// How often it was sent before; -1 where the client does not say.
+    /// How often the request was sent before; -1 if the client does not say.
     pub retry_attempt: i32,
     /// For the reply.
     pub trace: Trace,
-    /// When it arrived and what happened since.
+    /// When it arrived, and when it reached each stage since.
     pub stamps: Stamps,
-    /// What it takes of what all requests share.
+    /// The request's use of resources that all requests share.
     pub taken: Taken,
 }
 
-/// What a request takes.
+/// The resources that a request uses.
 #[derive(Debug, Default)]
 pub struct Taken {
     /// The work of executing it so far, all its runs together.
     pub spent: u64,
-    /// Counts it among its client's.
+    /// Counts the request among its client's.
     pub hold: Option<Hold>,
-    /// Memory for what was read for it.
+    /// The room for the data read for the request.
     pub room: Room,
 }
 
-/// When an op reached which stage, in microseconds of a monotonic clock; 0 for not yet.
+/// When an op reached each stage, in microseconds of a monotonic clock; 0 for not yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stamps {
     /// It was read from the socket.
@@ -366,14 +368,14 @@ impl ClientOp {
         }
     }
 
-    /// Whether it reads other than in class methods.
+    /// Whether the request reads other than in class methods.
     pub fn needs_read_cap(&self) -> bool {
         self.ops
             .iter()
             .any(|o| o.code.is_read() || o.code == OpCode::WATCH)
     }
 
-    /// Whether it changes the object other than in class methods.
+    /// Whether the request changes the object other than in class methods.
     pub fn needs_write_cap(&self) -> bool {
         self.ops.iter().any(OsdOp::is_modify)
     }
@@ -388,7 +390,7 @@ impl ClientOp {
         self.needs_write_cap() || self.calls().any(|c| c.has(Flags::WR))
     }
 
-    /// Whether it reads only, and its client is content with any member's answer.
+    /// Whether the request only reads, and its client accepts any member's answer.
     pub fn is_any_members(&self) -> bool {
         let any = OsdFlags::BALANCE_READS | OsdFlags::LOCALIZE_READS;
         self.flags.has(any) && !self.may_write()
@@ -399,7 +401,7 @@ impl ClientOp {
         self.ops.iter().filter_map(|o| o.call.as_deref())
     }
 
-    /// What its class methods are told of it.
+    /// The information on the request for class methods.
     pub(crate) fn request(&self, now: UTime, last_user_version: u64) -> Request {
         Request {
             caller: Caller {
@@ -418,12 +420,12 @@ impl ClientOp {
         self.may_write() || self.flags.has(OsdFlags::RWORDERED) || self.ops.iter().any(ordered)
     }
 
-    /// Whether it concerns the PG and no object.
+    /// Whether the request is about the PG and not about an object.
     pub fn is_pg_op(&self) -> bool {
         self.ops.iter().any(|o| o.code.is_pg())
     }
 
-    /// Forgets what an execution left in the ops, so that it can be executed again.
+    /// Drops the results of an execution in the ops, so that the request can be executed again.
     pub fn reset(&mut self) {
         self.ops.iter_mut().for_each(OsdOp::reset);
     }
@@ -433,7 +435,7 @@ impl ClientOp {
         self.ops.iter().map(|o| o.indata.len()).sum()
     }
 
-    /// Bytes that it moves: its payload, and what it asks to read.
+    /// The bytes that the request moves: its payload, and what it asks to read.
     pub fn traffic(&self) -> u64 {
         let reads = self
             .ops
@@ -450,7 +452,7 @@ impl ClientOp {
         self.reply(result, epoch, acks)
     }
 
-    /// A reply of what the ops hold now.
+    /// A reply with the present results of the ops.
     pub fn reply(&mut self, result: i32, epoch: u32, acks: OsdFlags) -> MOsdOpReply {
         let all = OsdFlags::ACK | OsdFlags::ONNVRAM | OsdFlags::ONDISK;
         MOsdOpReply {

@@ -1,4 +1,4 @@
-//! What a client's request must pass before it is executed, in the order of the official `do_op`.
+//! The checks of a client's request before its execution, in the order of the official `do_op`.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::site::Site;
 pub(super) enum Verdict {
     /// Go on.
     Pass,
-    /// Say nothing: the client sends it again, or it was not meant for here.
+    /// Do not answer: the client sends it again, or it was not meant for this OSD.
     Drop,
     /// Answer with an error.
     Fail(i32),
@@ -97,12 +97,13 @@ impl Site {
             .allows(&self.pool, nspace, key, read, write, &calls)
     }
 
-    /// Whether the client may read what an op copies; true for all others. This OSD's peers read it without asking whose wish that was.
+    /// Whether the client may read the object that an op copies; true for all other ops. This OSD's
+    /// peers read the object for it without checking the client's rights.
     fn may_read_source(&self, op: &ClientOp, o: &OsdOp) -> bool {
         if !matches!(o.code, OpCode::COPY_FROM | OpCode::COPY_FROM2) {
             return true;
         }
-        // What does not decode, or lies in no pool, fails when it is executed.
+        // An op that does not decode, or names no pool, fails when it is executed.
         let Ok(source) = Reader::new(&o.indata).get::<CopySource>() else {
             return true;
         };
@@ -158,7 +159,7 @@ impl Site {
 }
 
 impl Serving<'_> {
-    /// A request of a client. Its epoch is not newer than the PG's map.
+    /// Handles a request of a client. Its epoch is not newer than the PG's map.
     pub(in crate::pg) fn handle_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         op.stamps.queued = cx.usec;
         invariant!(
@@ -189,7 +190,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Whether the client sends it again by itself, as its newer map tells it to.
+    /// Whether the client sends the request again by itself, as its newer map tells it to.
     fn is_stale(&self, op: &ClientOp) -> bool {
         let i = &self.site.interval;
         self.role.is_primary() && op.epoch < i.same_primary_since
@@ -221,7 +222,7 @@ impl Serving<'_> {
         self.queue_op(key, op, cx);
     }
 
-    /// Answers as the first time, once that is durable.
+    /// Answers a repeated request as the first time, once that is durable.
     pub(super) fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         let Some(answer) = self.copy.answer_to(&op.reqid) else {
             impossible!("a request that was recognised to be remembered"; pg = self.site.pgid, client = op.reqid.name, tid = op.reqid.tid);

@@ -1,4 +1,4 @@
-//! The order of ops on an object, what they fetch, and the one way to execute them.
+//! The order of ops on an object, the answers they fetch, and the one way to execute them.
 
 use std::sync::Arc;
 
@@ -28,23 +28,23 @@ use super::store_queue::Pending;
 
 /// How an op can go on now.
 enum Step {
-    /// Not before others are done.
+    /// The op waits until others are done.
     Wait,
-    /// Not before this OSD may answer reads.
+    /// The op waits until this OSD may answer reads.
     Lease,
-    /// At once.
+    /// The op is executed at once.
     Run,
-    /// After fetching this.
+    /// The op is executed after these are fetched.
     Fetch(Vec<Want>),
-    /// It reads this clone.
+    /// The op reads this clone.
     Clone(SnapId),
-    /// It reads what was not there at its snapshot.
+    /// The op reads an object that did not exist at its snapshot.
     Nowhere,
 }
 
-/// A read waits until the writes before it are durable everywhere, as what it returns must not be lost. A write that
-/// reads need not: the store shows it what was submitted, and it is answered only when it is durable itself, after all
-/// before it.
+/// The next step of an op. A read waits until the writes before it are durable everywhere, as the
+/// data that it returns must not be lost. A write that reads need not: the store shows it the
+/// submitted writes, and it is answered only when it is durable itself, after all before it.
 fn next_step(
     cfg: &PgConfig,
     c: &Context,
@@ -121,7 +121,7 @@ impl Site {
 }
 
 impl Serving<'_> {
-    /// Puts an op into its object's order, and executes what can be.
+    /// Adds an op to its object's queue, and executes the ops that can be.
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
         self.ops
             .contexts
@@ -142,7 +142,7 @@ impl Serving<'_> {
         }
     }
 
-    /// The store's answer about an object.
+    /// Handles the store's answer about an object.
     pub(super) fn context_loaded(
         &mut self,
         key: &Bytes,
@@ -186,7 +186,8 @@ impl Serving<'_> {
         }
     }
 
-    /// An object can't be read here. Another member may have it whole, but only the primary may be asked for it.
+    /// Fails a read of an object that can't be read here. Another member may have it whole, but
+    /// only the primary may be asked for it.
     pub(super) fn fail_unreadable(&self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Replica(_)) {
             self.site.send_to_primary([op], cx);
@@ -245,7 +246,7 @@ impl Serving<'_> {
         let reader = r.reader();
         let what = Pending::Op(Box::new(r));
         match wants.iter().find(|w| w.slot().is_some()) {
-            // What else is wanted is asked for again when this is there.
+            // The other wants are asked for again when this one is there.
             Some(want) => {
                 let seq = self.store.token(what).seq();
                 self.staging().stage(seq, want.clone(), cx);
@@ -256,7 +257,7 @@ impl Serving<'_> {
         }
     }
 
-    /// The store has nothing to do for an op any more.
+    /// Notes that the store has nothing to do for an op any more.
     fn end_fetch(&mut self, r: &Reading) {
         if let Some(c) = self.ops.contexts.find(&r.key) {
             if r.op.may_write() {
@@ -268,13 +269,13 @@ impl Serving<'_> {
         }
     }
 
-    /// The client of an op that only reads has gone before it was its turn.
+    /// Handles that the client of an op that only reads has gone before it was its turn.
     pub(super) fn op_not_read(&mut self, r: &Reading, cx: &mut Ctx<'_>) {
         self.end_fetch(r);
         self.pump(&r.key, cx);
     }
 
-    /// What an op wanted.
+    /// Handles the answers that an op wanted.
     pub(super) fn op_fetched(&mut self, mut r: Reading, fetched: Vec<Fetched>, room: Room, cx: &mut Ctx<'_>) {
         self.end_fetch(&r);
         r.op.taken.room.join(room);
@@ -318,8 +319,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Executes the ops of a request on an object as it is; a write has a `context`. Says what they make of it, or what is
-    /// to be fetched first.
+    /// Executes the ops of a request on an object as it is; a write has a `context`. Returns the
+    /// outcome, or the wants to be fetched first.
     pub(super) fn run(
         &self,
         (key, state): (&Bytes, &ObjectState),

@@ -1,4 +1,5 @@
-//! The queue of ops: those that wait for the PG, for their object, or for a staging object; and what is known of the objects in use.
+//! The queue of ops: those that wait for the PG, for their object, or for a staging object; and the
+//! objects in use.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use super::watch::Watches;
 /// Clients' ops that wait, in their order.
 #[derive(Debug, Default)]
 pub(super) struct OpQueue {
-    /// Those that wait for the PG to be active.
+    /// The ops that wait for the PG to be active.
     pub(super) held: VecDeque<ClientOp>,
     /// Objects in use, and the ops that wait for them.
     pub(super) contexts: Contexts,
-    /// Who watches which object.
+    /// The watches of the PG's objects.
     pub(super) watches: Watches,
     /// Staging objects, and the copies that are fetched.
     pub(super) stages: Stages,
@@ -35,8 +36,9 @@ impl OpQueue {
         }
     }
 
-    /// Drops the held ops that were sent before epoch `since`. The clients of all held ops get the map: it makes them send again
-    /// what was dropped or waits elsewhere, and nobody else tells it to a client that only waits.
+    /// Drops the held ops that were sent before epoch `since`. The clients of all held ops get the
+    /// map: it makes them send dropped ops again, and ops that wait elsewhere, and nobody else
+    /// sends the map to a client that only waits.
     pub(super) fn recheck_held(&mut self, since: u32, cx: &mut Ctx<'_>) {
         cx.out.extend(self.held.iter().map(|op| Output::ShareMap {
             client: Arc::clone(&op.client),

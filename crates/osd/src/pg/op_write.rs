@@ -31,7 +31,7 @@ use super::txn::{MetaOp, ObjectOp, Txn, copied_bytes, log_bytes};
 /// Log entries are trimmed this many at a time.
 const TRIM_BATCH: usize = 32;
 
-/// What a request makes of its object.
+/// A request's change of its object.
 #[derive(Debug)]
 struct Change {
     version: EVersion,
@@ -41,15 +41,15 @@ struct Change {
     state: ObjectState,
     /// The changes of the head, after those of a clone that is left behind.
     objects: Vec<(Bytes, Vec<ObjectOp>)>,
-    /// That clone.
+    /// The clone that is left behind.
     clones: Vec<SnapId>,
     usage: Usage,
     io: IoCount,
 }
 
 impl Change {
-    /// Ends a draft of an object as it was, under the next version, after the last version that clients have seen. The
-    /// times are the client's and now.
+    /// The change from a finished draft, under the next version, after the last version that
+    /// clients have seen. The times are the client's and now.
     fn of(
         (mut draft, io): (Draft, IoCount),
         (key, old): (&Bytes, &ObjectState),
@@ -90,7 +90,8 @@ impl Change {
     }
 }
 
-/// Takes away what a write may not return: everything, or with RETURNVEC what is too long. Returns the request's result.
+/// Removes the output that a write may not return: all of it, or with RETURNVEC what is too long.
+/// Returns the request's result.
 fn limit_output(op: &mut ClientOp, mut result: i32, cfg: &PgConfig) -> i32 {
     if !op.flags.has(OsdFlags::RETURNVEC) {
         op.ops.iter_mut().for_each(|o| o.outdata = Default::default());
@@ -110,7 +111,7 @@ fn limit_output(op: &mut ClientOp, mut result: i32, cfg: &PgConfig) -> i32 {
     result
 }
 
-/// Whether changes are more than one transaction may hold, or make the object's info larger than it was and may be.
+/// Whether changes exceed one transaction, or make the object's info larger than it was and may be.
 fn is_too_large(cfg: &PgConfig, old: &ObjectState, objects: &[(Bytes, Vec<ObjectOp>)]) -> bool {
     let infos = objects.iter().flat_map(|(_, ops)| ops).filter_map(|op| match op {
         ObjectOp::SetInfo(info) => Some(info.len()),
@@ -120,7 +121,7 @@ fn is_too_large(cfg: &PgConfig, old: &ObjectState, objects: &[(Bytes, Vec<Object
     log_bytes(objects) > cfg.max_logged || info > cfg.max_info && info > old.info.to_bytes().len()
 }
 
-/// What a primary has that serves. It alone writes, and stays one while it does.
+/// The state of a primary that serves. Only such a primary writes, and it stays one while it does.
 fn active<'a>(role: &'a mut Role, site: &Site) -> &'a mut Active {
     match role {
         Role::Active(a) => a,
@@ -129,7 +130,7 @@ fn active<'a>(role: &'a mut Role, site: &Site) -> &'a mut Active {
 }
 
 impl Serving<'_> {
-    /// Executes a request on the object as it is, and sends on what it changes.
+    /// Executes a request on the object as it is, and replicates its change.
     pub(super) fn execute_write(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
         if r.op.retry_attempt != 0 && self.copy.is_dup(&r.op, self.site) {
             // It was executed while this one waited.
@@ -197,9 +198,9 @@ impl Serving<'_> {
         EVersion::new(self.site.map.epoch(), self.copy.info.last_update.version + 1)
     }
 
-    /// Logs a change and sends it to all who store it.
+    /// Logs a change and sends it to all members that store it.
     fn take_change(&mut self, mut op: ClientOp, reply: Reply, key: Bytes, change: Change, cx: &mut Ctx<'_>) {
-        // What was read for it is not needed any more.
+        // The data read for the request is not needed any more.
         op.taken.room = Room::default();
         let returns = op.flags.has(OsdFlags::RETURNVEC);
         let entry = LogEntry {
@@ -244,7 +245,7 @@ impl Serving<'_> {
         self.replicate(Some((op, reply)), Some(key), entry, txn, cx);
     }
 
-    /// A write that changed nothing is logged all the same, so that sent again it fails alike.
+    /// Logs a write that failed and changed nothing, so that it fails alike when it is sent again.
     fn log_failure(&mut self, op: ClientOp, reply: Reply, cx: &mut Ctx<'_>) {
         let returns = op.flags.has(OsdFlags::RETURNVEC);
         let entry = LogEntry {
@@ -268,7 +269,7 @@ impl Serving<'_> {
         self.replicate(Some((op, reply)), None, entry, Txn::default(), cx);
     }
 
-    /// Sends a change to the replicas and to the store. Without a request it is the PG's own doing.
+    /// Sends a change to the replicas and to the store. A change without a request is the PG's own.
     pub(super) fn replicate(
         &mut self,
         mut request: Option<(ClientOp, Reply)>,
@@ -325,7 +326,8 @@ impl Serving<'_> {
         self.store.submit(txn, Commit::Write(version), cx);
     }
 
-    /// As [`Pg::replicate`], a change of the PG's own that clients don't see. `stage`: the op that waits for it.
+    /// As [`Pg::replicate`], for a change of the PG's own that clients don't see. `stage`: the op
+    /// that waits for it.
     pub(super) fn replicate_own(
         &mut self,
         stage: Option<u32>,
@@ -359,7 +361,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Up to where the log can be forgotten: it is durable everywhere, and the log is long.
+    /// The version up to which the log can be trimmed: it is durable everywhere, and the log is
+    /// long.
     fn trim_point(&self) -> EVersion {
         let Role::Active(a) = &self.role else {
             return EVersion::ZERO;
@@ -376,7 +379,7 @@ impl Serving<'_> {
             .map_or(EVersion::ZERO, |e| e.version.min(a.committed))
     }
 
-    /// A replica is durable up to a version.
+    /// Notes that a replica is durable up to a version.
     pub(super) fn rep_committed(&mut self, from: i32, v: EVersion, cx: &mut Ctx<'_>) {
         let Role::Active(a) = &mut self.role else {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
@@ -478,8 +481,9 @@ impl Serving<'_> {
     }
 }
 
-/// Result and data of each op, for the log. What a failed write has read before it failed is more than the log may keep: sent again, the request
-/// fails alike, without it.
+/// The result and data of each op, for the log. The data that a failed write has read before it
+/// failed is left out, as the log may keep only a little: sent again, the request fails alike,
+/// without it.
 fn op_returns(op: &ClientOp, cfg: &PgConfig) -> Vec<(i32, Bytes)> {
     let mut left = cfg.max_write_reply;
     let returned = |o: &OsdOp| {

@@ -1,4 +1,4 @@
-//! What a PG says to other OSDs, and to itself.
+//! A PG's messages to other OSDs, and to itself.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use super::repair::message::RepairBody;
 pub(super) struct Outbox {
     pgid: PgId,
     whoami: i32,
-    /// Messages to this OSD itself, which holder and target, or primary and holder, may both be.
+    /// Messages to this OSD itself, which may be both holder and target, or primary and holder.
     pub(super) to_self: VecDeque<PeerMessage>,
 }
 
@@ -28,7 +28,8 @@ impl Outbox {
         }
     }
 
-    /// Sends a message of an attempt at peering. `reply`: it answers one, and goes back where that came from.
+    /// Sends a message of an attempt at peering. `reply`: it is an answer, and goes back on the
+    /// connection that the question came from.
     pub(super) fn send(&mut self, osd: i32, id: PeeringId, body: PeerBody, reply: bool, cx: &mut Ctx<'_>) {
         let pgid = self.pgid;
         invariant!(osd >= 0, "a message to be to an OSD"; pg = pgid, osd = osd);

@@ -1,4 +1,4 @@
-//! What the core asks of the daemon, and what it is told about the world with each event.
+//! The core's commands to the daemon, and the circumstances that come with each event.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,46 +21,48 @@ use super::perf::CorePerf;
 use super::txn::Txn;
 use super::versions::Versions;
 
-/// Names a request to the store. The upper half tells the PG, the lower one the request.
+/// The name of a call to the store. The upper half is the PG's slot, the lower one the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
 impl Token {
-    /// The token of request `seq` of the PG in place `slot`.
+    /// The token of call `seq` of the PG in `slot`.
     pub fn new(slot: u32, seq: u32) -> Self {
         Self(u64::from(slot) << 32 | u64::from(seq))
     }
 
-    /// The PG's place.
+    /// The PG's slot.
     pub fn slot(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The request.
+    /// The call.
     pub fn seq(self) -> u32 {
         self.0 as u32
     }
 }
 
-/// What a transaction may take of the room that is kept free for changes that were accepted already.
+/// The part that a transaction may use of the room kept free for changes that were accepted
+/// already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// All of it: it is stored in any case, and waits for room where there is none. What frees more than it takes always finds some.
+    /// All of it: the transaction is stored in any case, and waits for room if there is none. One
+    /// that frees more than it takes always finds some.
     All,
-    /// Half of it: requests wait for this. Refused where that is not there.
+    /// Half of it: requests wait for the transaction. It is refused if half is not there.
     Half,
-    /// None of it: it is done in the background. Refused where there is no other room.
+    /// None of it: the transaction is background work. It is refused if there is no other room.
     None,
 }
 
-/// For whom something is read.
+/// The client for which something is read.
 #[derive(Debug)]
 pub struct Reader {
     /// The client.
     pub client: Arc<Client>,
     /// Bytes that are held for the same request already.
     pub held: usize,
-    /// Whether it need not be read once the client has gone.
+    /// Whether the read may be dropped once the client has gone.
     pub only_reads: bool,
 }
 
@@ -71,27 +73,27 @@ pub enum Output {
     Submit {
         /// For [`StoreReply::Committed`], or [`StoreReply::NoRoom`].
         token: Token,
-        /// What.
+        /// The transaction.
         txn: Txn,
-        /// What it may take of the room that is kept free.
+        /// The part that it may use of the room kept free.
         claim: Claim,
     },
     /// Look an object up.
     Lookup {
         /// For [`StoreReply::Object`].
         token: Token,
-        /// Its key.
+        /// The object's key.
         key: Bytes,
     },
-    /// Read parts of an object. They are as the transactions submitted before left them.
+    /// Read parts of an object, as the transactions submitted before leave it.
     Read {
         /// For [`StoreReply::Fetched`].
         token: Token,
-        /// Its key.
+        /// The object's key.
         key: Bytes,
-        /// What.
+        /// The parts.
         wants: Vec<Want>,
-        /// For whom; `None` for the PG itself.
+        /// The client; `None` for the PG itself.
         reader: Option<Reader>,
     },
     /// List objects.
@@ -102,7 +104,7 @@ pub enum Output {
         from: Bytes,
         /// Key after the last.
         to: Bytes,
-        /// How many at most.
+        /// The most objects.
         max: usize,
     },
     /// List the PG's own records.
@@ -113,42 +115,42 @@ pub enum Output {
         from: Bytes,
         /// Key after the last.
         to: Bytes,
-        /// How many at most.
+        /// The most records.
         max: usize,
     },
-    /// Send to another OSD; dropped where there is no connection.
+    /// Send a message to another OSD; it is dropped if there is no connection.
     Send {
-        /// To whom.
+        /// The receiver.
         osd: i32,
-        /// What.
+        /// The message.
         msg: RawMessage,
-        /// Whether it answers: then it goes back over the connection that the other opened, so that the other notices
-        /// its loss.
+        /// Whether it is an answer: then it goes back over the connection that the other OSD
+        /// opened, so that the other OSD notices its loss.
         reply: bool,
     },
     /// Answer a client.
     Reply {
-        /// Whom.
+        /// The client.
         client: Arc<Client>,
         /// The reply.
         reply: Box<MOsdOpReply>,
         /// Offset of the data in its object.
         data_off: u16,
-        /// For the histograms.
+        /// The times of the request's stages, for the histograms.
         stamps: Stamps,
-        /// What to remember of it where it was one of the slow ones.
+        /// The record to remember of the request, if it was a slow one.
         record: Option<Box<OpRecord>>,
     },
     /// Tell a client about a watch or notification.
     WatchNotify {
-        /// Whom.
+        /// The client.
         client: Arc<Client>,
-        /// What.
+        /// The message.
         msg: Box<MWatchNotify>,
     },
-    /// End the client's connection: it connects again, and sends again what was not answered.
+    /// End the client's connection: it connects again, and sends unanswered requests again.
     HangUp {
-        /// Whose.
+        /// The client.
         client: Arc<Client>,
     },
     /// Call [`crate::core::Core::handle_alarm`] at this time, or a little later.
@@ -163,42 +165,43 @@ pub enum Output {
     },
     /// Have the monitors install an acting set for a while; an empty one ends that.
     PgTemp {
-        /// Of this PG.
+        /// The PG.
         pgid: PgId,
-        /// The primary first.
+        /// The acting set, the primary first.
         acting: Vec<i32>,
     },
     /// Tell the cluster log.
     ClusterLog {
-        /// How bad it is.
+        /// The priority of the line.
         priority: LogPriority,
-        /// What happened.
+        /// The line.
         line: String,
     },
-    /// The client uses an old map: send it the newer ones.
+    /// Send newer maps to a client that uses an old one.
     ShareMap {
-        /// Who.
+        /// The client.
         client: Arc<Client>,
-        /// What it has.
+        /// The client's epoch.
         epoch: u32,
     },
 }
 
-/// Objects by key, with their encoded infos, and where to go on if there is more.
+/// Objects by key, with their encoded infos, and the key to go on with if there are more.
 pub type Page = (Vec<(Bytes, Bytes)>, Option<Bytes>);
 
 /// An answer of the store.
 #[derive(Debug)]
 pub enum StoreReply {
-    /// A transaction is durable. They come in the order of submission.
+    /// A transaction is durable. These answers come in the order of submission.
     Committed,
-    /// A transaction was refused, as there is no room for it; others that were submitted after it may have been taken.
+    /// A transaction was refused, as there is no room for it; others that were submitted after it
+    /// may have been accepted.
     NoRoom,
     /// The object, if it exists.
     Object(Result<Option<StoredObject>, ReadError>),
-    /// What was wanted, in that order, and the room that it takes.
+    /// The answers in the order of the wants, and the room that they take.
     Fetched(Vec<Fetched>, Room),
-    /// It was not read: the client has gone.
+    /// The read was dropped, as the client has gone.
     NotRead,
     /// A page of objects.
     Objects(Result<Page, ReadError>),
@@ -212,31 +215,32 @@ pub struct Ctx<'a> {
     pub now: UTime,
     /// Microseconds of a monotonic clock.
     pub usec: u64,
-    /// OSDs, this one among them, that are so full that nothing may grow on them (`osd_failsafe_full_ratio`).
+    /// The OSDs, perhaps this one among them, that are so full that nothing may grow on them
+    /// (`osd_failsafe_full_ratio`).
     pub full: &'a BTreeSet<i32>,
     /// What other OSDs speak.
     pub versions: &'a Versions,
-    /// Where commands go.
+    /// The commands to the daemon.
     pub out: &'a mut Vec<Output>,
-    /// Where the core counts.
+    /// The core's counters.
     pub perf: &'a mut CorePerf,
-    /// Where requests are counted by image.
+    /// The counters of requests by image.
     pub images: &'a mut ImageIo,
-    /// Requests that took longer, in microseconds, are described to the daemon.
+    /// Requests that took longer than this, in microseconds, are described to the daemon.
     pub slow_after: u64,
-    /// The description of the request that is about to be answered, where it was slow.
+    /// The description of the request that is about to be answered, if it was slow.
     pub described: Option<String>,
 }
 
 impl Ctx<'_> {
-    /// To be called with a request before its reply takes its ops over: describes it if it was slow.
+    /// Describes a request if it was slow; to be called before its reply takes its ops.
     pub(super) fn note_slow(&mut self, op: &ClientOp) {
         if self.usec.saturating_sub(op.stamps.received) > self.slow_after {
             self.described = Some(describe(op));
         }
     }
 
-    /// A request of a client that may do nothing.
+    /// Refuses a request of a client that may do nothing.
     pub(crate) fn deny(&mut self, mut op: ClientOp, epoch: u32) {
         self.out.push(Output::Reply {
             reply: Box::new(op.error_reply(-EPERM, epoch)),
@@ -247,8 +251,10 @@ impl Ctx<'_> {
         });
     }
 
-    /// A request for a PG that this OSD does not serve, at least not yet. Its client's map may be as new as this one's, and then it
-    /// hears nothing more: a read that any member may answer is the primary's. All others go to where newer maps say.
+    /// Turns away a request for a PG that this OSD does not serve, at least not yet. A read that
+    /// any member may answer fails with `EAGAIN`, so that its client turns to the primary: its map
+    /// may be as new as this one's, and then it would hear nothing more. The clients of all other
+    /// requests follow newer maps.
     pub(crate) fn turn_away(&mut self, mut op: ClientOp, epoch: u32) {
         self.out.push(if op.is_any_members() {
             Output::Reply {

@@ -1,9 +1,12 @@
-//! How fast members to be are copied to: as fast as it goes while no client works, else for a part of the time only.
+//! The speed at which backfill targets are copied to: full speed while no client works, else only
+//! for a part of the time.
 //!
-//! How much a copy disturbs depends on what is scarce: processor, disk, network. None of that is measured. But a step of a
-//! copy takes the longer the busier all of it is, so after some time of copying there is a rest some times as long. And what a copy may have
-//! under way grows with what clients ask for at once: beside writes of 4 MiB, each of which waits for all others, a few small
-//! pushes would get no share worth the name, and clients could write faster than is copied.
+//! How much a copy disturbs depends on what is scarce: processor, disk, network. None of that is
+//! measured. But a step of a copy takes the longer the busier all of it is, so after some time of
+//! copying there is a rest that is several times as long. And the bytes that a copy may have under
+//! way grow with the size of the clients' requests: beside writes of 4 MiB, each of which waits for
+//! all others, a few small pushes would get no share worth the name, and clients could write faster
+//! than the copy proceeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,23 +17,23 @@ use super::config::Window;
 const RECENT: u64 = 100_000;
 /// Microseconds of copying after which there is a rest. Alarms are not much finer.
 const SPELL: u64 = 20_000;
-/// Microseconds that one rest may take: something hung, and that is over.
+/// The most microseconds of one rest: a step that took longer was stuck, and that is over.
 const LONGEST_REST: u64 = 2_000_000;
 
-/// Bytes above which a request is no larger for this.
+/// The bytes beyond which a request's size does not count.
 const LARGEST: u64 = 8 << 20;
 /// The mean size of requests follows a new one by this part of the difference.
 const MEAN_OF: u64 = 16;
 
-/// Shared by the PGs of a reactor.
+/// The pace of copying, which the PGs of a reactor share.
 #[derive(Debug, Clone, Default)]
 pub struct Pace(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// When a client last asked for something; 0 for never.
+    /// When a client last sent a request; 0 for never.
     last_op: AtomicU64,
-    /// Payload bytes of a request in the mean of the last few.
+    /// The mean payload bytes of the last few requests.
     mean: AtomicU64,
     /// Microseconds of copying since the last rest.
     worked: AtomicU64,
@@ -39,7 +42,7 @@ struct State {
 }
 
 impl Pace {
-    /// A client asks for something that moves so many bytes.
+    /// Notes a client's request that moves this many bytes.
     pub fn note_op(&self, usec: u64, bytes: u64) {
         let s = &self.0;
         s.last_op.store(usec, Ordering::Relaxed);
@@ -48,7 +51,8 @@ impl Pace {
         s.mean.store(mean, Ordering::Relaxed);
     }
 
-    /// What a copy may have under way: `all`, or while clients work as much as `requests` of their requests, but no less than `least`.
+    /// The window of a copy: `all`, or while clients work as much as `requests` of their requests,
+    /// but no less than `least`.
     pub(super) fn window(&self, usec: u64, all: Window, least: Window, requests: u64) -> Window {
         if !self.is_busy(usec) {
             return all;
@@ -72,8 +76,8 @@ impl Pace {
         (until > usec).then_some(until)
     }
 
-    /// A step took so long. While clients work there is to be `rest` times as much rest, and `sleep` microseconds in any
-    /// case.
+    /// Notes that a step took `took` microseconds. While clients work the rest is `rest` times as
+    /// long, and `sleep` microseconds in any case.
     pub(super) fn worked(&self, usec: u64, took: u64, rest: u64, sleep: u64) {
         let mut pause = sleep;
         if self.is_busy(usec) {

@@ -1,32 +1,33 @@
-//! Counts that the PG core makes of what it sees, over all PGs of a reactor.
+//! The PG core's counters, over all PGs of a reactor.
 
 use spirula_invariant::{Counts, reasons};
 
 reasons! {
-    /// Why a PG drops a message of another OSD, or an answer of the store. Those that begin with `Peer` are what others send that
-    /// they should not.
+    /// Why a PG drops a message of another OSD, or an answer of the store. Reasons that begin with
+    /// `Peer` are for messages that other OSDs should not send.
     pub enum DropReason {
-        /// It is of an earlier interval or attempt at peering.
+        /// The message is of an earlier interval or attempt at peering.
         PeerStale => "peer_stale", "Messages of OSDs about an earlier attempt at peering";
-        /// Its OSD has nothing to do with the PG, or not what the message says.
+        /// The sender has nothing to do with the PG, or not the role that the message claims.
         PeerForeign => "peer_foreign", "Messages dropped that were not for the OSD to send";
-        /// No store takes what it changes, or that is not the PG's, or it can't be read.
+        /// No store accepts its changes, or they are not to the PG, or it can't be read.
         PeerUnsound => "peer_unsound", "Changes sent by OSDs dropped that no store takes";
-        /// It came before its map, and there were too many of them, or it can't.
+        /// The message came before its map, and too many such messages wait, or it can't wait.
         PeerEarly => "peer_early", "Messages of OSDs dropped that came before their map";
-        /// What it answers, or goes on with, has ended, or was answered already.
+        /// The question or exchange that the message belongs to has ended, or was answered already.
         PeerLate => "peer_late", "Messages of OSDs that nobody waits for any more";
-        /// The OSD is not, or no longer, what the message takes it for.
+        /// This OSD does not have, or no longer has, the role that the message assumes.
         PeerMisled => "peer_misled", "Messages of OSDs for a part in the PG that this one has not";
-        /// A write before it was lost: the primary sends both again.
+        /// An earlier write was lost: the primary sends both again.
         PeerGap => "peer_gap", "Writes of primaries that came before one that was lost";
-        /// It was asked in an interval that has ended.
+        /// The store was called in an interval that has ended.
         StoreLate => "store_late", "Answers of the store that nobody waits for any more";
     }
 }
 
 impl DropReason {
-    /// For a message of an OSD that is not what it says: by an older map it may have been.
+    /// The reason for a message of an OSD without the role that it claims: by an older map it may
+    /// have had it.
     pub(crate) fn of_stranger(is_stale: bool) -> Self {
         if is_stale {
             Self::PeerStale
@@ -36,7 +37,7 @@ impl DropReason {
     }
 }
 
-/// Times: how many, and their sum.
+/// A number of times, and their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
     /// How many.
@@ -52,7 +53,7 @@ impl Times {
         self.usec += usec;
     }
 
-    /// The average since `before`, in nanoseconds; 0 where nothing happened.
+    /// The average since `before`, in nanoseconds; 0 if nothing happened.
     pub fn average_ns_since(&self, before: &Self) -> u64 {
         let count = self.count.saturating_sub(before.count);
         let usec = self.usec.saturating_sub(before.usec);
@@ -67,9 +68,9 @@ pub struct CorePerf {
     pub commits: Times,
     /// Writes as a replica, from their arrival until they were durable here.
     pub sub_ops: Times,
-    /// Bytes of data and attributes in them.
+    /// Bytes of data and attributes in these writes.
     pub sub_op_bytes: u64,
-    /// Requests that found their object's context, and all that looked for one.
+    /// The requests that found their object's context, and all that looked for one.
     pub contexts: (u64, u64),
     /// Objects of which this OSD had the copy repaired.
     pub repaired: u64,

@@ -1,6 +1,6 @@
-//! What OSDs promise each other about reads.
+//! The promises of OSDs to each other about reads.
 
-/// Until when reads may be answered, in microseconds of this OSD's clock; in messages, for how long.
+/// Until when reads may be answered, in microseconds of this OSD's clock; in messages, how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Promise {
     /// By the primary.
@@ -17,7 +17,7 @@ impl Promise {
         }
     }
 
-    /// To the primary and all members, until then.
+    /// A promise to the primary and all members, until `until`.
     pub(super) fn to_all(until: u64) -> Self {
         Self {
             primary: until,
@@ -25,17 +25,17 @@ impl Promise {
         }
     }
 
-    /// For how long it holds.
+    /// How long the promise still holds.
     pub(super) fn left(self, now: u64) -> Self {
         self.map(|until| until.saturating_sub(now))
     }
 
-    /// Until when it holds, where it says for how long.
+    /// Until when a promise of a duration holds.
     pub(super) fn from(self, now: u64) -> Self {
         self.map(|length| now.saturating_add(length))
     }
 
-    /// What holds if both do.
+    /// The later of each time of both promises.
     pub(super) fn max(self, o: Self) -> Self {
         Self {
             primary: self.primary.max(o.primary),

@@ -1,42 +1,42 @@
-//! What a holder of the newest copy sends to those that lack something of it.
+//! Pushes: what a holder of the newest copy sends to targets that lack some of it.
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 use spirula_maps::EVersion;
 use spirula_proto::{BytesList, RawMessage};
 
-/// Which objects a target lacks.
+/// The objects that a target lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SyncPlan {
-    /// These: the logs tell.
+    /// These objects, as the logs tell.
     Objects(Vec<Lacking>),
-    /// Any: all must be compared.
+    /// Any objects: all must be compared.
     Backfill,
 }
 
 /// An object that a target lacks in its newest version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lacking {
-    /// Its store key.
+    /// The object's store key.
     pub key: Bytes,
     /// The target has it as it was at this version of the PG, and of what changed since something that was there since;
     /// `None` where nothing is known of what it has.
     pub had: Option<EVersion>,
 }
 
-/// Part of an object, or that it does not exist.
+/// A part of an object, or that the object does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Push {
     /// The object's store key.
     pub key: Bytes,
-    /// What of it.
+    /// The part.
     pub part: PushPart,
 }
 
 /// What a [`Push`] carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushPart {
-    /// It does not exist.
+    /// The object does not exist.
     Absent,
     /// Bytes at an offset; the first part begins the object anew, unless it is a patch.
     Data {
@@ -53,21 +53,22 @@ pub enum PushPart {
     },
 }
 
-/// Part of what changed of an object.
+/// A part of an object's changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// The omap is pushed, all of it.
+    /// Whether the whole omap is pushed.
     pub omap: bool,
     /// Ranges that became zeros: offsets and lengths.
     pub zeros: Vec<(u64, u64)>,
 }
 
-/// The end of an object that is pushed. Where it does not fit into one part there are several; the last one has the info.
+/// The end of an object that is pushed. If it does not fit into one part there are several; the
+/// last one has the info.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushEnd {
     /// Its size.
     pub size: u64,
-    /// Its encoded info; empty where it is not whole.
+    /// The object's encoded info; empty if the object is not whole.
     pub info: Bytes,
     /// Its attributes.
     pub attrs: Vec<(Bytes, Bytes)>,
@@ -76,8 +77,8 @@ pub struct PushEnd {
 }
 
 impl PushEnd {
-    /// Whether the object is whole with it. One that is not belongs to an object with much besides data and pairs, or that was changed
-    /// while it was read: then something of it comes again.
+    /// Whether the object is whole with this end. It is not if the object has much besides data and
+    /// pairs, or was changed while it was read: then further parts come.
     pub fn is_whole(&self) -> bool {
         !self.info.is_empty()
     }

@@ -15,7 +15,7 @@ pub(super) struct Reading {
     pub op: ClientOp,
     /// The object's head, whose context counts it.
     pub key: Bytes,
-    /// What was fetched for it before.
+    /// The answers fetched for the op before.
     pub answers: Vec<Fetched>,
     /// The clone that it reads; `None` for the head.
     pub clone: Option<CloneRead>,
@@ -31,7 +31,7 @@ impl Reading {
         }
     }
 
-    /// Who reads.
+    /// The client that reads.
     pub(super) fn reader(&self) -> Option<Reader> {
         let client = &self.op.client;
         (!client.is_internal()).then(|| Reader {
@@ -47,6 +47,6 @@ impl Reading {
 pub(super) struct CloneRead {
     /// Its key.
     pub key: Bytes,
-    /// What it is; the default until it was looked up.
+    /// The clone's state; the default until it was looked up.
     pub state: ObjectState,
 }

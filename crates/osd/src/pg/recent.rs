@@ -1,7 +1,9 @@
-//! What a PG remembers of itself: in which states it was, under whom, by which attempts, and what it dropped.
+//! A PG's memory of itself: its states, intervals and attempts at peering, and the messages that it
+//! dropped.
 //!
-//! Shown by `dump_pgstate_history` and `pg query`, and told where an invariant breaks while the PG is worked on. All PGs of a reactor
-//! have [`RECENT_BYTES`] together, so the more there are, the less each of them remembers.
+//! Shown by `dump_pgstate_history` and `pg query`, and reported if an invariant breaks while the PG
+//! is worked on. All PGs of a reactor have [`RECENT_BYTES`] together, so the more there are, the
+//! less each of them remembers.
 
 use std::fmt;
 
@@ -15,12 +17,12 @@ use super::perf::DropReason;
 
 /// Bytes for the transitions of all PGs of a reactor.
 pub const RECENT_BYTES: usize = 48 << 10;
-/// Transitions that a PG remembers at most, however few PGs there are.
+/// The most transitions that a PG remembers, however few PGs there are.
 const MOST: usize = 128;
-/// An answer of the store is from no OSD.
+/// The sender of an answer of the store, which is no OSD.
 const STORE: i32 = -1;
 
-/// How many transitions each of so many PGs remembers.
+/// The number of transitions that each of `pgs` PGs remembers.
 pub(crate) fn share(pgs: usize) -> usize {
     // By powers of two, so that not every PG that comes changes the shares of all others.
     let bytes = RECENT_BYTES / pgs.max(1).next_power_of_two();
@@ -29,7 +31,7 @@ pub(crate) fn share(pgs: usize) -> usize {
 
 macro_rules! states {
     ($($(#[$doc:meta])* $state:ident => $name:literal;)+) => {
-        /// Where a PG stands: the role of this OSD, and the stage of what it does in that role.
+        /// The state of a PG: the role of this OSD, and the stage of its work in that role.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum State {
             $($(#[$doc])* $state,)+
@@ -49,11 +51,11 @@ macro_rules! states {
 states! {
     /// The OSD is not up in the map it knows.
     Idle => "Idle";
-    /// Its own transactions are to be durable.
+    /// The OSD's own transactions are to become durable.
     Flushing => "Primary/Peering/Flushing";
-    /// The members say what they have.
+    /// The members are to report their copies.
     Infos => "Primary/Peering/Infos";
-    /// Others do.
+    /// Other OSDs are to report their copies.
     Strays => "Primary/Peering/Strays";
     /// Logs are compared.
     Logs => "Primary/Peering/Logs";
@@ -103,29 +105,29 @@ states! {
     Deleting => "Deleting";
 }
 
-/// What changed.
+/// A change of a PG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Where the PG stands.
+    /// The PG's state.
     State(State),
-    /// To whom it belongs.
+    /// The PG's interval.
     Interval {
-        /// The epoch in which that began.
+        /// The epoch in which the interval began.
         since: u32,
         /// The primary; -1 for none.
         primary: i32,
     },
-    /// The attempt at peering that it leads or follows.
+    /// The attempt at peering that the PG leads or follows.
     Attempt(PeeringId),
     /// Whether reads have waited for a lease for seconds.
     LeaseLate(bool),
-    /// It dropped something.
+    /// Messages or answers that the PG dropped.
     Dropped {
-        /// Why.
+        /// The reason.
         reason: DropReason,
         /// How often in a row.
         times: u16,
-        /// Who sent it; -1 for the store.
+        /// The sender; -1 for the store.
         from: i32,
     },
 }
@@ -160,7 +162,7 @@ pub struct Transition {
     pub at: UTime,
     /// The epoch of the map that the PG had.
     pub epoch: u32,
-    /// What.
+    /// The change.
     pub what: What,
 }
 
@@ -176,7 +178,7 @@ impl fmt::Display for Transition {
 /// A state that a PG has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PastState {
-    /// Which.
+    /// The state.
     pub state: State,
     /// When it began.
     pub enter: UTime,
@@ -186,7 +188,7 @@ pub struct PastState {
     pub epoch: u32,
 }
 
-/// The states that were left, as transitions tell them, the oldest first.
+/// The states that were left according to the transitions, the oldest first.
 pub fn past_states(transitions: &[Transition]) -> Vec<PastState> {
     let mut states = Vec::new();
     let mut current: Option<(State, UTime)> = None;
@@ -213,7 +215,7 @@ pub(super) struct Recent {
     /// The epoch of the PG's map.
     pub(super) epoch: u32,
     state: State,
-    /// Since when that is so; `None` before the first event.
+    /// Since when the state lasts; `None` before the first event.
     since: Option<UTime>,
     interval: u32,
     attempt: PeeringId,
@@ -221,7 +223,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Of a PG on an OSD, whose map has this epoch.
+    /// The memory of a PG on an OSD whose map has this epoch.
     pub(super) fn new(pgid: PgId, whoami: i32, epoch: u32) -> Self {
         Self {
             recorder: Recorder::new(format!("pg {pgid} on osd.{whoami}"), 0),
@@ -234,17 +236,17 @@ impl Recent {
         }
     }
 
-    /// The transitions, as others show them.
+    /// The recorded transitions.
     pub(super) fn recorder(&self) -> &Recorder<Transition> {
         &self.recorder
     }
 
-    /// Where the PG stands.
+    /// The PG's state.
     pub(super) fn state(&self) -> State {
         self.state
     }
 
-    /// Since when it stands there.
+    /// Since when the PG is in its state.
     pub(super) fn since(&self) -> UTime {
         self.since.unwrap_or_default()
     }
@@ -261,7 +263,7 @@ impl Recent {
         self.recorder.add(self.transition(what, at));
     }
 
-    /// The PG stands here now.
+    /// Notes that the PG enters a state.
     pub(super) fn enter(&mut self, state: State, at: UTime) {
         if state != self.state || self.since.is_none() {
             (self.state, self.since) = (state, Some(at));
@@ -269,7 +271,7 @@ impl Recent {
         }
     }
 
-    /// It belongs to the same OSDs since this epoch, and this one leads it.
+    /// Notes that the PG's interval began in this epoch, with this primary.
     pub(super) fn interval(&mut self, since: u32, primary: i32, at: UTime) {
         if since != self.interval {
             self.interval = since;
@@ -277,7 +279,7 @@ impl Recent {
         }
     }
 
-    /// It leads or follows this attempt.
+    /// Notes that the PG leads or follows this attempt.
     pub(super) fn attempt(&mut self, id: PeeringId, at: UTime) {
         // Round 0 is no attempt: it only says from when on messages count.
         if id != self.attempt && id.round > 0 {
@@ -286,7 +288,7 @@ impl Recent {
         }
     }
 
-    /// Reads have waited for the lease for seconds, or do no more.
+    /// Notes that reads have waited for the lease for seconds, or no longer do.
     pub(super) fn lease_late(&mut self, is_late: bool, at: UTime) {
         if is_late != self.is_lease_late {
             self.is_lease_late = is_late;
@@ -301,7 +303,7 @@ impl Recent {
         }
     }
 
-    /// It dropped a message of an OSD, or else an answer of the store.
+    /// Notes that the PG dropped a message of an OSD, or else an answer of the store.
     pub(super) fn dropped(&self, reason: DropReason, from: Option<i32>, at: UTime) {
         let from = from.unwrap_or(STORE);
         let new = What::Dropped {

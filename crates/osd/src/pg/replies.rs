@@ -29,7 +29,7 @@ impl Site {
             return self.answer_asker(asker, &reply, cx);
         }
         if op.client.is_internal() {
-            // What the PG does by itself is looked at where it ends.
+            // The PG's own ops are checked where they end.
             return;
         }
         let client = Arc::clone(&op.client);
@@ -55,7 +55,7 @@ impl Site {
         self.send_to_pg(asker.osd, asker.pgid, PeerBody::CopyPart(part), cx);
     }
 
-    /// A message to another PG, which may be on this OSD too.
+    /// Sends a message to another PG, which may be on this OSD too.
     pub(super) fn send_to_pg(&self, osd: i32, pgid: spirula_maps::PgId, body: PeerBody, cx: &mut Ctx<'_>) {
         let id = PeeringId {
             epoch: self.map.epoch(),
@@ -69,8 +69,8 @@ impl Site {
         });
     }
 
-    /// What is remembered of a request that was answered. Its sub-ops went to the acting set, which has not changed, as
-    /// a request does not outlive its interval.
+    /// The record of a request that was answered. Its sub-ops went to the acting set, which has not
+    /// changed, as a request does not outlive its interval.
     fn record_of(&self, op: &ClientOp, description: String) -> OpRecord {
         let peers = if op.stamps.sub_ops_sent != 0 {
             self.others()
@@ -89,7 +89,7 @@ impl Site {
         }
     }
 
-    /// Tells clients to ask the primary.
+    /// Tells clients to send these ops to the primary.
     pub(super) fn send_to_primary(&self, ops: impl IntoIterator<Item = ClientOp>, cx: &mut Ctx<'_>) {
         for mut op in ops {
             op.reset();
@@ -98,10 +98,10 @@ impl Site {
     }
 }
 
-/// How a request was answered.
+/// The answer to a request.
 #[derive(Debug)]
 pub(super) struct Answered {
-    /// Its place in the log.
+    /// The request's place in the log.
     pub(super) version: EVersion,
     user_version: u64,
     return_code: i32,
@@ -110,7 +110,7 @@ pub(super) struct Answered {
 }
 
 impl Site {
-    /// Answers a request as the first time. Of the ops' data it has what they were to return.
+    /// Answers a request as the first time, with the data that its ops were to return.
     pub(super) fn reply_again(&self, mut op: ClientOp, answer: &Answered, cx: &mut Ctx<'_>) {
         cx.note_slow(&op);
         let mut reply = op.error_reply(answer.return_code, self.map.epoch());
@@ -124,8 +124,8 @@ impl Site {
 }
 
 impl StoredCopy {
-    /// How a request was answered, as the log or what is left of its older entries tells. Where neither does, the request is a new one, as
-    /// in Ceph.
+    /// The earlier answer to a request, from the log or the batches of its older entries. If
+    /// neither has it, the request is a new one, as in Ceph.
     pub(super) fn answer_to(&self, request: &ReqId) -> Option<Answered> {
         if let Some(e) = self.log.find(request) {
             return Some(Answered {

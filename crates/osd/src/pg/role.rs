@@ -1,4 +1,4 @@
-//! What this OSD is to a PG, with what it has only in that role.
+//! This OSD's role in a PG, with the state of that role.
 
 use std::collections::VecDeque;
 
@@ -16,10 +16,10 @@ use super::repair::Repairs;
 use super::replica::Replica;
 use super::snaps::trim::{TrimState, Trimmer};
 
-/// What this OSD is to the PG.
+/// This OSD's role in the PG.
 #[derive(Debug)]
 pub(super) enum Role {
-    /// Nothing yet: the OSD is not up in the map it knows.
+    /// None yet: the OSD is not up in the map it knows.
     Idle,
     /// It leads, and agrees with the other members.
     Peering(Box<Peering>),
@@ -36,28 +36,28 @@ pub(super) enum Role {
 /// A primary that serves.
 #[derive(Debug)]
 pub(super) struct Active {
-    /// The replicas, and up to where each is durable.
+    /// The replicas, and the version up to which each is durable.
     pub(super) peers: Vec<(i32, EVersion)>,
-    /// Up to where this OSD itself is durable.
+    /// The version up to which this OSD itself is durable.
     pub(super) local: EVersion,
-    /// Up to where all are.
+    /// The version up to which all members are durable.
     pub(super) committed: EVersion,
     /// Writes that are not durable everywhere, in order.
     pub(super) in_flight: VecDeque<InFlight>,
-    /// Lets it answer reads.
+    /// The lease with which it answers reads.
     pub(super) lease: Box<Lease>,
-    /// Brings up the members to be.
+    /// The backfill of members to be.
     pub(super) backfill: Box<Backfill>,
-    /// Trims removed snapshots.
+    /// The trimming of removed snapshots.
     pub(super) trimmer: Box<Trimmer>,
-    /// Has objects repaired that members can't read.
+    /// The repairs of objects that members can't read.
     pub(super) repairs: Box<Repairs>,
-    /// When the oldest of them was sent (again).
+    /// When the oldest write in flight was last sent.
     pub(super) sent: u64,
 }
 
 impl Role {
-    /// What is done for members to be, where this OSD serves.
+    /// The backfill, if this OSD serves.
     pub(super) fn backfill(&self) -> Option<&Backfill> {
         match self {
             Self::Active(a) => Some(&a.backfill),
@@ -84,12 +84,12 @@ impl Role {
         matches!(self, Self::Active(_))
     }
 
-    /// Whether it follows a primary that serves, or is about to.
+    /// Whether this OSD follows a primary that serves, or is about to.
     pub(super) fn is_active_replica(&self) -> bool {
         matches!(self, Self::Replica(r) if r.active)
     }
 
-    /// Repairs, where this OSD serves.
+    /// The repairs, if this OSD serves.
     pub(super) fn repairs(&mut self) -> Option<&mut Repairs> {
         match self {
             Self::Active(a) => Some(&mut *a.repairs),
@@ -97,12 +97,12 @@ impl Role {
         }
     }
 
-    /// Objects that no member can read.
+    /// The objects that no member can read, if this OSD serves.
     pub(super) fn lost(&mut self) -> Option<&mut Lost> {
         self.repairs().map(|r| &mut r.lost).filter(|l| !l.is_empty())
     }
 
-    /// What is done about removed snapshots, where this OSD serves.
+    /// The trimming of removed snapshots, if this OSD serves.
     pub(super) fn trimmer(&mut self) -> Option<&mut Trimmer> {
         match self {
             Self::Active(a) => Some(&mut *a.trimmer),
@@ -110,7 +110,7 @@ impl Role {
         }
     }
 
-    /// What the PG is doing about removed snapshots.
+    /// The state of trimming removed snapshots.
     pub(super) fn trim_state(&self, map: &dyn ClusterMap) -> TrimState {
         match self {
             Self::Active(a) if !map.no_snap_trim() || a.trimmer.has_failed() => a.trimmer.state(),

@@ -1,4 +1,4 @@
-//! A PG as it is looked at: by whoever asks how it is, and by itself before it heeds a message. Nothing is changed here.
+//! A read-only view of a PG: for reports, and for the PG itself before it handles a message.
 
 use spirula_denc::UTime;
 use spirula_maps::{HObject, IntervalSet};
@@ -24,10 +24,10 @@ use super::store_queue::{Pending, StoreQueue};
 use super::stored_copy::StoredCopy;
 use super::watch::watchers::{WatchKey, Watcher};
 
-/// What a context takes in memory besides what its object's state holds, roughly, in bytes.
+/// The approximate bytes of a context in memory besides its object's state.
 const CONTEXT_BYTES: usize = size_of::<Context>() + 128;
 
-/// What PGs have in memory: how many, and their bytes.
+/// The memory of PGs: numbers of things, and their bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PgMemory {
     /// Object contexts.
@@ -51,7 +51,7 @@ pub struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// Where the PG stands.
+    /// The PG's state.
     pub(super) fn standing(self) -> State {
         match self.role {
             Role::Idle => State::Idle,
@@ -64,7 +64,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The ops that wait or are under way, and how far each has come.
+    /// The ops that wait or are under way, and the progress of each.
     fn ops(self) -> impl Iterator<Item = (&'a ClientOp, Progress)> {
         let in_flight = match &self.role {
             Role::Active(a) => Some(a.in_flight.iter()),
@@ -100,7 +100,7 @@ impl<'a> Seen<'a> {
         })
     }
 
-    /// What the copy here says of itself, if there is one.
+    /// The info of the copy here, if there is one.
     pub fn info(self) -> Option<&'a PgInfo> {
         self.copy.exists.then_some(&self.copy.info)
     }
@@ -136,7 +136,8 @@ impl<'a> Seen<'a> {
         matches!(self.role, Role::Active(_))
     }
 
-    /// Whether nothing is left to keep this PG for: no copy, no role, none to come, nothing under way.
+    /// Whether there is no reason left to keep this PG: it has no copy and no role, gets none, and
+    /// has nothing under way.
     pub fn is_gone(self) -> bool {
         !self.copy.exists
             && matches!(self.role, Role::Stray | Role::Idle)
@@ -152,7 +153,7 @@ impl<'a> Seen<'a> {
         self.site.interval.place.acting.osds().collect()
     }
 
-    /// Where the PG stands, and since when.
+    /// The PG's state, and since when it lasts.
     pub fn stands_since(self) -> (State, UTime) {
         (self.recent.state(), self.recent.since())
     }
@@ -162,17 +163,17 @@ impl<'a> Seen<'a> {
         self.recent.recorder().entries()
     }
 
-    /// The states that it has left, as far as it remembers, the oldest first.
+    /// The states that the PG has left, as far as it remembers, the oldest first.
     pub fn past_states(self) -> Vec<PastState> {
         past_states(&self.transitions())
     }
 
-    /// Its last transitions, a line each, for the same report.
+    /// The PG's last transitions, a line each, for the report on a failed test or simulation.
     pub fn recollection(self) -> String {
         self.recent.recorder().tell()
     }
 
-    /// Its role and what it waits for, for the report on a failed test or simulation.
+    /// The PG's role and what it waits for, for the report on a failed test or simulation.
     pub fn trace(self) -> String {
         format!(
             "{} {:?}, {:?}, commits {:?}, store {:?}",
@@ -180,7 +181,7 @@ impl<'a> Seen<'a> {
         )
     }
 
-    /// Ops that wait or are under way.
+    /// The number of ops that wait or are under way.
     pub fn ops_in_flight(self) -> usize {
         let writes = if let Role::Active(a) = self.role {
             a.in_flight.len()
@@ -196,7 +197,7 @@ impl<'a> Seen<'a> {
         self.ops.held.len() + self.ops.contexts.waiting() + writes + reads
     }
 
-    /// Writes as primary that are not durable everywhere.
+    /// The number of writes as primary that are not durable everywhere.
     pub fn writes_in_flight(self) -> usize {
         match self.role {
             Role::Active(a) => a.in_flight.len(),
@@ -217,7 +218,8 @@ impl<'a> Seen<'a> {
             .filter_map(|(object, k, w)| Some((key::parse_object_key(object)?, k, w)))
     }
 
-    /// What it has in memory, roughly: contexts, and entries of the log with the requests remembered besides.
+    /// The approximate memory of the PG: contexts, and entries of the log with the requests
+    /// remembered besides.
     pub fn memory(self) -> PgMemory {
         let contexts = self.ops.contexts.len();
         PgMemory {
@@ -229,7 +231,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Object contexts in memory.
+    /// The number of object contexts in memory.
     pub fn cached_contexts(self) -> usize {
         self.ops.contexts.len()
     }
@@ -239,22 +241,22 @@ impl<'a> Seen<'a> {
         self.role.trim_queue()
     }
 
-    /// What the PG is doing about removed snapshots.
+    /// The state of trimming removed snapshots.
     pub fn trim_state(self) -> TrimState {
         self.role.trim_state(&*self.site.map)
     }
 
-    /// Whether the PG builds a staging object, or would like to.
+    /// Whether the PG builds a staging object, or wants to.
     pub(crate) fn stage_state(self, lane: Lane) -> StageState {
         self.ops.stages.state(lane)
     }
 
-    /// What the PG is doing for members to be.
+    /// The state of the backfill.
     pub fn backfill_state(self) -> BackfillState {
         self.role.backfill().map_or(BackfillState::Idle, Backfill::state)
     }
 
-    /// Whether nothing is to be copied for now, as flags say.
+    /// Whether flags say that nothing is to be copied for now.
     pub fn is_copying_held(self) -> bool {
         self.role.backfill().is_some_and(|b| b.is_held(self.site))
     }
@@ -266,13 +268,13 @@ impl<'a> Seen<'a> {
         backfill.is_some_and(|b| b.may_copy(self.site, now, usec))
     }
 
-    /// How urgent copying is, as in Ceph; 0 where this OSD does not serve.
+    /// The priority of copying, as in Ceph; 0 if this OSD does not serve.
     pub fn copy_priority(self) -> u8 {
         let backfill = self.role.backfill();
         backfill.map_or(0, |b| b.priority(self.site, self.lead.forced))
     }
 
-    /// How urgent it is to copy to this OSD, if anybody wants to, and whether that has its turn.
+    /// The urgency of the copy to this OSD, if a primary wants one, and whether that has its turn.
     pub fn incoming_bid(self) -> Option<(u8, bool)> {
         self.copying.incoming.bid()
     }

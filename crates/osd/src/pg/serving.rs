@@ -1,5 +1,6 @@
-//! What the ops of clients may touch, in whichever role: the order of ops on each object, their execution, replies and changes.
-//! Staging, trimming and repairs are built on it, as what they do has its place in that order too.
+//! The parts of a PG that clients' ops may touch, in whichever role: the order of ops on each
+//! object, their execution, replies and changes. Staging, trimming and repairs are built on it, as
+//! their work has its place in that order too.
 
 use super::copying::Copying;
 use super::counters::Counters;
@@ -25,7 +26,7 @@ pub(super) struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    /// The same, for less long.
+    /// The same handler, with a shorter borrow.
     pub(super) fn reborrow(&mut self) -> Serving<'_> {
         Serving {
             site: self.site,

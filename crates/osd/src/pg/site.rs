@@ -1,4 +1,4 @@
-//! What a PG knows of its surroundings: who and where it is, its settings, and what the newest map says of it.
+//! A PG's surroundings: its identity, its settings, and what the newest map says of it.
 //!
 //! Only the PG itself changes that, when a map or a configuration comes; all others read it.
 
@@ -29,15 +29,15 @@ pub(super) struct Site {
     pub(super) whoami: i32,
     /// Settings.
     pub(super) cfg: Arc<PgConfig>,
-    /// Its part of what the PGs of the reactor may take together.
+    /// The PG's share of the memory of all PGs of the reactor.
     pub(super) shares: Shares,
     /// The newest map.
     pub(super) map: Arc<dyn ClusterMap>,
-    /// The pool in that map, or, where that is gone, as it was last.
+    /// The pool in that map or, if it is gone, in the last map that had it.
     pub(super) pool: PoolView,
-    /// How the PG's members hold its objects.
+    /// The way in which the PG's members hold its objects.
     pub(super) backend: Arc<dyn Backend>,
-    /// To whom the PG belongs now.
+    /// The PG's present interval.
     pub(super) interval: Interval,
 }
 
@@ -68,7 +68,7 @@ impl Site {
         self.pgid.contains_hash(self.pool.pg_num.max(1), o.hash)
     }
 
-    /// Whether `from` leads the PG, as this OSD knows, in an interval that it did not see end.
+    /// Whether `from` leads the PG, as this OSD knows, in an interval whose end it has not seen.
     pub(super) fn is_leader(&self, from: i32, id: PeeringId) -> bool {
         from == self.interval.place.primary && id.epoch >= self.interval.since && from != self.whoami
     }
@@ -78,14 +78,14 @@ impl Site {
         self.interval.place.up.contains(self.whoami)
     }
 
-    /// Whether others serve than those that should.
+    /// Whether other OSDs serve the PG than those that should.
     pub(super) fn is_remapped(&self) -> bool {
         let place = &self.interval.place;
         place.up.osds().any(|o| !place.acting.contains(o))
             || place.acting.osds().any(|o| !place.up.contains(o))
     }
 
-    /// How many members are missing from those that there should be.
+    /// The number of members missing.
     pub(super) fn lacking_members(&self) -> usize {
         (self.pool.size as usize).saturating_sub(self.interval.place.acting.count())
     }
@@ -103,7 +103,7 @@ impl Site {
         would_do && place.up != place.acting
     }
 
-    /// Asks the monitors for an acting set, none for the one that should be.
+    /// Asks the monitors for an acting set, an empty one for the one that should be.
     pub(super) fn want_acting(&self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
         let pgid = self.pgid;
         if !acting.is_empty() || !self.cfg.has_bug(Bug::KeptTemporary) {
@@ -111,7 +111,8 @@ impl Site {
         }
     }
 
-    /// Whether so many objects of a PG are more bytes than requests should wait for, if they are as large as others.
+    /// Whether this many objects of a PG are more bytes than requests should wait for, if they are
+    /// as large as others.
     pub(super) fn is_heavy(&self, objects: usize, usage: Usage) -> bool {
         let bytes = usage.bytes.max(0) / usage.objects.max(1);
         bytes.saturating_mul(i64::try_from(objects).unwrap_or(i64::MAX)) > self.shares.sync_bytes
@@ -122,7 +123,7 @@ impl Site {
         self.interval.is_enough(&*self.backend)
     }
 
-    /// What a member holds of each object.
+    /// The part of each object that a member holds.
     pub(super) fn part_of(&self, osd: i32) -> Part {
         self.backend.part(self.interval.place.acting.of(osd))
     }

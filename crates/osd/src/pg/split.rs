@@ -10,8 +10,8 @@ use super::cluster::ClusterMap;
 use super::output::Ctx;
 
 impl Pg {
-    /// Splits children off, of which each gets this place on the reactor: the pool has `pg_num` PGs now. The map that says so is handed
-    /// to all of them afterwards.
+    /// Splits children off, each of which gets one of these slots on the reactor: the pool has
+    /// `pg_num` PGs now. The map that says so is handed to all of them afterwards.
     pub fn split(
         &mut self,
         children: &[(PgId, u32)],

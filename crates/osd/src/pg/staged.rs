@@ -1,4 +1,4 @@
-//! Staging objects as those see them that wait for one.
+//! Staging objects as the ops that wait for them see them.
 
 use bytes::Bytes;
 use spirula_maps::PgId;
@@ -6,26 +6,27 @@ use spirula_maps::PgId;
 use super::key;
 use super::txn::ObjectOp;
 
-/// What a staging object is for. A PG has one of each at most, and an op takes them in this order.
+/// The purpose of a staging object. A PG has at most one of each, and an op takes them in this
+/// order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Slot {
-    /// What an object becomes: a copy of another one, or what it was at a snapshot.
+    /// The object's new content: a copy of another one, or of its state at a snapshot.
     Becomes,
     /// The clone that a write leaves behind.
     Was,
 }
 
 impl Slot {
-    /// All of them.
+    /// All slots.
     pub(super) const ALL: [Self; 2] = [Self::Becomes, Self::Was];
 }
 
-/// A staging object that is whole. It is kept as long as somebody has this.
+/// A staging object that is whole. It is kept as long as this is held.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// What it is for.
+    /// The purpose.
     pub slot: Slot,
-    /// Its key.
+    /// The key.
     pub key: Bytes,
 }
 
@@ -34,7 +35,7 @@ pub(super) fn stage_key(pgid: PgId, slot: Slot) -> Bytes {
     key::stage_key(pgid, slot as u8)
 }
 
-/// Removes whatever staging objects there may be.
+/// The changes that remove any staging objects of a PG.
 pub(super) fn no_stages(pgid: PgId) -> Vec<(Bytes, Vec<ObjectOp>)> {
     let keys = Slot::ALL.map(|slot| stage_key(pgid, slot)).into_iter();
     let keys = keys.chain([key::repair_key(pgid)]);

@@ -1,4 +1,4 @@
-//! What a PG reports about itself.
+//! A PG's reports about itself.
 
 use bytes::Bytes;
 use spirula_maps::{EVersion, HObject, IntervalSet, PgId};
@@ -24,21 +24,21 @@ pub struct PgReport {
     pub log: ReportedLog,
     /// The epoch of the map that the primary has.
     pub reported_epoch: u32,
-    /// When it was last active.
+    /// The epoch in which the PG was last active.
     pub last_epoch_started: u32,
-    /// The pool's creation.
+    /// The epoch in which the pool was made.
     pub created: u32,
-    /// Where it is.
+    /// The PG's OSDs.
     pub place: ReportedPlace,
     /// Its objects and their bytes.
     pub usage: Usage,
-    /// Whether that is to be counted again.
+    /// Whether the usage is to be counted again.
     pub usage_invalid: bool,
     /// The copies of its objects.
     pub copies: ReportedCopies,
     /// Removed snapshots.
     pub snaps: ReportedSnaps,
-    /// What was done since the daemon started.
+    /// The work done since the daemon started.
     pub done: ReportedWork,
 }
 
@@ -47,22 +47,22 @@ pub struct PgReport {
 pub struct ReportedLog {
     /// The version of the PG's newest change.
     pub head: EVersion,
-    /// After which the log begins.
+    /// The version after which the log begins.
     pub tail: EVersion,
-    /// Its entries.
+    /// The number of the log's entries.
     pub len: usize,
 }
 
-/// Where a PG is, as it is reported.
+/// A PG's OSDs, as they are reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportedPlace {
-    /// Since when it belongs to the same OSDs.
+    /// The epoch since which the PG belongs to the same OSDs.
     pub since: u32,
-    /// OSDs it should be on.
+    /// The OSDs that the PG should be on.
     pub up: Vec<i32>,
     /// Their primary.
     pub up_primary: i32,
-    /// OSDs that serve it.
+    /// The OSDs that serve the PG.
     pub acting: Vec<i32>,
     /// Their primary.
     pub acting_primary: i32,
@@ -71,24 +71,24 @@ pub struct ReportedPlace {
 /// The copies of a PG's objects, as they are reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportedCopies {
-    /// How many there should be, or are where they are more.
+    /// The number of copies that there should be, or that there are if more.
     pub all: i64,
-    /// The members that lack nothing that another one has.
+    /// The members that lack nothing that another member has.
     pub whole: Vec<i32>,
-    /// Those that ought to be there and are not.
+    /// The copies that are missing.
     pub degraded: i64,
-    /// Those that are on other OSDs than they should be.
+    /// The copies that are on other OSDs than they should be.
     pub misplaced: i64,
-    /// Objects that no complete copy gives.
+    /// The objects that no complete copy has readable.
     pub unfound: Vec<HObject>,
 }
 
-/// What a PG has to do with removed snapshots, as it is reported.
+/// A PG's removed snapshots, as they are reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportedSnaps {
-    /// How many are to be trimmed.
+    /// The number of snapshots to trim.
     pub to_trim: u64,
-    /// Those that are trimmed here.
+    /// The snapshots that are trimmed here.
     pub purged: IntervalSet,
 }
 
@@ -103,18 +103,18 @@ pub struct ReportedWork {
     pub repaired: i64,
 }
 
-/// PGs by what this OSD is to them.
+/// The numbers of PGs by this OSD's role in them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PgCounts {
-    /// All.
+    /// All PGs.
     pub all: usize,
-    /// It leads.
+    /// PGs that the OSD leads.
     pub primary: usize,
-    /// It follows.
+    /// PGs in which the OSD follows a primary.
     pub replica: usize,
-    /// It has a copy that belongs elsewhere.
+    /// PGs of which the OSD has a copy that belongs elsewhere.
     pub stray: usize,
-    /// It is deleting its copy.
+    /// PGs whose copy the OSD is deleting.
     pub removing: usize,
 }
 
@@ -123,7 +123,7 @@ impl Seen<'_> {
         self.role.backfill()?.need()
     }
 
-    /// Counts the PG by what this OSD is to it.
+    /// Counts the PG by this OSD's role in it.
     pub(crate) fn count_in(self, counts: &mut PgCounts) {
         counts.all += 1;
         match self.role {
@@ -135,7 +135,7 @@ impl Seen<'_> {
         }
     }
 
-    /// The primary's report; `None` from others.
+    /// The report of a primary; `None` from other members.
     pub fn report(&self) -> Option<PgReport> {
         let (state, blocked_by) = self.state()?;
         let place = &self.site.interval.place;
@@ -181,7 +181,7 @@ impl Seen<'_> {
         })
     }
 
-    /// The objects that can't be read where they are to be read: of those that members serve, on no member.
+    /// The objects that no member can read, of those that members serve.
     pub(super) fn unfound(&self) -> Vec<HObject> {
         let mut keys: Vec<&Bytes> = self.copying.unreadable.iter().collect();
         if let Role::Active(a) = &self.role {
@@ -203,8 +203,8 @@ impl Seen<'_> {
         objects.saturating_mul(i64::try_from(copies).unwrap_or(0))
     }
 
-    /// Copies of objects that ought to be there and are not; and those that are there, but not where they should be: a member
-    /// for a while stands for one that is to be.
+    /// The copies of objects that are missing, and those that are not where they should be: a
+    /// temporary member counts for one that is to be.
     fn displaced(&self) -> (i64, i64) {
         let (place, objects) = (&self.site.interval.place, self.copy.info.usage.objects.max(0));
         let Role::Active(a) = &self.role else {
@@ -229,7 +229,7 @@ impl Seen<'_> {
         (degraded, misplaced)
     }
 
-    /// The members that lack nothing that another one has.
+    /// The members that lack nothing that another member has.
     fn whole_members(&self) -> Vec<i32> {
         let Role::Active(a) = &self.role else {
             return Vec::new();
@@ -238,7 +238,7 @@ impl Seen<'_> {
         members.filter(|osd| a.repairs.is_whole(*osd)).collect()
     }
 
-    /// What is done for members to be, as Ceph's states say it.
+    /// The backfill as one of Ceph's states.
     fn copying_state(&self) -> Option<&'static str> {
         let logs_tell = matches!(self.backfill_need()?, Need::Objects(_));
         Some(match (self.backfill_state(), logs_tell) {
@@ -272,7 +272,7 @@ impl Seen<'_> {
         })
     }
 
-    /// What is done for objects that members can't read.
+    /// The repairs as Ceph's states.
     fn repair_states(&self) -> &'static [&'static str] {
         match &self.role {
             Role::Active(a) if a.repairs.is_busy() => &["recovering", "repair"],

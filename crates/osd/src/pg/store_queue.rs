@@ -1,4 +1,4 @@
-//! What a PG has asked of the store and not heard of yet: transactions in their order, and questions.
+//! A PG's calls to the store that are not answered: transactions in their order, and questions.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use super::reading::Reading;
 use super::repair::Asked;
 use super::txn::Txn;
 
-/// What a transaction was for.
+/// The purpose of a transaction.
 #[derive(Debug)]
 pub(super) enum Commit {
     /// A write of this version, as primary or replica.
@@ -29,16 +29,16 @@ pub(super) enum Commit {
     Delete,
     /// Part of the object that the repair with this number makes whole.
     Repair(u32),
-    /// Nothing waits for it.
+    /// A transaction that nothing waits for.
     Record,
 }
 
-/// What an answer of the store was for.
+/// The purpose of a question to the store.
 #[derive(Debug)]
 pub(super) enum Pending {
     /// The object of a context.
     Context(Bytes),
-    /// What a client op reads.
+    /// The reads of a client op.
     Op(Box<Reading>),
     /// A listing for a client.
     List(Box<Listing>),
@@ -92,7 +92,7 @@ pub(super) struct StoreQueue {
 }
 
 impl StoreQueue {
-    /// Of the PG in this place of its reactor.
+    /// The queue of the PG in this slot of its reactor.
     pub(super) fn new(slot: u32) -> Self {
         Self {
             slot,
@@ -107,7 +107,7 @@ impl StoreQueue {
         self.next_seq
     }
 
-    /// Names a question that is about to be asked.
+    /// The token of a question that is about to be asked.
     pub(super) fn token(&mut self, what: Pending) -> Token {
         let seq = self.seq();
         let other = self.pending.insert(seq, what);
@@ -181,7 +181,7 @@ impl StoreQueue {
         cx.out.push(Output::List { token, from, to, max });
     }
 
-    /// Answers to what an earlier attempt at peering asked for mean nothing any more.
+    /// Forgets the questions of an earlier attempt at peering, whose answers mean nothing any more.
     pub(super) fn forget_attempt(&mut self) {
         self.pending.retain(|_, p| {
             !matches!(

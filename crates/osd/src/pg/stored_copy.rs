@@ -1,7 +1,8 @@
-//! The copy of the PG that this OSD has in its store, as it is known here: its info, its log, and the requests remembered besides.
+//! The copy of the PG in this OSD's store, as it is known here: its info, its log, and the requests
+//! remembered besides.
 //!
-//! Log keeping is here: entries are appended, trimmed, and compared with what others lack. What it changes of the store it adds to
-//! a transaction of whoever asks.
+//! The log is kept here: entries are appended, trimmed, and compared with what others lack. Its
+//! changes of the store are added to a transaction of the caller.
 
 use std::collections::BTreeSet;
 
@@ -24,14 +25,14 @@ use super::staged;
 use super::store_queue::{Commit, StoreQueue};
 use super::txn::{MetaOp, Txn};
 
-/// What this OSD has of the PG.
+/// This OSD's copy of the PG.
 #[derive(Debug, Default)]
 pub(super) struct StoredCopy {
     /// Whether there is a copy here: its info is stored.
     pub(super) exists: bool,
-    /// What it says of itself.
+    /// The copy's info.
     pub(super) info: PgInfo,
-    /// Its newest changes.
+    /// The copy's newest changes.
     pub(super) log: PgLog,
     /// Requests that are no longer in the log.
     pub(super) dups: Dups,
@@ -75,12 +76,12 @@ impl StoredCopy {
         )
     }
 
-    /// What others are told that it has.
+    /// The info that other OSDs are told, if there is a copy.
     pub(super) fn account(&self) -> Option<PgInfo> {
         self.exists.then(|| self.info.clone())
     }
 
-    /// From now on it is a mixture of versions, durably with this transaction.
+    /// Marks the copy as a mixture of versions from now on, durably with this transaction.
     pub(super) fn mark_incomplete(&mut self, pgid: PgId, txn: &mut Txn) {
         if !self.info.incomplete || !self.exists {
             self.info.incomplete = true;
@@ -107,7 +108,7 @@ impl StoredCopy {
         );
     }
 
-    /// Forgets log entries as the primary does, but not how their requests were answered.
+    /// Trims log entries as the primary does, but keeps the answers of their requests.
     pub(super) fn trim_log_to(&mut self, to: EVersion, site: &Site, txn: &mut Txn) {
         let (pgid, before) = (site.pgid, self.log.tail());
         let gone = self.log.trim_to(to);
@@ -137,7 +138,7 @@ impl StoredCopy {
         }
     }
 
-    /// Takes over info and log, as a member that was told so; the objects are as they say already.
+    /// Adopts info and log, as a member that was told so; the objects are as they say already.
     fn take_over(&mut self, pgid: PgId, info: PgInfo, update: LogUpdate, txn: &mut Txn) {
         if update.replace {
             for (from, to) in [key::log_range(pgid), key::dups_range(pgid)] {
@@ -168,7 +169,7 @@ impl StoredCopy {
         txn.meta.push(self.info_record(pgid));
     }
 
-    /// Takes over info and log durably, and with them removes what may be left of staging objects.
+    /// Adopts info and log durably, and with them removes any staging objects.
     pub(super) fn activate(
         &mut self,
         site: &Site,
@@ -192,7 +193,7 @@ impl StoredCopy {
 
     /// Stores the info as it is now.
     pub(super) fn save_info(&self, pgid: PgId, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
-        // A stored info is what makes it a copy.
+        // The stored info makes it a copy.
         invariant!(self.exists, "the info of a copy to be stored where there is one"; pg = pgid);
         let txn = Txn {
             objects: Vec::new(),
@@ -201,7 +202,7 @@ impl StoredCopy {
         store.record(txn, cx);
     }
 
-    /// Forgets it all: its records go with this transaction.
+    /// Removes the copy: its records go with this transaction.
     pub(super) fn remove(&mut self, pgid: PgId, txn: &mut Txn) {
         invariant!(self.info.incomplete, "a copy that is removed to have been marked incomplete first"; pg = pgid);
         for (from, to) in [key::log_range(pgid), key::dups_range(pgid)] {
@@ -218,8 +219,9 @@ impl StoredCopy {
         };
     }
 
-    /// Gives a child its part of the log, and all else too: nothing tells which of it is whose. What is stored of both
-    /// changes with the transaction that is returned.
+    /// Splits a child off with its part of the log, and all remembered requests, as nothing tells
+    /// which of them belong to which PG. The returned transaction changes the stored records of
+    /// both.
     pub(super) fn split_off(&mut self, pgid: PgId, child: PgId, pg_num: u32) -> (Self, Txn) {
         invariant!(
             pg_num >= self.info.pg_num,
@@ -257,20 +259,22 @@ impl StoredCopy {
         known && !site.cfg.has_bug(Bug::TwiceDone)
     }
 
-    /// What a copy with this log lacks of this one. `exact`: its objects are as its log says.
+    /// What a copy with this log lacks of this one. `exact`: that copy's objects are as its log
+    /// says.
     pub(super) fn plan_for(&self, theirs: &PgLog, exact: bool, site: &Site) -> SyncPlan {
         let lacking = site.backend.lacking(&self.log, theirs, exact, &site.cfg);
         lacking.map_or(SyncPlan::Backfill, |(plan, _)| plan)
     }
 
-    /// The objects that were written after `base`; `None` where the log does not reach so far back.
+    /// The objects that were written after `base`; `None` if the log does not reach so far back.
     pub(super) fn written_since(&self, base: EVersion) -> Option<Vec<Bytes>> {
         let mut keys = BTreeSet::new();
         log::objects(self.log.after(base), &mut keys);
         (self.log.tail() <= base).then(|| keys.into_iter().collect())
     }
 
-    /// What of an object changed after `base`, where it was there then and the log tells; of a clone it does not.
+    /// The parts of an object that changed after `base`, if it existed then and the log tells; for
+    /// a clone it does not.
     pub(super) fn changed_since(&self, base: EVersion, key: &Bytes) -> Option<Dirty> {
         let object = key::parse_object_key(key).filter(|o| o.snap == snap::NOSNAP)?;
         let is_change = |e: &&LogEntry| e.op != LogOp::Error && e.object == object;
@@ -284,7 +288,7 @@ impl StoredCopy {
         Some(Dirty::sum(changes.iter().map(|e| &e.dirty)))
     }
 
-    /// About how many bytes of these objects changed after `base`.
+    /// The approximate number of bytes of these objects that changed after `base`.
     pub(super) fn bytes_changed_since(&self, base: EVersion, keys: &[Bytes]) -> u64 {
         let usage = self.info.usage;
         let mean = usage.bytes.max(0).unsigned_abs() / usage.objects.max(1).unsigned_abs();

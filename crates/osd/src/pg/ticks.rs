@@ -1,11 +1,11 @@
-//! What a PG does as time passes, as connections are lost, and after every event.
+//! A PG's reactions to the passing of time and to lost connections, and its work after every event.
 
 use super::Pg;
 use super::output::Ctx;
 use super::role::Role;
 
 impl Pg {
-    /// A connection to or from another OSD was lost, and messages with it.
+    /// Handles the loss of a connection to or from another OSD, and of messages with it.
     pub fn handle_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if let Role::Peering(p) = &mut self.role {
             p.retry |= p.awaits(osd);
@@ -20,13 +20,13 @@ impl Pg {
         self.copying.incoming.released(osd);
     }
 
-    /// A time has come for which an alarm was set.
+    /// Handles an alarm that has come due.
     pub fn handle_alarm(&mut self, cx: &mut Ctx<'_>) {
         self.serving().check_watches(cx);
         self.feeding().pump_feeds(cx);
     }
 
-    /// Time passes; to be called about once a second.
+    /// Handles the passing of time; to be called about once a second.
     pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
         let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
         match &self.role {
@@ -50,7 +50,8 @@ impl Pg {
         self.ops.contexts.evict(shares.contexts, shares.context_bytes);
     }
 
-    /// Delivers what the PG has said to itself, and goes on with what waits for nothing any more. To be called after every event.
+    /// Delivers the PG's messages to itself, and goes on with work that need not wait any more. To
+    /// be called after every event.
     pub fn settle(&mut self, cx: &mut Ctx<'_>) {
         self.note_damaged(cx);
         self.deliver_own(cx);
@@ -61,7 +62,7 @@ impl Pg {
         self.remember_standing(cx);
     }
 
-    /// Notes what the event has changed of where the PG stands.
+    /// Notes how the event has changed the PG's state.
     fn remember_standing(&mut self, cx: &Ctx<'_>) {
         let state = self.seen().standing();
         self.recent.attempt(self.lead.id, cx.now);
@@ -77,7 +78,8 @@ impl Pg {
         }
     }
 
-    /// An object can't be read here that others are to get. A primary that serves has it repaired and begins again; else it is named.
+    /// Handles an object that can't be read here and that others are to get. A primary that serves
+    /// has it repaired and begins again; else it is named.
     fn note_damaged(&mut self, cx: &mut Ctx<'_>) {
         if let Some(key) = self.copying.damaged.take() {
             let is_repaired = self.role.is_active() && self.serving().repairing().note_unreadable(&key, cx);

@@ -1,7 +1,7 @@
-//! A transaction of a PG: what one client op, or one step of peering, changes in the store, atomically.
+//! A transaction of a PG: the atomic change of the store by one client op, or one step of peering.
 //!
-//! The primary builds it once; it goes to the local store and, encoded, to the replicas. Payload bytes are
-//! [`Bytes`] throughout: they are shared with the message they arrived in.
+//! The primary builds it once; it goes to the local store and, encoded, to the replicas. Payload
+//! bytes are [`Bytes`] throughout: they are shared with the message they arrived in.
 
 use bytes::Bytes;
 use spirula_denc::{Error, Reader, Result, Writer};
@@ -12,7 +12,7 @@ use spirula_store::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, ObjectKey};
 /// A change to one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectOp {
-    /// Creates the object where it does not exist.
+    /// Creates the object if it does not exist.
     Touch,
     /// Writes bytes at an offset.
     Write {
@@ -61,20 +61,22 @@ pub enum ObjectOp {
     OmapClear,
     /// Sets the omap header.
     OmapHeader(Bytes),
-    /// Makes it an independent copy of the object with this key (data, info, attributes, omap), replacing what it was.
+    /// Makes the object an independent copy of the object with this key (data, info, attributes,
+    /// omap), replacing its earlier content.
     CloneOf(Bytes),
     /// As [`ObjectOp::CloneOf`], without the pairs of the omap, which may be many.
     CloneOfData(Bytes),
-    /// Makes it what the object with this key is, replacing what it was; that object is gone then.
+    /// Moves the object with this key here, replacing the earlier content; the other object is gone
+    /// then.
     MoveOf(Bytes),
     /// Notes which snapshots a clone stands for, so that it is found when one is removed.
     NoteSnaps {
-        /// Snapshots that it now stands for.
+        /// The snapshots that it now stands for.
         add: Vec<SnapId>,
-        /// Those for which it no longer does.
+        /// The snapshots for which it no longer does.
         remove: Vec<SnapId>,
     },
-    /// No clone from this key up to another one stands for these snapshots.
+    /// Notes that no clone from this key up to another one stands for these snapshots.
     ForgetSnaps {
         /// The key after the last.
         to: Bytes,
@@ -83,7 +85,7 @@ pub enum ObjectOp {
     },
 }
 
-/// How the store decides what goes through its log: as its own settings say.
+/// The store's block size, which decides what goes through its log.
 const BLOCK: usize = 4096;
 const DIRECT_MIN: usize = 64 << 10;
 const GROUP_BYTES: usize = 1 << 20;
@@ -111,21 +113,24 @@ pub struct Txn {
 /// Bytes that a change, or a pair of an omap, takes in the log besides its keys and values.
 pub const PAIR_LOGGED: usize = 128;
 
-/// Bytes that zeros, or another size, take in the log besides [`PAIR_LOGGED`] and the object's key.
+/// The bytes that zeros, or another size, take in the log besides [`PAIR_LOGGED`] and the object's
+/// key.
 pub(super) const ZERO_LOGGED: usize = 3 * BLOCK;
 
-/// The same of a write of so many bytes, where the store writes from `direct_min` on directly.
+/// The bytes that a write of `len` bytes takes in the log besides, if the store writes from
+/// `direct_min` on directly.
 fn write_logged(len: usize, direct_min: usize) -> usize {
     let blocks = if len < direct_min { len + BLOCK } else { 3 * BLOCK };
     blocks + len / 100
 }
 
-/// The same of a write among few others.
+/// The bytes that a write among few others takes in the log besides.
 pub(super) fn small_write_logged(len: usize) -> usize {
     write_logged(len, DIRECT_MIN)
 }
 
-/// Bytes that changes of objects take in a store's log at most, all in one transaction: large writes go to their place directly.
+/// The most bytes that changes of objects take in a store's log, all in one transaction: large
+/// writes go to their place directly.
 pub fn log_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
     let direct_min = direct_min(objects.iter().flat_map(|(_, ops)| ops));
     let of = |(key, ops): &(Bytes, Vec<ObjectOp>)| {
@@ -135,7 +140,8 @@ pub fn log_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
     objects.iter().map(of).sum()
 }
 
-/// Bytes of these changes that are copied wherever they go, as they are not in buffers of a pool: xattrs, omap, infos.
+/// The bytes of these changes that are copied wherever they go, as they are not in buffers of a
+/// pool: xattrs, omap, infos.
 pub fn copied_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
     let pooled = |op: &&ObjectOp| matches!(op, ObjectOp::Write { .. });
     let of = |(key, ops): &(Bytes, Vec<ObjectOp>)| {
@@ -145,8 +151,8 @@ pub fn copied_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
     objects.iter().map(of).sum()
 }
 
-/// Whether a store takes these changes of objects, whatever it has: no key or name is too long, and nothing ends beyond the largest
-/// object that there can be.
+/// Whether a store accepts these changes of objects, whatever it contains: no key or name is too
+/// long, and nothing ends beyond the largest possible object.
 pub fn is_storable(objects: &[(Bytes, Vec<ObjectOp>)]) -> bool {
     let ends_well = |offset: u64, len: u64| offset.checked_add(len).is_some_and(|end| end <= MAX_OBJECT_SIZE);
     let takes = |op: &ObjectOp| match op {
@@ -170,7 +176,7 @@ pub fn log_bytes_of(ops: &[ObjectOp]) -> usize {
     ops.iter().map(|op| op.log_bytes(0, direct_min)).sum()
 }
 
-/// From which length on the store writes data of these changes to its place directly.
+/// The length from which on the store writes data of these changes to its place directly.
 fn direct_min<'a>(ops: impl Iterator<Item = &'a ObjectOp>) -> usize {
     let small: usize = ops.map(ObjectOp::written).filter(|n| *n < DIRECT_MIN).sum();
     if small > GROUP_BYTES {

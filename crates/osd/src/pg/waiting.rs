@@ -1,4 +1,4 @@
-//! What a PG waits for, in a sentence for people: on which OSDs, and since when.
+//! The reason why a PG waits, in a sentence for people: for which OSDs, and since when.
 
 use std::fmt;
 

@@ -19,7 +19,7 @@ fn hello(name: &str, input: &str) -> OsdOpIn {
     method("hello", name, input.as_bytes())
 }
 
-/// Calls a method of `hello`: the result, and that and the output of its op.
+/// Calls a method of `hello`; returns the request's result, its op's result, and its op's output.
 fn say(sim: &mut Sim, oid: &str, name: &str, input: &str, flags: OsdFlags) -> (i32, i32, Bytes) {
     let mut op = sim.build(oid, vec![hello(name, input)]);
     op.flags |= flags;
@@ -85,7 +85,7 @@ fn a_call_sent_again_is_answered_as_before() {
         op.flags |= OsdFlags::RETURNVEC;
         let reqid = op.reqid;
         let first = sim.call_op(op);
-        // What it found has changed meanwhile.
+        // The object that it found has changed meanwhile.
         sim.call("a", vec![plain(OpCode::DELETE)]);
         let mut again = sim.build("a", vec![hello(name, input)]);
         again.flags |= OsdFlags::RETURNVEC;
@@ -152,7 +152,7 @@ fn tags_of_new_versions_differ() {
     assert_eq!(tags.len(), 3);
 }
 
-/// What librbd asks of all snapshots of an image when it opens it.
+/// The calls of librbd about all snapshots of an image when it opens it.
 #[test]
 fn what_many_calls_read_is_fetched_together() {
     let mut sim = cluster();

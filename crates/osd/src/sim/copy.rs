@@ -68,7 +68,7 @@ fn set_attr(name: &str, value: &str) -> OsdOpIn {
 }
 
 impl Sim {
-    /// What the primary's store has of an object: data, attributes, omap, header.
+    /// The object in the primary's store: data, attributes, omap, header.
     pub(super) fn stored(&self, name: &str) -> store::Object {
         let object = self.object(name);
         let primary = self.map().placement(self.pgid_of(&object)).primary;

@@ -1,4 +1,4 @@
-//! Copies in the background: whose turn it is, what holds them up, what a PG says of them.
+//! Copies in the background: their turns, what holds them up, and what a PG reports of them.
 
 use super::*;
 use crate::pg::{BackfillState, Pg, PgReport};
@@ -105,7 +105,7 @@ fn what_logs_name_is_held_up_by_norecover_alone() {
 
 #[test]
 fn a_few_large_objects_are_copied_in_the_background_too() {
-    // Logs tell what is lacking, or all objects are compared.
+    // Either the logs tell what is lacking, or all objects are compared.
     for (log, state) in [(1000, "active+recovering"), (1, "active+backfilling")] {
         let cfg = PgConfig {
             sync_bytes: 10_000,
@@ -178,7 +178,7 @@ fn nothing_moves_to_an_osd_that_is_nearly_full() {
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
 
-    // What logs name may still go there, unless it is full altogether.
+    // Objects that logs name may still go there, unless it is full altogether.
     let mut sim = returned(200, |m| m.set_full(2, true, true));
     sim.pass(20);
     assert_eq!(
@@ -245,7 +245,7 @@ fn an_object_that_rotted_is_named_and_copied_once_it_is_written_anew() {
         ["1.0 active+backfill_unfound+recovery_unfound+remapped+degraded"]
     );
     assert_eq!(report(&sim).copies.unfound, [sim.object("o7")]);
-    // What is written anew can be read.
+    // An object that is written anew can be read.
     sim.write_full("o7", "new");
     sim.settle();
     sim.pass(40);

@@ -1,4 +1,4 @@
-//! What the core holds its callers to.
+//! The core's rules for its callers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn map(epoch: u32) -> FakeMap {
     map
 }
 
-/// Hands an event to a core, and says how often it was dropped as late.
+/// Hands an event to a core; returns how often it was dropped as late.
 fn run(core: &mut Core, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) -> u64 {
     let (mut out, mut perf, mut images) = (Vec::new(), CorePerf::default(), ImageIo::default());
     let mut cx = Ctx {

@@ -34,7 +34,7 @@ struct Request {
     flags: OsdFlags,
 }
 
-/// What a client makes of a reply.
+/// A reply's result, versions and outputs, as a client sees them.
 type Answer = (i32, spirula_maps::EVersion, u64, Vec<(i32, Bytes)>);
 
 impl Sim {
@@ -56,12 +56,13 @@ impl Sim {
         };
         let m = self.call_op(op);
         let ops = m.ops.iter().map(|o| (o.result, o.data.to_bytes())).collect();
-        // As with the official OSD, the log does not know what version the client of a failed request was told.
+        // As with the official OSD, the log does not have the version reported to the client of a
+        // failed request.
         let user_version = if m.result < 0 { 0 } else { m.user_version };
         (m.result, m.replay_version, user_version, ops)
     }
 
-    /// One request of every kind of outcome, with its first answer.
+    /// Sends one request of every kind of outcome; returns each with its first answer.
     fn requests(&mut self) -> Vec<(Request, Answer)> {
         let cmp = extent(OpCode::CMPEXT, 0, 1, "z");
         let kinds = [
@@ -170,7 +171,8 @@ fn they_are_forgotten_in_the_end() {
     assert_eq!(sim.read("a").unwrap(), "xx");
 }
 
-/// What is sent again while it is under way is answered, though nothing remembers it any more by the time when it is durable.
+/// A request that is sent again while it is under way is answered, though nothing remembers it any
+/// more when it is durable.
 #[test]
 fn what_is_forgotten_before_it_is_durable_is_answered_all_the_same() {
     let mut sim = cluster(PgConfig {

@@ -1,11 +1,11 @@
-//! What OSDs say that have nothing to do with a PG is dropped and counted.
+//! Messages of OSDs that have nothing to do with a PG are dropped and counted.
 
 use super::*;
 use crate::pg::key;
 use crate::pg::message::{CopyPart, CopyRead, LogUpdate, PeerBody, PeeringId};
 use crate::pg::push::{Push, PushEnd, PushPart, SyncPlan};
 
-/// An OSD that is up, has no copy, and sends what it likes.
+/// An OSD that is up, has no copy, and sends arbitrary messages.
 const STRANGER: i32 = 3;
 const AWAY: i32 = 2;
 
@@ -23,7 +23,7 @@ impl Sim {
         self.with(to, |core, cx| core.handle_peer(from, msg, cx));
     }
 
-    /// What an attempt at peering in this map may be called.
+    /// The possible ids of an attempt at peering in this map.
     fn ids(&self) -> impl Iterator<Item = PeeringId> + use<> {
         let newest = self.map().epoch;
         (newest.saturating_sub(4)..=newest)
@@ -235,7 +235,8 @@ fn what_no_store_takes_does_not_come_to_one() {
         sim.say(0, 1, id, body);
         assert_eq!(sim.foreign, n);
     }
-    // What is only too much is refused, as it may come of an OSD that cuts parts otherwise.
+    // A push that is only too large is refused, as it may come from an OSD that cuts parts
+    // otherwise.
     sim.say(0, 1, id, many);
     assert_eq!(sim.foreign, 5);
     assert_eq!(sim.links[&(1, 0)].len(), answers + 1);

@@ -1,4 +1,5 @@
-//! Requests with extreme data: whatever they are, each is answered, and nothing is made of them that a store or a peer refuses.
+//! Requests with extreme data: each is answered, and none leads to a transaction or message that a
+//! store or a peer refuses.
 
 use spirula_proto::osd::{ChecksumArgs, ChecksumType, OpFlags, WriteSameArgs, XattrArgs};
 
@@ -10,7 +11,7 @@ use crate::pg::txn::{MetaOp, Txn, log_bytes};
 /// The store's limit, an eighth of its log without a block.
 const MAX_RECORD: usize = (8 << 20) - 4096;
 
-/// A transaction that the store takes. What a clone copies of an omap it logs besides.
+/// Asserts that the store accepts a transaction. It logs the omap pairs copied by a clone besides.
 pub(super) fn assert_fits(txn: &Txn) {
     let meta = txn.meta.iter().map(|op| match op {
         MetaOp::Put(k, v) => k.len() + v.len() + 64,
@@ -26,7 +27,7 @@ pub(super) fn assert_fits(txn: &Txn) {
     );
 }
 
-/// A message that the messenger takes.
+/// Asserts that the messenger accepts a message.
 pub(super) fn assert_passes(msg: &RawMessage) {
     assert!(msg.front.len() <= 16 << 20 && msg.data.len() <= 128 << 20);
 }

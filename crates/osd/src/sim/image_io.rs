@@ -5,7 +5,7 @@ use spirula_proto::osd_op_data::CallInput;
 
 use super::*;
 
-/// What all OSDs have counted since the last call; they go on counting images of these pools.
+/// The counts of all OSDs since the last call; they go on counting images of these pools.
 fn ask(sim: &mut Sim, pools: &[u64]) -> BTreeMap<(u64, String), Counts> {
     let until = sim.usec + 1_000_000_000;
     let told = sim
@@ -41,7 +41,7 @@ fn what_was_done_is_counted_once_it_is_answered() {
         (a, write_at(5, "you"), 0),
         (a, extent(OpCode::ZERO, 0, 4, ""), 0),
         (a, read(), 0),
-        // Neither what fails nor what changes nothing.
+        // Neither failed requests nor those that change nothing count.
         (b, read(), -2),
         (a, extent(OpCode::WRITE, 0, 2, "x"), -22),
         (a, copyup(), 0),

@@ -71,7 +71,7 @@ struct Node {
     store: FakeStore,
     /// Answers of the store on their way.
     answers: VecDeque<(Token, StoreReply)>,
-    /// What it counts by image.
+    /// The OSD's counts by image.
     images: ImageIo,
     versions: Versions,
     /// The newest map it stored.
@@ -99,17 +99,18 @@ struct Sim {
     maps: BTreeMap<u32, Arc<FakeMap>>,
     links: BTreeMap<(i32, i32), VecDeque<RawMessage>>,
     replies: VecDeque<MOsdOpReply>,
-    /// What OSDs want recorded of themselves, on the way to the monitors.
+    /// The OSDs' requests to be recorded as up, on the way to the monitors.
     alive: VecDeque<(i32, u32)>,
     /// Acting sets wanted, on the way to the monitors.
     temp: VecDeque<(i32, PgId, Vec<i32>)>,
-    /// What clients were told about watches, by connection.
+    /// The messages to clients about watches, by connection.
     events: VecDeque<(u64, MWatchNotify)>,
     /// Times at which the cores want to be called.
     alarms: BTreeSet<u64>,
     /// Bytes of messages between OSDs, those of replication left out.
     peering_bytes: usize,
-    /// Messages that were dropped as they were not for their senders to send, or too early.
+    /// The number of messages that were dropped as their senders may not send them, or as too
+    /// early.
     foreign: u64,
     /// How often a store was asked about an object.
     reads: usize,
@@ -124,15 +125,15 @@ struct Sim {
     tid: u64,
     client: Arc<Client>,
     cfg: Arc<PgConfig>,
-    /// OSDs without room.
+    /// The OSDs without room.
     full: BTreeSet<i32>,
     /// The version of the last message on each way.
     written_in: BTreeMap<(i32, i32), u16>,
-    /// OSDs whose stores refuse what they may refuse.
+    /// The OSDs whose stores refuse every transaction that they may refuse.
     roomless: BTreeSet<i32>,
-    /// OSDs that nobody can reach, nor they anybody.
+    /// The OSDs that are cut off from all others.
     isolated: BTreeSet<i32>,
-    /// Disks and monitors take long, compared with everything else.
+    /// Whether disks and monitors take long, compared with everything else.
     is_slow: bool,
     seen_states: BTreeSet<String>,
 }
@@ -205,7 +206,7 @@ impl Sim {
         (**self.maps.values().next_back().unwrap()).clone()
     }
 
-    /// Publishes the next map; nodes get it when they get it.
+    /// Publishes the next map, which nodes get later.
     fn publish(&mut self, map: FakeMap) {
         let epoch = map.epoch;
         self.maps.insert(epoch, Arc::new(map));
@@ -232,7 +233,8 @@ impl Sim {
         n.maps = self.maps.range(n.epoch + 1..).map(|(e, _)| *e).collect();
     }
 
-    /// kill -9 and power cut: what was not flushed is gone, and everything on the way to or from it.
+    /// Kills a node as by kill -9 and a power cut: unflushed data is gone, and everything on the
+    /// way to or from the node.
     fn crash(&mut self, id: i32) {
         let n = self.nodes.get_mut(&id).unwrap();
         n.core = None;
@@ -242,7 +244,7 @@ impl Sim {
         self.cut(id);
     }
 
-    /// Drops what is on the way to or from a node, and tells the others.
+    /// Drops messages on the way to or from a node, and tells the others.
     fn cut(&mut self, id: i32) {
         self.links.retain(|(a, b), _| *a != id && *b != id);
         let others: Vec<i32> = self.nodes.keys().copied().filter(|o| *o != id).collect();
@@ -265,7 +267,7 @@ impl Sim {
         self.cut(id);
     }
 
-    /// Drops what is on the way between two nodes.
+    /// Drops the messages on the way between two nodes.
     fn cut_link(&mut self, a: i32, b: i32) {
         self.forget_versions(a, b);
         self.links.remove(&(a, b));
@@ -274,14 +276,14 @@ impl Sim {
         self.with(b, |core, cx| core.handle_peer_reset(a, cx));
     }
 
-    /// Nothing reaches a node any more, nor does it reach anybody.
+    /// Cuts a node off from all others.
     fn isolate(&mut self, id: i32) {
         self.isolated.insert(id);
         self.alive.retain(|(o, _)| *o != id);
         self.temp.retain(|(o, ..)| *o != id);
     }
 
-    /// The node is among the others again; what was said meanwhile is lost.
+    /// Connects a node to the others again; messages sent meanwhile are lost.
     fn reconnect(&mut self, id: i32) {
         self.isolated.remove(&id);
         self.alive.retain(|(o, _)| *o != id);
@@ -381,7 +383,7 @@ impl Sim {
         }
     }
 
-    /// A store has no room for a transaction.
+    /// Refuses a transaction, as the store has no room for it.
     fn refuse(&mut self, id: i32, token: Token) {
         self.with(id, |core, cx| core.handle_store(token, StoreReply::NoRoom, cx));
     }
@@ -417,7 +419,7 @@ impl Sim {
         steps
     }
 
-    /// Lets time pass, and the cores know where they asked for it.
+    /// Lets time pass, and rings the cores' alarms.
     fn advance(&mut self, usec: u64) {
         self.usec += usec;
         let later = self.alarms.split_off(&(self.usec + 1));
@@ -650,7 +652,7 @@ impl Sim {
         all
     }
 
-    /// What every OSD does with the PGs that are not clean, for the report on a failed test.
+    /// The work of every OSD on the PGs that are not clean, for the report on a failed test.
     fn traces(&self) -> String {
         let is_clean = |pgid: &str| self.states().contains(&format!("{pgid} active+clean"));
         let nodes = self

@@ -172,7 +172,8 @@ fn bad_input_and_missing_objects_fail_as_with_the_official_osd() {
 fn a_request_sees_what_was_before_it_also_when_it_is_executed_again() {
     let mut sim = cluster();
     sim.call("o", vec![set(&[("k", "old")]), write_full("data")]);
-    // The first read is cut by what the op before left, which nobody foresees: it is fetched in a second trip.
+    // The first read is cut by what the op before left, which can't be foreseen: it is fetched in a
+    // second trip.
     let mut read_all = extent(OpCode::READ, 0, 0, "");
     read_all.op.flags = OpFlags::FAILOK;
     let ops = vec![
@@ -251,7 +252,8 @@ fn rm_range(begin: &str, end: &str) -> OsdOpIn {
     with(OpCode::OMAPRMKEYRANGE, &range)
 }
 
-/// As Ceph 16.2.15 does (`omap_steps` of the conformance suite has more): a range takes what was there before the request.
+/// As in Ceph 16.2.15 (`omap_steps` of the conformance suite has more): a range removes keys that
+/// existed before the request.
 #[test]
 fn a_range_removes_what_was_there_before_its_request() {
     let mut sim = cluster();
@@ -286,7 +288,8 @@ fn a_range_removes_what_was_there_before_its_request() {
     }
 }
 
-/// Values are read up to a limit: small ones at once, larger ones when it is known that they are, and no more than fit.
+/// Values are read up to a limit: small ones at once, larger ones in a further round, and no more
+/// than fit.
 #[test]
 fn values_by_keys_are_bounded() {
     let mut sim = cluster();

@@ -531,7 +531,7 @@ fn a_write_that_was_dropped_after_the_map_told_of_room_is_sent_again() {
     sim.full.clear();
     sim.pass(4);
     assert_eq!(sim.hung_up, [1], "once is enough");
-    // What was on the way on the old connection still comes too early.
+    // Messages under way on the old connection still come too early.
     send(&mut sim, 1, 1);
     assert!(sim.replies.is_empty(), "{:?}", sim.replies);
     for i in 0..ops.len() {
@@ -539,7 +539,7 @@ fn a_write_that_was_dropped_after_the_map_told_of_room_is_sent_again() {
     }
     assert_eq!(sim.replies.len(), 2);
     assert_eq!(sim.read("a").unwrap(), "aft");
-    // Who hears of room by the map sends again by itself.
+    // A client that hears of room by the map sends again by itself.
     sim.full.insert(1);
     let op = sim.build("b", vec![write_full("new")]);
     sim.submit(op);

@@ -10,7 +10,7 @@ use crate::pg::key;
 const AWAY: i32 = 2;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-/// Most bytes of a pair or header that are taken with one request.
+/// The most bytes of a pair or header that are accepted with one request.
 const MOST: usize = 6 * MIB - 64 * KIB;
 
 /// Names, and requests each of which changes the object in turn.
@@ -182,7 +182,7 @@ fn what_changed_of_them_is_recovered() {
         }
         sim.crash_and_mark_down(AWAY);
         sim.settle();
-        // Holes between what is written: each becomes zeros.
+        // Holes between written ranges: each becomes zeros.
         let mut holes = shapes();
         holes.insert(
             0,

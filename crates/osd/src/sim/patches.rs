@@ -1,4 +1,4 @@
-//! A member that was away gets only what changed of objects.
+//! A member that was away gets only the changed parts of objects.
 
 use super::*;
 use crate::pg::bug::Bug;
@@ -40,7 +40,7 @@ impl Sim {
     }
 }
 
-/// Bytes sent for so many objects of 4 MiB, each changed by this.
+/// The bytes sent for `objects` objects of 4 MiB, each changed by these ops.
 fn sent_for(objects: usize, sync_objects: usize, change: &[OsdOpIn]) -> usize {
     let mut sim = cluster(sync_objects, 3);
     for i in 0..objects {
@@ -62,7 +62,7 @@ fn an_overwrite_in_a_large_object_is_all_that_is_sent() {
     let overwrite = write_at(1 << 20, &"x".repeat(4 * KIB));
     for sync_objects in [64, 1] {
         let sent = sent_for(8, sync_objects, std::slice::from_ref(&overwrite));
-        // A removed attribute can't be told from what is there.
+        // The removal of an attribute can't be told from the remaining ones.
         let whole = sent_for(8, sync_objects, &[overwrite.clone(), ops::remove("name")]);
         println!("8 objects of 4 MiB, 4 KiB of each overwritten: {sent} bytes, else {whole}");
         assert!(sent < 8 * 8 * KIB, "{sent}");
@@ -137,8 +137,9 @@ fn clones_come_with_their_heads() {
     sim.assert_copies_equal();
 }
 
-/// Objects are changed all the time while they are copied in the background, in small parts, so that most copies are torn and
-/// several rounds are made. Says whether the copies are equal in the end.
+/// Changes objects all the time while they are copied in the background, in small parts, so that
+/// most copies are torn and several rounds are made. Returns whether the copies are equal in the
+/// end.
 fn copies_what_changes(seed: u64, bug: Option<Bug>) -> bool {
     let small = Window {
         pushes: 4,

@@ -109,8 +109,8 @@ fn the_only_survivor_s_data_is_waited_for() {
     same_everywhere(&sim);
 }
 
-/// The others die, and the monitors do not hear that osd.0 goes on; it takes a write, and the others come back without it.
-/// Returns whether the write was acknowledged, and what is read then.
+/// The others die, and the monitors do not hear that osd.0 goes on; it takes a write, and the
+/// others come back without it. Returns whether the write was acknowledged, and what is read then.
 fn unrecorded(bug: Option<Bug>) -> (bool, Option<String>) {
     let cfg = PgConfig {
         bug,
@@ -149,7 +149,8 @@ fn unrecorded(bug: Option<Bug>) -> (bool, Option<String>) {
 #[test]
 fn a_primary_serves_only_when_the_map_says_that_it_is_up() {
     assert_eq!(unrecorded(None), (false, Some("before".into())));
-    // Else what it acknowledged would be lost, as nobody knew that there is something to wait for.
+    // Else the acknowledged write would be lost, as no OSD knew that there is something to wait
+    // for.
     assert_eq!(unrecorded(Some(Bug::NoUpThru)), (true, Some("before".into())));
 }
 
@@ -338,7 +339,7 @@ fn logs_stay_bounded_everywhere() {
     same_everywhere(&sim);
 }
 
-/// What an OSD does with PG 1.0.
+/// An OSD's role in PG 1.0.
 fn trace(sim: &Sim, osd: i32) -> String {
     let core = sim.nodes[&osd].core.as_ref().unwrap();
     core.pg(PgId::new(POOL, 0))
@@ -346,7 +347,7 @@ fn trace(sim: &Sim, osd: i32) -> String {
         .unwrap_or_default()
 }
 
-/// Steps until an OSD's part in PG 1.0 looks like this.
+/// Steps until an OSD's role in PG 1.0 looks like this.
 fn run_until(sim: &mut Sim, osd: i32, what: &str) {
     for _ in 0..10_000 {
         if trace(sim, osd).contains(what) {
@@ -412,7 +413,7 @@ fn a_count_that_a_new_attempt_has_overtaken_activates_nothing() {
         run_until(&mut sim, 0, "Syncing({0, 2})");
         sim.cut_link(0, 2);
         run_until(&mut sim, 0, "Counting");
-        // So osd.0 begins anew, and then learns what it had asked its store for.
+        // So osd.0 begins anew, and then gets the answer that it had asked its store for.
         sim.pass_moment();
         assert!(!trace(&sim, 0).contains("Counting"), "it did not begin anew");
         while sim.steps().contains(&Step::Answer(0)) {

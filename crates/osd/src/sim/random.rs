@@ -7,7 +7,7 @@ use crate::pg::bug::Bug;
 use crate::pg::errno::EAGAIN;
 use crate::pg::message::OLDEST;
 
-/// A cluster and what happens to it.
+/// A kind of cluster, with its faults.
 #[derive(Clone, Copy)]
 struct Setup {
     osds: i32,
@@ -52,7 +52,8 @@ const SETUPS: [Setup; 5] = [
     Setup { most_down: 5, ..CALM },
 ];
 
-/// What was written to an object: versions in order of submission, and the newest that was acknowledged or read.
+/// The writes of an object: versions in order of submission, and the newest that was acknowledged
+/// or read.
 #[derive(Default)]
 struct History {
     next: usize,
@@ -63,7 +64,7 @@ struct History {
 enum Request {
     Write(usize),
     Read(usize),
-    /// As a read, of a member that may tell to ask the primary.
+    /// A read of a member, which may send the client to the primary.
     MemberRead(usize),
 }
 
@@ -89,7 +90,7 @@ struct Run {
     histories: BTreeMap<String, History>,
     pending: BTreeMap<u64, (String, Request)>,
     away: Vec<(i32, Away)>,
-    /// Reads that members answered which were not primary.
+    /// The number of reads that members other than the primary answered.
     member_reads: usize,
 }
 
@@ -166,7 +167,7 @@ impl Run {
         self.away.push((id, how));
     }
 
-    /// The power goes out, everywhere at once as far as so many may be away.
+    /// Cuts the power everywhere at once, as far as this many may be away.
     fn blackout(&mut self) {
         for id in 0..self.setup.osds {
             if self.away.len() < self.setup.most_down && self.away.iter().all(|(o, _)| *o != id) {
@@ -282,7 +283,8 @@ impl Run {
         vec![write_at(0, &number), more]
     }
 
-    /// A client that is cut off together with an OSD reads there, from the primary and from any member.
+    /// Reads as a client that is cut off together with an OSD, from the primary there and from any
+    /// member.
     fn read_where_it_was(&mut self) {
         let isolated = self.away.iter().find(|(_, how)| *how == Away::Isolated);
         let Some((id, _)) = isolated.copied() else { return };
@@ -294,7 +296,7 @@ impl Run {
         );
     }
 
-    /// A client reads wherever it likes, as few objects as if they were always the same.
+    /// Reads from any member, of only a few objects.
     fn read_at_member(&mut self) {
         let id = self.any_osd();
         if self.sim.nodes[&id].core.is_some() {
@@ -397,7 +399,7 @@ impl Run {
         self.check_copies(there);
     }
 
-    /// Who has an object, and all that these have of PGs.
+    /// The holders of an object, with their PGs.
     fn holders(&self, key: &Bytes) -> String {
         let nodes = self.sim.nodes.iter();
         nodes
@@ -444,7 +446,7 @@ fn number(b: &Bytes) -> usize {
     std::str::from_utf8(&b[..NUMBER]).unwrap().parse().unwrap()
 }
 
-/// Returns how many reads members answered that were not primary.
+/// Runs a history; returns the number of reads that members other than the primary answered.
 fn run(seed: u64, setup: Setup) -> usize {
     let mut r = Run::new(seed, setup);
     for _ in 0..150 {
@@ -485,7 +487,7 @@ fn no_acknowledged_write_is_lost_in_random_histories() {
     println!("members that were not primary answered {member_reads} reads");
 }
 
-/// Whether any of so many seeds notices a bug.
+/// Whether one of the seeds notices a bug.
 fn is_caught(bug: Bug) -> Option<u64> {
     (1..=600).find(|seed| {
         let setup = Setup {

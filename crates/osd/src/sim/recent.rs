@@ -1,4 +1,4 @@
-//! What a PG remembers of itself, and what it says that it waits for.
+//! A PG's memory of itself, and its reports on what it waits for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ fn sentence(sim: &Sim, osd: i32) -> String {
     pg(sim, osd).seen().sentence(sim.usec)
 }
 
-/// Of all PGs, what the one says that leads.
+/// The sentence of the primary of the first PG.
 fn leader_s(sim: &Sim) -> String {
     let leads = |id: &&i32| {
         let core = sim.nodes[*id].core.as_ref();

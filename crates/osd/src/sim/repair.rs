@@ -33,7 +33,7 @@ impl Sim {
         self.primary_report().done.repaired
     }
 
-    /// All copies are equal, and nothing is left that was only staged.
+    /// Asserts that all copies are equal, and no staging objects are left.
     fn assert_equal(&self) {
         let stage = key::repair_key(PgId::new(POOL, 0));
         for n in self.nodes.values() {
@@ -343,7 +343,7 @@ fn nothing_is_lost_whatever_interrupts_a_repair() {
             assert!(at.is_some(), "seed {seed}: {now} is none of {may_be:?}");
             newest = now;
             for osd in 0..3 {
-                // Whoever is still bad is found by reading everywhere.
+                // Copies that are still bad are found by reading everywhere.
                 sim.nodes.get_mut(&osd).unwrap().store.rotten.clear();
             }
             sim.assert_equal();

@@ -1,10 +1,10 @@
-//! Reads that members answer which are not primary.
+//! Reads that members other than the primary answer.
 
 use super::*;
 use crate::pg::bug::Bug;
 use crate::pg::errno::EAGAIN;
 
-/// What osd.`id` says when it is asked for an object with `BALANCE_READS`: nothing is what it has not answered yet.
+/// The answer of osd.`id` to a read with `BALANCE_READS`; `None` if it has not answered yet.
 fn ask(sim: &mut Sim, id: i32, name: &str) -> Option<Result<Bytes, i32>> {
     let mut op = sim.build(name, vec![extent(OpCode::READ, 0, 0, "")]);
     (op.epoch, op.flags) = (sim.nodes[&id].epoch, OsdFlags::ONDISK | OsdFlags::BALANCE_READS);
@@ -33,7 +33,8 @@ fn cluster(bug: Option<Bug>) -> (Sim, i32) {
     (sim, member)
 }
 
-/// The first question is the primary's; with the share that it brings, the member answers.
+/// Gets the member its share: the first question is answered by the primary, the next ones by the
+/// member.
 fn share(sim: &mut Sim, member: i32) {
     assert_eq!(ask(sim, member, "a"), Some(Err(-EAGAIN)));
     sim.run_some(10_000);
@@ -84,8 +85,8 @@ fn a_write_overtakes_a_read_that_the_store_has_not_answered() {
     assert!(sim.all_clean());
 }
 
-/// A client is shut out; who knows that map reads from a member, while the primary does not know it and could take what that client
-/// has sent.
+/// A client is put on the blocklist; another client with that map reads from a member, while the
+/// primary does not have the map and could accept the first client's writes.
 #[test]
 fn a_member_does_not_answer_who_knows_a_map_that_the_primary_may_not_know() {
     let (mut sim, member) = cluster(None);
@@ -107,7 +108,8 @@ fn a_member_does_not_answer_who_knows_a_map_that_the_primary_may_not_know() {
     assert_eq!(ask(&mut sim, member, "a"), Some(Ok("one".into())));
 }
 
-/// A new member that its primary has not spoken to yet has no PG; who asks it has the newest map, and hears of no other.
+/// A new member that its primary has not spoken to yet has no PG; a client that asks it has the
+/// newest map, and hears of no other.
 #[test]
 fn who_has_nothing_yet_sends_clients_to_the_primary() {
     let mut sim = Sim::new(4, 3, 1, 5);
@@ -141,8 +143,8 @@ fn a_member_that_starts_to_lead_or_is_asked_anew_answers_no_more_as_a_member() {
     assert_eq!(sim.read("a").unwrap(), "one");
 }
 
-/// A member with a share is cut off and marked down; the others take a write. Returns whether that was acknowledged before the
-/// share was over, and what the member says then.
+/// A member with a share is cut off and marked down; the others take a write. Returns whether that
+/// was acknowledged before the end of the share, and the member's answer then.
 fn cut_off(bug: Option<Bug>) -> (bool, Option<Result<Bytes, i32>>) {
     let (mut sim, member) = cluster(bug);
     share(&mut sim, member);

@@ -1,4 +1,4 @@
-//! OSDs whose stores have no room for what is copied to them.
+//! OSDs whose stores have no room for objects that are copied to them.
 
 use super::*;
 use crate::pg::key;
@@ -26,7 +26,7 @@ fn returned(objects: usize, cfg: PgConfig) -> Sim {
     sim
 }
 
-/// What an OSD has, by the objects' names.
+/// The names of an OSD's objects.
 fn names(sim: &Sim, osd: i32) -> Vec<String> {
     let keys = sim.nodes[&osd].store.objects().keys();
     let mut all: Vec<String> = keys
@@ -45,7 +45,7 @@ fn who_has_no_room_for_the_few_objects_it_lacks_is_left_out_and_gets_what_was_re
         ["1.0 active+backfill_toofull+remapped+undersized+degraded"]
     );
     assert_eq!(names(&sim, 2), [""; 0]);
-    // Requests are served meanwhile, those that make room among them; that too reaches who needs it.
+    // Requests are served meanwhile, also removals; these too reach the target.
     assert_eq!(sim.call("new0", vec![plain(OpCode::DELETE)]).result, 0);
     sim.roomless.clear();
     sim.pass(40);
@@ -56,7 +56,7 @@ fn who_has_no_room_for_the_few_objects_it_lacks_is_left_out_and_gets_what_was_re
 
 #[test]
 fn a_full_osd_that_is_copied_to_in_the_background_gets_what_was_removed() {
-    // Logs tell what it lacks, or all objects are compared.
+    // Either the logs tell what it lacks, or all objects are compared.
     for (objects, state) in [(150, "recovery"), (3000, "backfill")] {
         let mut sim = returned(objects, PgConfig::default());
         sim.change_map(|m| m.set_full(2, true, true));

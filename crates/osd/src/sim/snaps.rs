@@ -55,7 +55,7 @@ impl Sim {
         });
     }
 
-    /// All PGs have trimmed them: the map forgets them.
+    /// Makes the map forget these snapshots, as if all PGs had trimmed them.
     fn purge_snaps(&mut self, ids: &[SnapId]) {
         self.change_map(|m| {
             let pool = m.pools.get_mut(&POOL).unwrap();
@@ -67,7 +67,8 @@ impl Sim {
         });
     }
 
-    /// Objects, clones, whiteouts and bytes, as all primaries say and as the stores of the first members have it.
+    /// Objects, clones, whiteouts and bytes: as all primaries report them, and as the stores of the
+    /// first members have them.
     pub(super) fn usages(&self) -> [[i64; 4]; 2] {
         let reports: Vec<_> = self
             .nodes
@@ -361,7 +362,8 @@ impl Model {
         }
     }
 
-    /// The snapshots that a client names: sometimes of one that has not heard of removals.
+    /// The snapshots that a client names: sometimes those of a client that has not heard of
+    /// removals.
     fn context(&self, sim: &mut Sim) -> Vec<SnapId> {
         let mut ids: Vec<SnapId> = self.snaps.iter().map(|(id, _)| *id).collect();
         if sim.random(4) == 0 {
@@ -371,7 +373,7 @@ impl Model {
         ids
     }
 
-    /// All that can be read is what it was, and overlaps are true.
+    /// Checks that everything readable is as it was, and that overlaps are correct.
     fn check(&self, sim: &mut Sim, seed: u64) {
         for o in 0..5 {
             let name = format!("o{o}");
@@ -452,7 +454,7 @@ fn random_history(seed: u64) {
                 sim.purge_snaps(&ids);
             }
             3 => {
-                // What it had not written is gone; what the others did meanwhile it does not have.
+                // Its unflushed writes are gone, and it lacks those of the others.
                 let id = sim.random(4) as i32;
                 sim.crash_and_mark_down(id);
                 sim.run_some(30);

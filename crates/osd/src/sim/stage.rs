@@ -89,7 +89,7 @@ fn a_clone_takes_a_large_omap_along() {
     }
     let [said, have] = sim.usages();
     assert_eq!(said, have);
-    // What it was, and what it becomes: both are staged.
+    // Both the old and the new content are staged.
     assert_eq!(sim.write_at_snaps("a", vec![roll_back(2)], 3, &[3, 2]).result, 0);
     assert_eq!((sim.keys_at("a", snap::NOSNAP), sim.keys_at("a", 3)), (400, 500));
     assert_eq!(
@@ -219,7 +219,7 @@ fn what_is_not_taken_is_removed() {
     sim.settle();
     assert_eq!(sim.reply_to(tid).unwrap().result, -2);
     assert_eq!((sim.staged(), sim.read("b")), (0, Err(-2)));
-    // What is staged is no use, as the request fails, or replaces it.
+    // The staging object is of no use, as the request fails, or replaces it.
     sim.write_full("source", &"data ".repeat(1000));
     let bad = extent(OpCode::CMPEXT, 0, 1, "z");
     assert!(sim.call("b", vec![copy("source"), bad]).result < 0);
@@ -340,7 +340,7 @@ impl Model {
 }
 
 impl Sim {
-    /// What all members have of an object's omap, which must be the same: the mark of each key.
+    /// An object's omap, which must be the same on all members: the mark of each key.
     fn omap_at(&self, name: &str, id: SnapId) -> BTreeMap<usize, u8> {
         let object = self.object(name);
         let head = crate::pg::key::object_key(&object);

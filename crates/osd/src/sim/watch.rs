@@ -1,4 +1,4 @@
-//! Watches, notifications, and clients that are shut out.
+//! Watches, notifications, and clients on the blocklist.
 
 use super::*;
 use spirula_denc::{Reader, encode_to_vec};
@@ -222,7 +222,7 @@ fn a_watch_is_taken_up_again_after_its_connection_or_primary_was_lost() {
     assert_eq!(sim.by(&again, "a", watch(1, WatchOp::PING, 0)).result, -110);
     let b = client(2);
     let id = sim.notify(&b, 30);
-    // A connection that is back hears what it missed.
+    // A connection that is back gets the notification that it missed.
     assert_eq!(sim.by(&again, "a", watch(1, WatchOp::RECONNECT, 0)).result, 0);
     assert_eq!(sim.event(5).unwrap().notify_id, id);
     let primary = sim.primary("a");

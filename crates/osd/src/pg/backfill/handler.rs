@@ -1,4 +1,4 @@
-//! Brings up the members to be, as the primary that serves.
+//! Brings up the backfill targets, as the primary that serves.
 
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::EVersion;
@@ -21,18 +21,21 @@ use crate::pg::site::Site;
 use crate::pg::store_queue::StoreQueue;
 use crate::pg::stored_copy::StoredCopy;
 
-/// How often what was written meanwhile is copied, before the rest must do.
+/// The most rounds of copying what was written during the round before; after them the rest is left
+/// to the handover.
 const ROUNDS: u32 = 10;
-/// After so many rounds it does not matter any more how large the rest is.
+/// The rounds after which the size of the rest does not matter any more.
 const LIGHT_ROUNDS: u32 = 4;
-/// Microseconds after which a copy that failed is begun again.
+/// Microseconds after which a failed copy is begun again.
 const AGAIN: u64 = 2_000_000;
-/// The same where a target has no room (`osd_recovery_retry_interval`, `osd_backfill_retry_interval`).
+/// Microseconds after which a copy is begun again whose target has no room
+/// (`osd_recovery_retry_interval`, `osd_backfill_retry_interval`).
 const ROOM_AGAIN: u64 = 30_000_000;
-/// The same where an object can't be read (Ceph's `osd_recovery_retry_interval`).
+/// Microseconds after which a copy is begun again in which an object can't be read (Ceph's
+/// `osd_recovery_retry_interval`).
 const UNREADABLE_AGAIN: u64 = 30_000_000;
 
-/// Brings up the members to be of a PG that serves.
+/// Brings up the backfill targets of a PG that serves.
 pub(in crate::pg) struct Backfilling<'a> {
     pub(in crate::pg) site: &'a Site,
     pub(in crate::pg) copy: &'a StoredCopy,
@@ -40,7 +43,7 @@ pub(in crate::pg) struct Backfilling<'a> {
     pub(in crate::pg) outbox: &'a mut Outbox,
     pub(in crate::pg) lead: &'a Leadership,
     pub(in crate::pg) backfill: &'a mut Backfill,
-    /// Up to where all members are durable.
+    /// The version up to which all members are durable.
     pub(in crate::pg) committed: EVersion,
     pub(in crate::pg) copying: &'a mut Copying,
     pub(in crate::pg) counters: &'a mut Counters,
@@ -60,12 +63,12 @@ impl Backfilling<'_> {
         }
     }
 
-    /// What is to be done, if anything.
+    /// The backfill, if there is anything to do.
     fn backfill(&mut self) -> Option<&mut Backfill> {
         Some(&mut *self.backfill).filter(|b| !b.is_idle())
     }
 
-    /// It is the PG's turn to copy; the target is asked whether it is its turn there.
+    /// Grants the PG's turn to copy; the target is asked for its turn there.
     pub(in crate::pg) fn grant(&mut self, cx: &mut Ctx<'_>) {
         let (id, priority, usec) = (
             self.lead.id,
@@ -83,7 +86,8 @@ impl Backfilling<'_> {
         }
     }
 
-    /// Others come first: what is under way goes on later where it was.
+    /// Revokes the PG's turn because others come first: the copy under way goes on later where it
+    /// was.
     pub(in crate::pg) fn revoke(&mut self, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         if let Some(b) = self.backfill()
@@ -95,7 +99,7 @@ impl Backfilling<'_> {
         }
     }
 
-    /// The target says that it is the PG's turn there.
+    /// Handles the target's word that it is the PG's turn there.
     pub(in crate::pg) fn turn_granted(&mut self, from: i32, cx: &mut Ctx<'_>) {
         let pgid = self.site.pgid;
         let asked = |b: &&mut Backfill| b.turn == Turn::Asked && b.first() == Some(from);
@@ -110,7 +114,7 @@ impl Backfilling<'_> {
         }
     }
 
-    /// The target says that others come first there.
+    /// Handles the target's word that others come first there.
     pub(in crate::pg) fn turn_revoked(&mut self, from: i32) {
         if let Some(b) = self.backfill()
             && b.first() == Some(from)
@@ -119,7 +123,7 @@ impl Backfilling<'_> {
         }
     }
 
-    /// Asks the targets that have not said it what they have.
+    /// Asks the targets that have not answered what they have.
     pub(in crate::pg) fn survey_targets(&mut self, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         // One that is copied to is asked in its turn.
@@ -132,7 +136,7 @@ impl Backfilling<'_> {
         }
     }
 
-    /// A target says what it has. Those that logs tell about come first.
+    /// Notes what a target needs. Targets whose needs are known from logs come first.
     fn note_need(&mut self, osd: i32, need: Need) {
         if let Some(b) = self.backfill()
             && let Some(t) = b.targets.iter_mut().find(|t| t.osd == osd)
@@ -147,7 +151,8 @@ impl Backfilling<'_> {
         }
     }
 
-    /// Begins with the first target, whose turn it is, or gives up the temporary acting set.
+    /// Begins with the first target, if it is the PG's turn, or gives up the temporary acting set
+    /// if there is none.
     fn next_target(&mut self, cx: &mut Ctx<'_>) {
         let (id, b) = (self.lead.id, &mut *self.backfill);
         invariant!(!b.is_idle(), "a PG that goes on to its next target to have begun with one"; pg = self.site.pgid);
@@ -166,7 +171,7 @@ impl Backfilling<'_> {
         }
     }
 
-    /// Whether an OSD's answer was for this.
+    /// Handles an OSD's info; returns whether it was an answer to the backfill.
     pub(in crate::pg) fn backfill_info(
         &mut self,
         from: i32,
@@ -199,7 +204,7 @@ impl Backfilling<'_> {
         true
     }
 
-    /// A target's log.
+    /// Handles a target's log.
     pub(in crate::pg) fn backfill_log(&mut self, from: i32, theirs: &PgLog, cx: &mut Ctx<'_>) {
         let b = &*self.backfill;
         let under_way = b.step == Step::Log && b.first() == Some(from);
@@ -230,7 +235,7 @@ impl Backfilling<'_> {
         self.feeding().start_sync(me, id, vec![(target, plan)], cx);
     }
 
-    /// What was to be copied is.
+    /// Handles the end of the copy under way.
     pub(in crate::pg) fn backfill_copied(&mut self, target: i32, cx: &mut Ctx<'_>) {
         let (until, b) = (self.copy.info.last_update, &mut *self.backfill);
         match b.step {
@@ -243,7 +248,7 @@ impl Backfilling<'_> {
         }
     }
 
-    /// The target has no room for what was to be copied.
+    /// Handles a target that has no room for what is to be copied.
     pub(in crate::pg) fn backfill_refused(&mut self, target: i32, cx: &mut Ctx<'_>) {
         let b = &mut *self.backfill;
         let (Step::Copying { base }, Some(t)) = (b.step, b.targets.first_mut().filter(|t| t.osd == target))
@@ -258,7 +263,7 @@ impl Backfilling<'_> {
         self.pause_backfill(target, pause, cx);
     }
 
-    /// Takes one that has room for the next target, if any has.
+    /// Makes a target that has room the next one, if any has.
     fn prefer_room(&mut self) {
         let (map, b) = (&self.site.map, &mut *self.backfill);
         if b.turn == Turn::Waiting && b.step == Step::Idle {
@@ -270,7 +275,7 @@ impl Backfilling<'_> {
         }
     }
 
-    /// It could not be.
+    /// Handles the failure of the copy under way.
     pub(in crate::pg) fn backfill_failed(&mut self, cx: &mut Ctx<'_>) {
         let pause = match self.copying.unreadable {
             Some(_) => UNREADABLE_AGAIN,
@@ -281,7 +286,7 @@ impl Backfilling<'_> {
         }
     }
 
-    /// Gives the turn at copying to the target back for so many microseconds.
+    /// Returns the turn at copying to the target for `pause` microseconds.
     fn pause_backfill(&mut self, target: i32, pause: u64, cx: &mut Ctx<'_>) {
         let (id, b) = (self.lead.id, &mut *self.backfill);
         invariant!(
@@ -297,7 +302,7 @@ impl Backfilling<'_> {
         }
     }
 
-    /// A connection to or from an OSD was lost.
+    /// Handles the loss of a connection to or from an OSD.
     pub(in crate::pg) fn backfill_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if let Some(b) = self.backfill()
             && b.first() == Some(osd)
@@ -307,7 +312,8 @@ impl Backfilling<'_> {
         }
     }
 
-    /// Goes on when everything that may have been copied is durable on all members. Cheap: called after every event.
+    /// Goes on once everything that may have been copied is durable on all members. Cheap: called
+    /// after every event.
     pub(in crate::pg) fn backfill_on(&mut self, cx: &mut Ctx<'_>) {
         if let Step::Settling { base, until } = self.backfill.step
             && self.committed >= until
@@ -316,8 +322,8 @@ impl Backfilling<'_> {
         }
     }
 
-    /// Everything up to `until`, which may have been copied, is durable on all members. If much was written since `base`, it is copied
-    /// again.
+    /// Goes on after everything up to `until`, which may have been copied, is durable on all
+    /// members. If much was written since `base`, it is copied again.
     fn settled(&mut self, base: EVersion, until: EVersion, cx: &mut Ctx<'_>) {
         let (rounds, few) = (self.backfill.rounds + 1, self.site.cfg.sync_objects / 2);
         self.backfill.rounds = rounds;
@@ -342,7 +348,7 @@ impl Backfilling<'_> {
             }
         };
         if rounds >= ROUNDS {
-            // More is written than the log holds. What is left is compared when nobody writes.
+            // More is written than the log holds. The rest is compared when nobody writes.
             return self.target_done(cx);
         }
         self.copy_to(target, again, cx);
@@ -389,7 +395,7 @@ impl Backfilling<'_> {
             .send(target, id, PeerBody::Copied { info, log }, false, cx);
     }
 
-    /// A target remembers that it is complete up to the version that it was told.
+    /// Handles a target's word that it remembers to be complete up to the version that it was told.
     pub(in crate::pg) fn backfill_noted(&mut self, from: i32, cx: &mut Ctx<'_>) {
         if let Some(b) = self.backfill()
             && b.step == Step::Noting
@@ -412,7 +418,7 @@ impl Backfilling<'_> {
         self.next_target(cx);
     }
 
-    /// Time passes.
+    /// Handles the passing of time.
     pub(in crate::pg) fn backfill_tick(&mut self, cx: &mut Ctx<'_>) {
         let patience = self.site.cfg.peering_retry;
         self.survey_targets(cx);

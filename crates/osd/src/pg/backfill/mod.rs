@@ -33,28 +33,29 @@ use super::push::SyncPlan;
 use super::recent::State;
 use super::site::Site;
 
-/// Priorities, as Ceph's: what an operator wants first; objects that logs name; PGs that lack copies, more the more they lack;
-/// PGs that are only in the wrong place. A pool's `recovery_priority` moves a PG within its class.
+/// Priorities, as Ceph's: PGs that an operator forces; objects that logs name; PGs that lack
+/// copies, higher the more they lack; PGs that are only in the wrong place. A pool's
+/// `recovery_priority` moves a PG within its class.
 const FORCED: u8 = 255;
 const RECOVERY: i64 = 180;
 const RECOVERY_MOST: i64 = 219;
 const DEGRADED: i64 = 140;
 const MISPLACED: i64 = 100;
 
-/// What a primary does for the members to be.
+/// The backfill of a primary for the members to be.
 #[derive(Debug, Default)]
 pub(super) struct Backfill {
-    /// Those that lack something; the first is under way.
+    /// The targets that lack something; the first is under way.
     targets: Vec<Target>,
-    /// How many do not any more.
+    /// The number of targets that are done.
     done: usize,
     step: Step,
-    /// The rounds that the first took.
+    /// The rounds that the first target took.
     rounds: u32,
     turn: Turn,
-    /// When it may go on after a failure.
+    /// When the backfill may go on after a failure.
     not_before: u64,
-    /// Seconds for which the target has not answered.
+    /// Seconds for which the target under way has not answered.
     silent: u32,
 }
 
@@ -62,33 +63,34 @@ pub(super) struct Backfill {
 #[derive(Debug)]
 struct Target {
     osd: i32,
-    /// What it lacked when it was asked; `None` as long as it has not said.
+    /// What the target lacked when it was asked; `None` until it has answered.
     need: Option<Need>,
-    /// Whether its objects are as its log says.
+    /// Whether the target's objects are as its log says.
     exact: bool,
-    /// Whether it has a copy, of which something may be removed.
+    /// Whether the target has a copy, of which something may have to be removed.
     has_copy: bool,
-    /// The PG's version when it had no room for all of it, but everything was removed that does not belong there.
+    /// The PG's version when the target had no room for all of it, but everything that does not
+    /// belong there was removed.
     purged: Option<EVersion>,
 }
 
-/// What is to be copied.
+/// The objects to be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// So many objects, which logs name.
+    /// This many objects, which logs name.
     Objects(usize),
-    /// Logs do not tell: all are compared.
+    /// All objects are compared, as logs do not tell.
     All,
 }
 
-/// Whether it is the PG's turn.
+/// The PG's turn to copy.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     #[default]
     Waiting,
-    /// Here it is; the target was asked whether it is there too.
+    /// It is the PG's turn here; the target was asked for its turn there.
     Asked,
-    /// It is.
+    /// It is the PG's turn both here and there.
     Taken,
 }
 
@@ -109,21 +111,22 @@ enum Step {
     Handover,
 }
 
-/// What a PG says about its copying.
+/// The state of a PG's copying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackfillState {
-    /// Nothing is to be done.
+    /// There is nothing to do.
     Idle,
     /// There is something to do, but others come first.
     Waiting,
-    /// It is its turn on this OSD, not yet on the target.
+    /// It is the PG's turn on this OSD, but not yet on the target.
     Reserving,
     /// Objects are copied.
     Running,
 }
 
 impl Backfill {
-    /// For these targets. `temporary`: the acting set is not the one that should be, and to be given up when they are done.
+    /// A backfill of these targets. `temporary`: the acting set differs from the one that should
+    /// be, and is given up when the targets are done.
     pub(super) fn new(targets: Vec<i32>, temporary: bool) -> Self {
         let given_up = targets.is_empty() && temporary;
         Self {
@@ -147,7 +150,7 @@ impl Backfill {
         self.targets.is_empty() && self.done == 0
     }
 
-    /// What the PG is doing for members to be.
+    /// The state of the backfill.
     pub(super) fn state(&self) -> BackfillState {
         match self.turn {
             _ if self.is_idle() || self.step == Step::Handover => BackfillState::Idle,
@@ -157,7 +160,7 @@ impl Backfill {
         }
     }
 
-    /// The same, as one of the states of a PG.
+    /// The state of the backfill, as a state of the PG.
     pub(super) fn standing(&self) -> State {
         match (self.state(), self.step) {
             (_, Step::Handover) => State::Handover,
@@ -196,27 +199,29 @@ impl Backfill {
         self.targets.first().is_some_and(|t| t.purged.is_some())
     }
 
-    /// Whether nothing is to be copied for now, as flags say.
+    /// Whether flags say that nothing is to be copied for now.
     pub(super) fn is_held(&self, site: &Site) -> bool {
         let has_all = site.lacking_members() == 0;
         let (map, compares) = (&site.map, self.need() == Some(Need::All));
         map.no_recover() || compares && (map.no_backfill() || map.no_rebalance() && has_all)
     }
 
-    /// Whether a full target would only be shown again what it has no room for.
+    /// Whether a copy to a full target would do nothing: everything that does not belong there is
+    /// removed already.
     fn is_purged(&self, now: EVersion) -> bool {
         let target = self.targets.first();
         target.is_some_and(|t| !t.has_copy || t.purged == Some(now))
     }
 
-    /// Whether the PG, whose version is `now`, would begin to copy. To a target that is full, what is only to remove what does not
-    /// belong there.
+    /// Whether the PG, whose version is `now`, would begin to copy. To a full target it only does
+    /// so to remove what does not belong there.
     pub(super) fn may_copy(&self, site: &Site, now: EVersion, usec: u64) -> bool {
         let may_begin = self.turn == Turn::Waiting && self.need().is_some() && usec >= self.not_before;
         may_begin && !self.is_held(site) && !(self.is_target_full(&*site.map) && self.is_purged(now))
     }
 
-    /// How urgent it is, as in Ceph: what logs name first, then what is degraded, then what is only in the wrong place.
+    /// The urgency of the backfill, as in Ceph: objects that logs name first, then degraded ones,
+    /// then those that are only in the wrong place.
     pub(super) fn priority(&self, site: &Site, forced: Forced) -> u8 {
         let lacking = site.lacking_members();
         let (base, most) = match self.need() {
@@ -228,7 +233,8 @@ impl Backfill {
         (base + site.pool.recovery_priority).clamp(0, most) as u8
     }
 
-    /// How many log entries, in PGs' usual shares, are kept: more while members to be need them.
+    /// The number of log entries to keep, in PGs' usual shares: more while backfill targets need
+    /// them.
     pub(super) fn log_stretch(&self) -> usize {
         if self.is_idle() { 1 } else { 20 }
     }
@@ -248,7 +254,8 @@ impl Backfill {
         self.targets.first().and_then(|t| t.need)
     }
 
-    /// What each member to be lacks still: of the one under way what its feed has `left`, if it has begun.
+    /// The number of objects that each target still lacks; for the one under way the number that
+    /// its feed has `left`, if it has begun.
     pub(super) fn lacking(&self, objects: i64, left: Option<i64>) -> Vec<i64> {
         let of = |(i, t): (usize, &Target)| match (t.need, self.step) {
             (_, Step::Settling { .. } | Step::Noting) if i == 0 => 0,
@@ -261,7 +268,7 @@ impl Backfill {
 }
 
 impl Target {
-    /// Whether it has no room for what it would get.
+    /// Whether the target has no room for what it would get.
     fn is_full(&self, map: &dyn ClusterMap) -> bool {
         map.osd(self.osd).is_some_and(|o| match self.need {
             Some(Need::All) => o.backfillfull,

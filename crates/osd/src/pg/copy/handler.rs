@@ -1,4 +1,4 @@
-//! Asks other PGs for the parts of an object that is copied, and answers those that ask.
+//! Asks other PGs for the parts of an object that is copied, and answers such questions.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use crate::pg::store_queue::Pending;
 /// Seconds after which a part is asked for again.
 const RETRY: u64 = 3;
 
-/// Names a part: the op that waits for it, and which one it is.
+/// The token of a part: the op that waits for it, and its number.
 fn part_token(seq: u32, parts: u32) -> u64 {
     u64::from(seq) << 32 | u64::from(parts)
 }
 
 impl Staging<'_> {
-    /// Asks for the next part of what an op copies.
+    /// Asks for the next part of the object that an op copies.
     pub(in crate::pg) fn ask_for_part(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         let Some(fetch) = self.serving.ops.stages.running_copy(seq) else {
             impossible!("a copy whose next part is asked for to be under way"; pg = self.serving.site.pgid, job = seq);
@@ -72,7 +72,7 @@ impl Staging<'_> {
         }
     }
 
-    /// Part of an object that is fetched.
+    /// Handles a part of an object that is fetched.
     pub(in crate::pg) fn copy_part(&mut self, from: i32, p: CopyPart, cx: &mut Ctx<'_>) {
         let seq = (p.token >> 32) as u32;
         let fetch = self.serving.ops.stages.running_copy(seq);
@@ -94,7 +94,7 @@ impl Staging<'_> {
         }
     }
 
-    /// Asks again for what was not answered.
+    /// Asks again for parts that were not answered.
     pub(in crate::pg) fn retry_copies(&mut self, cx: &mut Ctx<'_>) {
         let late = |f: &CopyFetch| f.waiting && cx.usec.saturating_sub(f.asked) >= RETRY * 1_000_000;
         let copies = self.serving.ops.stages.running_copies();
@@ -106,7 +106,7 @@ impl Staging<'_> {
 }
 
 impl Serving<'_> {
-    /// Another OSD wants part of an object.
+    /// Handles another OSD's question for part of an object.
     pub(in crate::pg) fn copy_read(&mut self, from: i32, epoch: u32, r: CopyRead, cx: &mut Ctx<'_>) {
         if self.site.map.placement(r.from).primary != from {
             // By an older map it may have been.

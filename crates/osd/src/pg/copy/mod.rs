@@ -1,9 +1,11 @@
 //! COPY_FROM: fetching another object, in parts, from the primary of its PG, which may be any OSD.
 //!
-//! The destination's primary asks ([`CopyRead`]) and asks again until it is answered, as messages may be lost and the
-//! source may move. The source's primary treats the question as a client's read of the object, so its order among the
-//! object's writes is theirs. A part is asked for together with the version that the first one had. An object of one small part
-//! is copied in one change; of a larger one each part goes into a staging object before the next is asked for ([`super::stage`]).
+//! The destination's primary asks ([`CopyRead`]) and asks again until it is answered, as messages
+//! may be lost and the source may move. The source's primary treats the question as a client's read
+//! of the object, so that it is ordered among the object's writes as such. Each part is asked for
+//! together with the version that the first one had. An object of one small part is copied in one
+//! change; of a larger one each part goes into a staging object before the next is asked for
+//! ([`super::stage`]).
 
 pub(super) mod handler;
 
@@ -18,16 +20,16 @@ use super::txn::ObjectOp;
 #[derive(Debug)]
 pub(super) struct CopyFetch {
     want: CopyWant,
-    /// Parts that came.
+    /// The number of parts that came.
     parts: u32,
     /// When a part was asked for last.
     asked: u64,
-    /// Of which OSD; -1 for none.
+    /// The OSD that was asked; -1 for none.
     asked_of: i32,
-    /// Whether that was not answered yet.
+    /// Whether the question is not answered yet.
     waiting: bool,
     cursor: CopyCursor,
-    /// What is known of it so far, without its content.
+    /// The object as known so far, without its content.
     pub(super) copied: Copied,
 }
 
@@ -47,12 +49,12 @@ impl CopyFetch {
         }
     }
 
-    /// Whether all of it was fetched.
+    /// Whether the whole object was fetched.
     pub(super) fn is_complete(&self) -> bool {
         self.cursor.is_complete()
     }
 
-    /// Takes a part. Returns what it adds to the copy.
+    /// Adds a part. Returns the changes that add it to the copy.
     fn take(&mut self, user_version: u64, data: &[u8]) -> Result<Vec<ObjectOp>, i32> {
         let part: CopyData = decode_all(data).map_err(|_| -EIO)?;
         let (c, mut ops) = (&mut self.copied, Vec::new());

@@ -1,23 +1,24 @@
-//! What was fetched for a request, found by what was wanted.
+//! The answers fetched for a request, found by the wants.
 
 use std::collections::HashMap;
 
 use crate::pg::fetch::{Fetched, Want};
 use crate::pg::staged::Slot;
 
-/// Answers that are looked through one by one; more get an index.
+/// The most answers that are searched one by one; more get an index.
 const FEW: usize = 8;
 
 /// The answers that a run of a request has.
 pub(super) struct Answers<'a> {
     list: &'a [Fetched],
-    /// The place of the one that is probably needed next: a run needs most in the order in which it wanted them.
+    /// The place of the answer that is probably needed next: a run needs most in the order in which
+    /// it wanted them.
     next: usize,
-    /// Bytes of all of them.
+    /// The bytes of all answers.
     pub(super) bytes: u64,
-    /// Bytes of those that are omap pairs.
+    /// The bytes of the answers that are omap pairs.
     pub(super) pairs: u64,
-    /// The place of each, where they are many and were needed in another order.
+    /// The place of each answer, if there are many and they were needed in another order.
     places: HashMap<&'a Want, usize>,
 }
 
@@ -36,7 +37,8 @@ impl<'a> Answers<'a> {
     pub(super) fn find(&mut self, want: &Want) -> Option<&'a Fetched> {
         let at = match self.list.get(self.next) {
             Some(f) if f.want == *want => self.next,
-            // An op before may have changed what this one reads, or left out what was fetched for it.
+            // An earlier op may have changed what this one reads, or left out an answer that was
+            // fetched for it.
             _ => self.place(want)?,
         };
         self.next = at + 1;
@@ -54,7 +56,7 @@ impl<'a> Answers<'a> {
         self.places.get(want).copied()
     }
 
-    /// Whether one of them keeps a staging object of this slot, or of one that an op takes later.
+    /// Whether an answer keeps a staging object of this slot, or of one that an op takes later.
     pub(super) fn hold(&self, slot: Slot) -> bool {
         self.list.iter().any(|f| f.held_slot() >= Some(slot))
     }

@@ -1,4 +1,4 @@
-//! The object as it was before a request: what is known of it, and what was fetched of it.
+//! The object as it was before a request: its state, and the answers fetched of it.
 
 use bytes::Bytes;
 
@@ -8,18 +8,18 @@ use crate::pg::config::PgConfig;
 use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Fetched, ReadRange, Want};
 
-/// What a run can read.
+/// The object and the answers that a run can read.
 pub(super) struct Before<'a> {
     cfg: &'a PgConfig,
     /// The object.
     pub(super) state: &'a ObjectState,
-    /// What was fetched.
+    /// The answers that were fetched.
     answers: Answers<'a>,
-    /// What the run ended for.
+    /// The want for which the run ended.
     pub(super) missing: Option<Want>,
     /// Whether a class method reads.
     pub(super) in_call: bool,
-    /// Bytes that class methods read from the store, or make.
+    /// The bytes that class methods have read from the store, or made.
     call_bytes: u64,
 }
 
@@ -35,12 +35,12 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// Whether this was fetched.
+    /// Whether `want` was fetched.
     pub(super) fn has(&mut self, want: &Want) -> bool {
         self.answers.find(want).is_some()
     }
 
-    /// What the store says about the object.
+    /// The store's answer to `want`.
     ///
     /// # Errors
     /// It was not fetched yet; it can't be read; or the request reads more than may be held for it.
@@ -58,7 +58,7 @@ impl<'a> Before<'a> {
         if want.is_pairs() && self.answers.pairs > self.cfg.max_facts() / 2 {
             return Err(Stop::Failed(-ENOMEM));
         }
-        // In this order only, so that no two requests wait for what the other has.
+        // In this order only, so that no two requests wait for staging objects that the other has.
         if want.slot().is_some_and(|slot| self.answers.hold(slot)) {
             return Err(Stop::Failed(-ENOMEM));
         }
@@ -66,7 +66,7 @@ impl<'a> Before<'a> {
         Err(Stop::Unfetched)
     }
 
-    /// A class method reads so much more from the store, or makes it.
+    /// Counts `bytes` more that a class method reads from the store, or makes.
     pub(super) fn note_call_bytes(&mut self, bytes: u64) -> Result<(), Stop> {
         self.call_bytes = self.call_bytes.saturating_add(bytes);
         if self.call_bytes > self.cfg.max_class_bytes as u64 {
@@ -75,7 +75,7 @@ impl<'a> Before<'a> {
         Ok(())
     }
 
-    /// Bytes of omap pairs that are read at once.
+    /// The bytes of omap pairs that are read at once.
     pub(super) fn omap_bytes(&self) -> usize {
         let all = self.cfg.max_omap_bytes;
         if self.in_call {
@@ -85,7 +85,8 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// Its bytes, pieces by offset: all of the range as far as the object reaches, or only what is stored.
+    /// The object's bytes, as pieces by offset: the whole range as far as the object reaches, or
+    /// only the stored parts.
     pub(super) fn data(&mut self, offset: u64, len: u64, sparse: bool) -> Result<&'a [(u64, Bytes)], Stop> {
         let size = if self.state.exists {
             self.state.info.size

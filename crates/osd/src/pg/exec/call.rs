@@ -18,7 +18,7 @@ use crate::pg::op::OsdOp;
 
 impl Exec<'_> {
     pub(super) fn call(&mut self, op: &mut OsdOp) -> OpResult {
-        // What can't be called was refused before anything was executed.
+        // Ops that can't be called were refused before anything was executed.
         let call = op.call.clone().ok_or(Stop::Failed(-EINVAL))?;
         let method = call.method.ok_or(Stop::Failed(-EOPNOTSUPP))?;
         self.draft.user_modify |= method.flags.has(Flags::WR);
@@ -33,7 +33,8 @@ impl Exec<'_> {
         self.before.in_call = false;
         let Return { code, data } = match result {
             Err(Error::NotFetched) => return Err(Stop::Unfetched),
-            // A method that does what it is not marked for fails, whatever it makes of it.
+            // A method that does something that it is not marked for fails, even if it ignores the
+            // error.
             _ if reads && !method.flags.has(Flags::RD) => return fail(EIO),
             _ if writes && !method.flags.has(Flags::WR) => return fail(EIO),
             // Clients would send the request again for ever.

@@ -2,11 +2,11 @@
 
 use crate::pg::op::Request;
 
-/// What class methods are told of a request.
+/// The information on a request for class methods.
 pub(super) struct Calls {
     /// Who asks, and when.
     pub(super) request: Request,
-    /// Ops executed so far, those of class methods included.
+    /// The number of ops executed so far, those of class methods included.
     pub(super) steps: u32,
     /// How often class methods asked for random bytes.
     pub(super) drawn: u64,

@@ -1,4 +1,4 @@
-//! What ops may touch that change the object.
+//! The parts of a run that ops which change the object may touch.
 
 use super::before::Before;
 use super::ranges::Ranges;

@@ -14,9 +14,9 @@ use crate::pg::fetch::{Answer, Copied, CopyWant, OmapRange, Want, key_after};
 use crate::pg::op::OsdOp;
 use crate::pg::txn::{ObjectOp, PAIR_LOGGED};
 
-/// `CEPH_OSD_COPY_FROM_FLAGS`: those that exist.
+/// The flags of `CEPH_OSD_COPY_FROM_FLAGS` that exist.
 const KNOWN_FLAGS: u8 = 0x3f;
-/// `CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`: the request says the copy's truncation.
+/// `CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`: the request has the copy's truncation.
 const TRUNCATE_SEQ: u8 = 32;
 
 /// Whether an op's user version is the source's.
@@ -115,7 +115,7 @@ impl Changing<'_, '_> {
         Ok(0)
     }
 
-    /// Takes everything from the source but the object's name and watchers.
+    /// Adopts everything of the source but the object's name and watchers.
     fn become_copy(&mut self, source: &Copied, truncate: Option<(u32, u64)>) {
         // A staging object is there to be taken once.
         self.draft.begin_anew(Origin::Nothing);

@@ -1,4 +1,4 @@
-//! The object as the ops of a request make it.
+//! The object as the ops of a request change it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::pg::log::Usage;
 use crate::pg::object::{Attrs, FLAG_OMAP, ObjectInfo};
 use crate::pg::txn::ObjectOp;
 
-/// What the content was at first that the changes are changes of.
+/// The content that the changes start from.
 #[derive(Debug, Default)]
 pub(super) enum Origin {
     /// The object as it was before the request.
@@ -23,33 +23,33 @@ pub(super) enum Origin {
     Clone {
         /// The clone's attributes.
         attrs: Attrs,
-        /// The ranges in which it is what the head was before the request.
+        /// The ranges in which the clone is the same as the head before the request.
         shared: IntervalSet,
     },
 }
 
-/// The object as the ops so far have made it, with the changes that make it so.
+/// The object as the ops so far have changed it, with these changes.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    /// Whether it exists.
+    /// Whether the object exists.
     pub exists: bool,
-    /// Its info.
+    /// The object's info.
     pub info: ObjectInfo,
-    /// What changes in the store.
+    /// The changes in the store.
     pub changes: Vec<ObjectOp>,
-    /// Whether the request changes anything, be it only the version.
+    /// Whether the request changes anything, even if only the version.
     pub dirty: bool,
     /// Whether the version that clients see goes up.
     pub user_modify: bool,
-    /// Change of the PG's usage.
+    /// The change of the PG's usage.
     pub usage: Usage,
-    /// Makes the clone that the request leaves behind, where it was prepared.
+    /// Makes the clone that the request leaves behind, if it was prepared.
     pub(in crate::pg) clone_by: Option<ObjectOp>,
-    /// Attributes set (or removed, `None`) so far.
+    /// The attributes set (or removed, `None`) so far.
     pub(super) attrs: BTreeMap<Bytes, Option<Bytes>>,
-    /// What these attributes, and the changes, began with.
+    /// The content that these attributes, and the changes, start from.
     pub(super) origin: Origin,
-    /// The time of the change is the one that is set already.
+    /// Whether the modification time that is set already is kept.
     pub(super) keeps_mtime: bool,
 }
 
@@ -69,7 +69,7 @@ impl Draft {
         }
     }
 
-    /// The object exists, from now on if not before.
+    /// Makes the object exist, if it does not yet.
     pub(super) fn exist(&mut self) {
         if !self.exists {
             self.exists = true;
@@ -78,7 +78,7 @@ impl Draft {
         self.dirty = true;
     }
 
-    /// An op changes the object, which is made where there is none.
+    /// Prepares a change of the object, which is made if there is none.
     pub(super) fn maybe_create(&mut self) {
         if !self.exists {
             self.changes.push(ObjectOp::Touch);
@@ -91,13 +91,13 @@ impl Draft {
         self.info.size = size;
     }
 
-    /// Bytes are cut off, or added.
+    /// Truncates or extends the object to `size` bytes.
     pub(super) fn truncate(&mut self, size: u64) {
         self.changes.push(ObjectOp::Truncate { size });
         self.set_size(size);
     }
 
-    /// The object is removed; of its info its version stays, and its clones.
+    /// Removes the object; of its info the version stays, and the clones.
     pub(super) fn remove(&mut self) {
         // Changes made by the ops before need not reach the store, but the object was there if it was before.
         self.begin_anew(Origin::Nothing);
@@ -114,14 +114,14 @@ impl Draft {
         };
     }
 
-    /// Whatever ops before made of the object is gone; the next change is one of all that it has.
+    /// Drops the changes of earlier ops, as the next change is one of the whole object.
     pub(super) fn begin_anew(&mut self, origin: Origin) {
         self.changes.clear();
         self.attrs.clear();
         self.origin = origin;
     }
 
-    /// There may be an omap now, or there is none any more.
+    /// Sets whether there may be an omap.
     pub(super) fn set_omap(&mut self, there: bool) {
         self.info.flags &= !FLAG_OMAP;
         if there {
@@ -129,7 +129,7 @@ impl Draft {
         }
     }
 
-    /// Whether the changes need room for data or attributes, be it in place of old ones.
+    /// Whether the changes need room for data or attributes, even if they replace old ones.
     pub(crate) fn stores_data(&self) -> bool {
         let stores = |c: &ObjectOp| {
             !matches!(
@@ -145,7 +145,7 @@ impl Draft {
         self.changes.iter().any(stores) || self.attrs.values().any(Option::is_some)
     }
 
-    /// The ranges in which the head may differ from what it was.
+    /// The ranges in which the head may differ from what it was before the request.
     pub(in crate::pg) fn changed_ranges(&self) -> IntervalSet {
         let mut all = IntervalSet::new();
         for c in &self.changes {
@@ -166,8 +166,8 @@ impl Draft {
         all
     }
 
-    /// What the request made of the object, and its changes with the info as the last of them. `mtime` is the
-    /// client's.
+    /// The object after the request, and its changes with the info as the last of them. `mtime` is
+    /// the client's.
     pub(crate) fn finish(
         mut self,
         old: &ObjectState,

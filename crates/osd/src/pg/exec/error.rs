@@ -1,15 +1,16 @@
-//! Why an op does not go on.
+//! The reasons why an op ends early.
 
-/// What ended an op before its time.
+/// The reason why an op ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// It failed: the result, which is negative.
+    /// The op failed with this result, which is negative.
     Failed(i32),
-    /// It needs what was not fetched yet. To be passed up: the request is executed again when that is there.
+    /// The op needs an answer that was not fetched yet. To be passed up: the request is executed
+    /// again when that is there.
     Unfetched,
 }
 
-/// What an op returns: 0, or more from a few.
+/// The result of an op: 0, or more for a few ops.
 pub(crate) type OpResult = Result<i32, Stop>;
 
 /// The failure with this errno, which is positive.

@@ -8,7 +8,7 @@ use crate::pg::config::PgConfig;
 use crate::pg::op::Client;
 use crate::pg::watch::Watches;
 
-/// What a run is given besides the object, and only looks at.
+/// The inputs of a run besides the object, which it only reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Given<'a> {
     /// The settings.
@@ -17,16 +17,16 @@ pub(crate) struct Given<'a> {
     pub pool: &'a PoolSnaps,
     /// The key of the object's head.
     pub key: &'a Bytes,
-    /// Who asks.
+    /// The client of the request, and its watches.
     pub asking: Asking<'a>,
 }
 
-/// Who asks, and what is known of the object's watchers.
+/// The client of a request, and the object's watchers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asking<'a> {
-    /// The connection.
+    /// The client's connection.
     pub client: &'a Client,
-    /// Whose watches are meant.
+    /// The entity whose watches are meant.
     pub name: EntityName,
     /// The object's key.
     pub object: &'a Bytes,

@@ -1,4 +1,4 @@
-//! What a request leaves besides a changed object.
+//! The results of a request besides a changed object.
 
 use crate::pg::watch::WatchEffects;
 use crate::pg::watch::watchers::Watchers;
@@ -20,13 +20,13 @@ impl IoCount {
         self.wr_kb += o.wr_kb;
     }
 
-    /// An op has read so many bytes.
+    /// Counts `bytes` that an op has read.
     pub(super) fn count_read(&mut self, bytes: u64) {
         self.rd += 1;
         self.rd_kb += kib(bytes);
     }
 
-    /// An op has written so many bytes.
+    /// Counts `bytes` that an op has written.
     pub(super) fn count_write(&mut self, bytes: u64) {
         self.wr += 1;
         self.wr_kb += kib(bytes);
@@ -38,24 +38,25 @@ pub(super) fn kib(bytes: u64) -> i64 {
     i64::try_from(bytes.div_ceil(1024)).unwrap_or(i64::MAX)
 }
 
-/// What is told of a request once it is done. What its ops return is in the ops.
+/// The results of a request besides a changed object, for when it is done. The ops hold their own
+/// outputs.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     /// Reads and writes.
     pub io: IoCount,
     /// Offset of the first read, for the reply's header.
     pub data_off: Option<u64>,
-    /// What happens to watches and notifications.
+    /// The effects on watches and notifications.
     pub watch_effects: Option<Box<WatchEffects>>,
 }
 
 impl Left {
-    /// What happens to watches and notifications, to be added to.
+    /// The effects on watches and notifications, to be added to.
     pub(super) fn effects(&mut self) -> &mut WatchEffects {
         self.watch_effects.get_or_insert_default()
     }
 
-    /// These watches end, as their object goes: their clients are to be told.
+    /// Ends these watches, as their object is removed: their clients are to be told.
     pub(super) fn disconnect(&mut self, watchers: &Watchers) {
         if !watchers.is_empty() {
             let gone = watchers.iter().map(|(key, _)| (*key, true));

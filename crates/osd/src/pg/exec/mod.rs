@@ -1,13 +1,13 @@
 //! Executes the ops of a request on one object: all of them or, if one fails, none.
 //!
-//! Reads within a request see the object as it was before the request; sizes and existence are those that the ops
-//! before left, as with the official OSD. Execution is synchronous and changes nothing but the parts of an [`Exec`]: an op
-//! that needs what was not fetched yet ends the run, and the request is executed again from the start when it was (see
-//! [`super::fetch`]).
+//! Reads within a request see the object as it was before the request; sizes and existence are
+//! those that the earlier ops left, as with the official OSD. Execution is synchronous and changes
+//! nothing but the parts of an [`Exec`]: an op that needs an answer which was not fetched yet ends
+//! the run, and the request is executed again from the start when it was (see [`super::fetch`]).
 //!
-//! An op is a method of the handler that may touch what the op needs, in the file of its family: [`Looking`] changes nothing,
-//! [`Changing`] the draft of the object, [`Watching`] its watches. Nothing here knows which members hold the object, or
-//! how: ops see offsets, names and answers.
+//! An op is a method of the handler that may touch what the op needs, in the file of its family:
+//! [`Looking`] changes nothing, [`Changing`] the draft of the object, [`Watching`] its watches.
+//! Nothing here knows which members hold the object, or how: ops see offsets, names and answers.
 
 mod answers;
 mod before;
@@ -56,44 +56,46 @@ use super::errno::*;
 use super::fetch::{Fetched, Want};
 use super::op::{OsdOp, Request};
 
-/// Why a run gave up: it lacks an answer.
+/// The answers that a run lacked, so that it was given up.
 pub(crate) struct Unfetched {
-    /// This must be fetched first.
+    /// The wants to be fetched first.
     pub wants: Vec<Want>,
-    /// What the request has cost so far ([`Exec::new`]).
+    /// The cost of the request so far ([`Exec::new`]).
     pub spent: u64,
 }
 
-/// What the ops of a request make of an object, if they have not failed.
+/// The outcome of the ops of a request on an object, if they have not failed.
 pub(crate) struct Outcome {
     /// The result of the last op.
     pub result: i32,
-    /// The object as it is to be.
+    /// The object with its changes.
     pub draft: Draft,
-    /// What else the request leaves.
+    /// The other results of the request.
     pub left: Left,
 }
 
-/// A request under execution, made of parts that are changed by their own methods, or by a handler that has borrowed them.
+/// A request under execution. Each of its parts is changed by its own methods, or by a handler that
+/// has borrowed it.
 pub(crate) struct Exec<'a> {
-    /// What the run only looks at.
+    /// The inputs that the run only reads.
     given: Given<'a>,
-    /// The object as it was before, and what was fetched of it.
+    /// The object as it was before, and the answers fetched of it.
     before: Before<'a>,
-    /// The object as the ops so far have made it.
+    /// The object as the ops so far have changed it.
     draft: Draft,
-    /// What removals of ranges of omap keys know of the request.
+    /// The keys of the request that removals of ranges of omap keys must know of.
     ranges: ranges::Ranges<'a>,
-    /// What the request has cost.
+    /// The cost of the request.
     work: Work<'a>,
-    /// What class methods are told of the request.
+    /// The information on the request for class methods.
     calls: Calls,
-    /// What the request leaves besides a changed object.
+    /// The results of the request besides a changed object.
     left: Left,
 }
 
 impl<'a> Exec<'a> {
-    /// Begins with the object as it is, and what was fetched of it so far; runs that were given up have cost `spent`.
+    /// Begins a run with the object as it is, and the answers fetched of it so far; earlier runs
+    /// have cost `spent`.
     pub(crate) fn new(
         given: Given<'a>,
         old: &'a ObjectState,
@@ -112,8 +114,8 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Executes the ops in order until one fails, or needs what was not fetched. A write has a `context`: it prepares the clone
-    /// that it leaves behind where it changes the object.
+    /// Executes the ops in order until one fails, or needs an answer that was not fetched. A write
+    /// has a `context`: if it changes the object, it prepares the clone that it leaves behind.
     ///
     /// # Errors
     /// Something must be fetched first.
@@ -153,13 +155,13 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// The result of the last op that is executed, or what is to be fetched first.
+    /// Executes all ops; returns the result of the last one, or the wants to be fetched first.
     fn all(&mut self, ops: &mut [OsdOp]) -> Result<i32, Vec<Want>> {
         let mut result = 0;
         self.ranges.announce(ops);
         for i in 0..ops.len() {
             let op = &mut ops[i];
-            // Who watches an object is not part of what clients see as its version.
+            // An object's watchers are not part of what clients see as its version.
             self.draft.user_modify |=
                 op.code.is_modify() && op.code != OpCode::WATCH && !copy::keeps_version(op.code);
             result = match self.one(op) {
@@ -180,8 +182,9 @@ impl<'a> Exec<'a> {
         Ok(result)
     }
 
-    /// What is to be fetched now: what the run ended for, and what the ops after it will want. Calls of methods that only read
-    /// are executed to learn it; what they return is dropped with all else of this run.
+    /// The wants to fetch now: the one for which the run ended, and those of the ops after it.
+    /// Calls of methods that only read are executed to learn theirs; their results are dropped with
+    /// everything else of this run.
     fn more(&mut self, rest: &mut [OsdOp]) -> Vec<Want> {
         let mut round = Round::default();
         if let Some(first) = self.before.missing.take() {
@@ -207,7 +210,7 @@ impl<'a> Exec<'a> {
         round.into_wants()
     }
 
-    /// Ops that change nothing.
+    /// The handler of ops that change nothing.
     fn looking(&mut self) -> Looking<'_, 'a> {
         Looking {
             given: &self.given,
@@ -218,7 +221,7 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Ops that change the object.
+    /// The handler of ops that change the object.
     fn changing(&mut self) -> Changing<'_, 'a> {
         Changing {
             given: &self.given,
@@ -230,7 +233,7 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Ops on watches and notifications.
+    /// The handler of ops on watches and notifications.
     fn watching(&mut self) -> Watching<'_> {
         Watching {
             given: &self.given,

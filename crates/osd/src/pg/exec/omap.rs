@@ -50,7 +50,7 @@ fn asked_keys(op: &OsdOp) -> Result<Vec<Bytes>, Stop> {
     })
 }
 
-/// What an op on the omap reads.
+/// What an op reads of the omap.
 pub(super) fn wanted(cfg: &PgConfig, op: &OsdOp) -> Option<Want> {
     match op.code {
         OpCode::OMAPGETKEYS | OpCode::OMAPGETVALS => {
@@ -64,10 +64,10 @@ pub(super) fn wanted(cfg: &PgConfig, op: &OsdOp) -> Option<Want> {
     }
 }
 
-/// Values from this size on are not copied into the output but are pieces of it.
+/// Values from this size on are not copied into the output but become pieces of it.
 const PIECE: usize = 4096;
 
-/// Puts a value after what `w` has.
+/// Appends a value after the bytes that `w` has.
 fn put_value(out: &mut BytesList, w: &mut Writer, value: &Bytes) {
     if value.len() < PIECE {
         w.put(value);
@@ -90,7 +90,7 @@ impl<'a> Before<'a> {
         self.omap(Want::Omap(range))
     }
 
-    /// The pairs of these keys as far as they exist. The keys ascend.
+    /// The pairs of these keys that exist. The keys ascend.
     ///
     /// # Errors
     /// ENOMEM where they are larger than what a listing may return: Ceph has no limit, but here all of it is in memory.
@@ -111,7 +111,7 @@ impl<'a> Before<'a> {
         Ok(&found.pairs)
     }
 
-    /// The pairs of these keys, or as many as are wanted at once.
+    /// The pairs of these keys, or as many as are read at once.
     pub(super) fn omap_found(&mut self, want: KeysWant) -> Result<&'a OmapPage, Stop> {
         self.omap(Want::OmapKeys(want))
     }
@@ -131,7 +131,7 @@ impl<'a> Before<'a> {
     }
 }
 
-/// The page of an omap that there is not.
+/// The page of an omap that does not exist.
 const NO_PAIRS: &OmapPage = &OmapPage {
     pairs: Vec::new(),
     more: false,

@@ -7,12 +7,12 @@ use super::Stop;
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
-/// An op's input. What follows it is ignored, as by the official OSD.
+/// An op's input. Bytes after it are ignored, as by the official OSD.
 pub(super) fn input<T: Decode>(op: &OsdOp) -> Result<T, Stop> {
     Reader::new(&op.indata).get().map_err(|_| Stop::Failed(-EINVAL))
 }
 
-/// Keys and values of the input in the order in which they came, not copied.
+/// The keys and values of the input in their order, not copied.
 pub(super) fn pairs(op: &OsdOp) -> Result<Vec<(Bytes, Bytes)>, Stop> {
     let mut r = Reader::new(&op.indata);
     let mut all = || {

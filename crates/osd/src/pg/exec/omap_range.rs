@@ -1,8 +1,10 @@
-//! OMAPRMKEYRANGE. As in Ceph, whose store looks the keys of a range up before anything of the request is written, it
-//! removes the keys that the object had before the request, and none that only the request has set.
+//! OMAPRMKEYRANGE. As in Ceph, whose store looks the keys of a range up before anything of the
+//! request is written, it removes the keys that the object had before the request, but not those
+//! that only the request has set.
 //!
-//! So a range goes before all other changes of its request, and only the keys that the request has set before and that were
-//! there already are removed in its place. Each of them is looked up once, however many ranges there are.
+//! So a range goes before all other changes of its request, and only the keys that the request has
+//! set before and that were there already are removed in its place. Each of them is looked up once,
+//! however many ranges there are.
 
 use bytes::Bytes;
 use spirula_proto::osd_op_data::OmapRange as KeyRange;
@@ -32,7 +34,7 @@ impl Changing<'_, '_> {
     fn rm_range(&mut self, from: Bytes, to: Bytes) -> Result<(), Stop> {
         match self.draft.origin {
             Origin::Clone { .. } => {
-                // What a rollback brought is a copy of its own, of which nothing is known here.
+                // The omap of a rollback is a copy of its own, of which nothing is known here.
                 self.draft.changes.push(ObjectOp::OmapRmRange { from, to });
                 return Ok(());
             }

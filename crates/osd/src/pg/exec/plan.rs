@@ -1,4 +1,5 @@
-//! What ops will want, as far as it can be told before they are executed: so that a request is fetched for in one go.
+//! The wants of ops, as far as they are known before the execution, so that everything for a
+//! request is fetched in one go.
 
 use hashbrown::HashSet;
 use spirula_proto::osd::OpCode;
@@ -9,20 +10,20 @@ use crate::pg::config::PgConfig;
 use crate::pg::fetch::{ReadRange, Want};
 use crate::pg::op::OsdOp;
 
-/// Bytes fetched at once for the ops of one request; a single op may need more.
+/// The most bytes fetched at once for the ops of one request; a single op may need more.
 const ROUND: u64 = 16 << 20;
 
-/// What is fetched at once.
+/// The wants that are fetched at once.
 #[derive(Default)]
 pub(super) struct Round {
     wants: Vec<Want>,
     seen: HashSet<Want>,
-    /// Bytes that the answers may have.
+    /// The most bytes of the answers.
     cost: u64,
 }
 
 impl Round {
-    /// Adds something. Whether there was room for it; the first one always has it.
+    /// Adds a want, and returns whether there was room for it; there always is for the first one.
     pub(super) fn add(&mut self, want: Want) -> bool {
         if self.seen.contains(&want) {
             return true;
@@ -42,7 +43,7 @@ impl Round {
     }
 }
 
-/// What the ops of a request will want, none of them executed yet.
+/// The wants of the ops of a request, none of which is executed yet.
 pub(crate) fn up_front(cfg: &PgConfig, state: &ObjectState, ops: &mut [OsdOp]) -> Vec<Want> {
     let mut round = Round::default();
     if state.exists {
@@ -52,7 +53,7 @@ pub(crate) fn up_front(cfg: &PgConfig, state: &ObjectState, ops: &mut [OsdOp]) -
     round.into_wants()
 }
 
-/// What an op wants of the object as it is.
+/// The want of an op on the object as it is.
 pub(super) fn wanted(cfg: &PgConfig, state: &ObjectState, op: &mut OsdOp) -> Option<Want> {
     normalise(op);
     let (size, seq) = (state.info.size, state.info.truncate_seq);

@@ -9,7 +9,7 @@ use super::omap_input::pairs;
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;
 
-/// What ranges must know of the other changes of their request.
+/// The other changes of the request, as far as ranges must know of them.
 #[derive(Default)]
 pub(super) struct Ranges<'a> {
     /// Keys that the ops of the request set, those to come included, in order. Class methods may set others.
@@ -49,7 +49,7 @@ impl Ranges<'_> {
         }
     }
 
-    /// Puts ranges before the other changes, when all ops were executed.
+    /// Puts the ranges before the other changes, when all ops were executed.
     pub(super) fn settle(&mut self, changes: &mut Vec<ObjectOp>) {
         if !self.first.is_empty() {
             changes.splice(0..0, self.first.drain(..));

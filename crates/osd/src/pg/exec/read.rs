@@ -8,13 +8,14 @@ use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Want};
 use crate::pg::op::OsdOp;
 
-/// The size that a reader who knows of a newer truncation sees. SPARSE_READ and READ see it only where it cuts.
+/// The size as seen by a reader that knows of a newer truncation. SPARSE_READ and READ see it only
+/// if it cuts.
 fn visible_size(size: u64, truncate_seq: u32, e: &Extent) -> u64 {
     let newer = truncate_seq < e.truncate_seq && e.offset.saturating_add(e.length) > e.truncate_size;
     if newer { size.min(e.truncate_size) } else { size }
 }
 
-/// The extent cut to what there is; a length of 0 means all.
+/// The extent cut to the object's size; a length of 0 means all.
 pub(super) fn read_extent(state_size: u64, truncate_seq: u32, e: &Extent) -> (u64, u64) {
     let size = visible_size(state_size, truncate_seq, e);
     let length = if e.length == 0 { size } else { e.length };
@@ -32,7 +33,7 @@ pub(super) fn checksum_extent(size: u64, op: &OsdOp) -> (u64, u64) {
     (offset, length.min(size.saturating_sub(offset)))
 }
 
-/// Encodes offsets and lengths as the official OSD does: a map.
+/// Encodes offsets and lengths as the official OSD does: as a map.
 fn put_extents(w: &mut Writer, extents: &[(u64, u64)]) {
     w.count(extents.len());
     for (at, n) in extents {
@@ -83,7 +84,8 @@ impl Looking<'_, '_> {
         Ok(0)
     }
 
-    /// MAPEXT: where data is stored. What a newer truncation hides is not looked at, as in the official OSD.
+    /// MAPEXT: the extents in which data is stored. A newer truncation is ignored, as by the
+    /// official OSD.
     pub(super) fn map_extents(&mut self, op: &mut OsdOp) -> OpResult {
         let e = op.extent();
         let want = Want::Extents {

@@ -1,4 +1,5 @@
-//! Ops on snapshots, and the clone that a change leaves behind. Which snapshots a clone stands for is [`SnapSet`]'s to know.
+//! Ops on snapshots, and the clone that a change leaves behind. [`SnapSet`] knows which snapshots a
+//! clone stands for.
 //!
 //! [`SnapSet`]: crate::pg::snaps::set::SnapSet
 
@@ -19,7 +20,8 @@ use crate::pg::staged::Slot;
 use crate::pg::txn::ObjectOp;
 
 impl Changing<'_, '_> {
-    /// What makes an object a copy of another one of the PG, in a change that may hold only so much of an omap.
+    /// The op that makes an object a copy of another one of the PG; a change holds only a limited
+    /// part of an omap.
     fn copy_of(&mut self, source: &Bytes, has_omap: bool, slot: Slot) -> Result<ObjectOp, Stop> {
         let source = source.clone();
         if !has_omap {
@@ -50,7 +52,7 @@ impl Changing<'_, '_> {
         Ok(())
     }
 
-    /// Makes the head what it was at a snapshot: a copy of a clone, or nothing.
+    /// Rolls the head back to a snapshot: to a copy of a clone, or to nothing.
     pub(super) fn rollback(&mut self, op: &OsdOp) -> OpResult {
         let old = self.before.state;
         match old.info.snap_set.at(op.args(), &self.given.pool.removed) {

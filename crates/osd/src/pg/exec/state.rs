@@ -2,19 +2,19 @@
 
 use crate::pg::object::{Attrs, ObjectInfo};
 
-/// An object as it is, or as an op before left it.
+/// An object as it is, or as an earlier op left it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObjectState {
-    /// Whether it exists.
+    /// Whether the object exists.
     pub exists: bool,
-    /// Its info; the default where it does not exist.
+    /// The object's info; the default if it does not exist.
     pub info: ObjectInfo,
     /// Its attributes.
     pub attrs: Attrs,
 }
 
 impl ObjectState {
-    /// Bytes of memory beyond its own size, roughly.
+    /// The approximate bytes of memory beyond its own size.
     pub(crate) fn extras(&self) -> usize {
         const ENTRY: usize = 64;
         let attrs = self.attrs.iter().map(|(n, v)| ENTRY + n.len() + v.len());

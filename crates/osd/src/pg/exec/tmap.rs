@@ -15,11 +15,11 @@ use crate::pg::op::OsdOp;
 const HEADER: u8 = b'h';
 /// Sets a key.
 const SET: u8 = b's';
-/// Sets a key that there is not.
+/// Sets a key that does not exist.
 const CREATE: u8 = b'c';
 /// Removes a key.
 const REMOVE: u8 = b'r';
-/// Removes a key where there is one.
+/// Removes a key if it exists.
 const REMOVE_ANY: u8 = b'R';
 
 type Map = (Bytes, BTreeMap<Bytes, Bytes>);
@@ -28,7 +28,7 @@ fn invalid(_: spirula_denc::Error) -> Stop {
     Stop::Failed(-EINVAL)
 }
 
-/// What commands make of a map.
+/// The map after the commands.
 fn updated(old: &[u8], commands: &[u8]) -> Result<Map, Stop> {
     let (mut header, mut values): Map = match old.is_empty() {
         true => Map::default(),

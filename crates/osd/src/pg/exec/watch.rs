@@ -1,4 +1,5 @@
-//! Ops on watches and notifications. What they do beside the object's info happens later ([`WatchEffects`](crate::pg::watch::WatchEffects)).
+//! Ops on watches and notifications. Their effects beside the object's info happen later
+//! ([`WatchEffects`](crate::pg::watch::WatchEffects)).
 
 use bytes::Bytes;
 use spirula_denc::{Reader, encode_to_vec};
@@ -11,7 +12,7 @@ use crate::pg::op::OsdOp;
 use crate::pg::watch::watchers::{WatchKey, Watcher};
 use crate::pg::watch::{Ack, NotifyStart};
 
-/// Executes an op on watches and notifications: of the object it changes the watchers only.
+/// Executes an op on watches and notifications: of the object it changes only the watchers.
 pub(super) struct Watching<'e> {
     pub(super) given: &'e Given<'e>,
     pub(super) draft: &'e mut Draft,
@@ -58,7 +59,7 @@ impl Watching<'_> {
             WatchOp::UNWATCH if known => {
                 self.draft.info.watchers.remove(&key);
                 self.draft.dirty = true;
-                // A client knows what it asked for, but not that its time is over.
+                // A client knows of its own unwatch, but not that its watch has timed out.
                 let tell = self.given.asking.client.is_internal();
                 self.left.effects().disconnects.push((key, tell));
             }
@@ -83,7 +84,8 @@ impl Watching<'_> {
 
     pub(super) fn notify(&mut self, op: &mut OsdOp) -> OpResult {
         self.left.io.rd += 1;
-        // What can't be understood is empty and has the default time, as with the official OSD.
+        // A request that can't be decoded counts as empty, with the default timeout, as with the
+        // official OSD.
         let request: NotifyRequest = Reader::new(&op.indata).get().unwrap_or_default();
         let Asking {
             client,

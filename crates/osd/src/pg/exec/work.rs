@@ -1,4 +1,5 @@
-//! What a request costs. It is executed in one go, and nothing else meanwhile: so there is a bound, however the request is put together.
+//! The cost of a request. It is executed in one go, and nothing else meanwhile: so there is a
+//! limit, however the request is put together.
 
 use spirula_proto::osd::OpCode;
 
@@ -7,23 +8,24 @@ use crate::pg::config::PgConfig;
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
-/// What an op costs besides the bytes that it copies, as many bytes: the time of a lookup or two.
+/// The cost of an op besides the bytes that it copies, in bytes: the time of a lookup or two.
 const OP: u64 = 512;
-/// What an item of a list costs besides its bytes.
+/// The cost of an item of a list besides its bytes.
 pub(super) const ITEM: u64 = 32;
-/// What an item costs that is only looked at.
+/// The cost of an item that is only looked at.
 pub(super) const SHORT_ITEM: u64 = 4;
 
-/// What a request has cost so far, and would return and write.
+/// The cost of a request so far, and the bytes that it would return and write.
 pub(super) struct Work<'a> {
     cfg: &'a PgConfig,
-    /// Processor time, as bytes that are copied or compared in it. Runs that were given up count.
+    /// The processor time, as bytes that are copied or compared in it. Runs that were given up
+    /// count.
     pub(super) spent: u64,
     /// Bytes of output.
     returned: u64,
-    /// Those of them that are not data of the object.
+    /// The part of the output that is not data of the object.
     facts: u64,
-    /// Bytes of data written, of repeated patterns all.
+    /// Bytes of data written; of repeated patterns all repetitions.
     written: u64,
 }
 
@@ -38,7 +40,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The request is to cost so much more.
+    /// Adds `bytes` to the cost.
     ///
     /// # Errors
     /// E2BIG where that is more than a request may.
@@ -50,7 +52,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// An op begins.
+    /// Counts an op that begins.
     ///
     /// # Errors
     /// As [`Work::spend`].
@@ -58,7 +60,8 @@ impl<'a> Work<'a> {
         self.spend(OP)
     }
 
-    /// An op has made its output. Data that was read is passed on as it is; all else was copied.
+    /// Counts the output of an op. Data that was read is passed on as it is; everything else was
+    /// copied.
     ///
     /// # Errors
     /// ENOMEM where the request returns more than it may; as [`Work::spend`].
@@ -82,7 +85,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Data is to be written.
+    /// Counts data to be written.
     ///
     /// # Errors
     /// EMSGSIZE where the request writes more than it may.

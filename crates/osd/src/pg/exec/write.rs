@@ -9,10 +9,12 @@ use crate::pg::object::AllocHint;
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;
 
-/// Bytes of a repeated pattern that are in memory, where the pattern is not longer: what is written is all made of these.
+/// The bytes of a repeated pattern that are in memory, unless the pattern is longer: all of the
+/// written data is made of these.
 const REPEATED: u64 = 1 << 20;
 
-/// A pattern as often as it fits into what stands for all of its repetitions, `length` bytes. It begins at a page, so that the store need not copy it.
+/// A pattern, as often as it fits into the piece that stands for all of its repetitions, `length`
+/// bytes. It begins at a page, so that the store need not copy it.
 fn repeated(pattern: &Bytes, length: u64) -> Bytes {
     const PAGE: usize = 4096;
     let times = usize::try_from(length.min(REPEATED)).unwrap_or(0) / pattern.len().max(1);
@@ -43,7 +45,8 @@ impl Changing<'_, '_> {
         let mut length = e.length;
         let seq = self.draft.info.truncate_seq;
         if seq != 0 && seq > e.truncate_seq && e.offset.saturating_add(length) > self.draft.info.size {
-            // Sent before a truncation that came first: what lies beyond is gone already.
+            // The write was sent before a truncation that came first: the bytes beyond are cut off
+            // already.
             length = length.min(self.draft.info.size.saturating_sub(e.offset));
         }
         if e.truncate_seq > seq {

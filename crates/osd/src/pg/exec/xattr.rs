@@ -18,13 +18,13 @@ fn leading_u64(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(&value[..digits]).ok()?.parse().ok()
 }
 
-/// Name and value that the op's data holds.
+/// The name and value in the op's data.
 fn name_and_value(op: &OsdOp) -> Option<(Bytes, Bytes)> {
     let XattrInput { name, value, .. } = XattrInput::new(op.args(), &op.indata)?;
     Some((copy(&name), copy(&value)))
 }
 
-/// Names and values live longer than the message.
+/// A copy of a name or value, which lives longer than the message.
 fn copy(b: &[u8]) -> Bytes {
     Bytes::copy_from_slice(b)
 }

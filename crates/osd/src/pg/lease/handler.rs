@@ -16,11 +16,12 @@ use crate::pg::role::Role;
 use crate::pg::serving::Serving;
 use crate::pg::site::Site;
 
-/// What clocks may run apart, as a part of the time.
+/// How far clocks may run apart, as a part of the time.
 const DRIFT: u64 = 10;
-/// After this time, in microseconds, a question without an answer is asked again.
+/// The time in microseconds after which an unanswered question is asked again.
 const AGAIN: u64 = 1_000_000;
-/// Leases are asked for so that they may be shared for this many times their length after a member has asked.
+/// After a member has asked for a share, the primary asks for leases that it may share for this
+/// many times their length.
 const SHARED_FOR: u64 = 4;
 
 /// The lease of a primary that serves.
@@ -28,15 +29,15 @@ pub(in crate::pg) struct Leasing<'a> {
     pub(in crate::pg) site: &'a Site,
     pub(in crate::pg) lead: &'a mut Leadership,
     pub(in crate::pg) outbox: &'a mut Outbox,
-    /// The other members, and up to where each is durable.
+    /// The other members, and the version up to which each is durable.
     pub(in crate::pg) peers: &'a [(i32, EVersion)],
-    /// Up to where all are.
+    /// The version up to which all members are durable.
     pub(in crate::pg) committed: EVersion,
     pub(in crate::pg) lease: &'a mut Lease,
 }
 
 impl Leasing<'_> {
-    /// Asks for the next lease in time, now that somebody reads.
+    /// Asks for the next lease in time, as a client reads.
     pub(in crate::pg) fn keep_lease(&mut self, cx: &mut Ctx<'_>) {
         let left = self.lease.until.saturating_sub(cx.usec);
         let asked = cx.usec.saturating_sub(self.lease.asked) < AGAIN;
@@ -58,7 +59,7 @@ impl Leasing<'_> {
         }
     }
 
-    /// The reads of an object wait for the lease.
+    /// Makes the reads of an object wait for the lease.
     pub(in crate::pg) fn await_lease(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
         self.keep_lease(cx);
         if !self.lease.keys.contains(key) {
@@ -66,14 +67,14 @@ impl Leasing<'_> {
         }
     }
 
-    /// A listing waits for the lease.
+    /// Makes a listing wait for the lease.
     pub(in crate::pg) fn list_later(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         self.keep_lease(cx);
         op.reset();
         self.lease.ops.push(op);
     }
 
-    /// A member would like to answer reads.
+    /// Handles a member's request to answer reads.
     pub(in crate::pg) fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
         let length = self.site.cfg.read_lease_us;
         if self.peers.iter().all(|(o, _)| *o != from) {
@@ -89,7 +90,7 @@ impl Leasing<'_> {
         self.share_lease(cx);
     }
 
-    /// Gives a share of the lease to those who asked, where there is one to share.
+    /// Shares the lease with the members that asked, if it may be shared.
     fn share_lease(&mut self, cx: &mut Ctx<'_>) {
         let (id, now, epoch) = (self.lead.id, cx.usec, self.site.map.epoch());
         let until = self.lease.shared_until;
@@ -115,7 +116,8 @@ impl Leasing<'_> {
         }
     }
 
-    /// A member has granted the lease that was asked for at `stamp`. Returns what may go on.
+    /// Notes that a member has granted the lease that was asked for at `stamp`. Returns the reads
+    /// that may go on.
     pub(in crate::pg) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) -> Waiting {
         let length = self.site.cfg.read_lease_us;
         let lease = &mut *self.lease;
@@ -144,7 +146,7 @@ impl Leasing<'_> {
         }
     }
 
-    /// The question to an OSD or its answer is lost: it counts as not asked.
+    /// Treats an OSD as not asked, as the question or its answer is lost.
     pub(in crate::pg) fn reset(&mut self, osd: i32) {
         if self.lease.missing.contains(&osd) {
             self.lease.asked = 0;
@@ -152,7 +154,7 @@ impl Leasing<'_> {
         }
     }
 
-    /// Asks again where the question or an answer may be lost.
+    /// Asks again if the question or an answer may be lost.
     pub(in crate::pg) fn tick(&mut self, cx: &mut Ctx<'_>) {
         if self.lease.is_wanted() {
             self.lease.late = self.lease.late.saturating_add(1);
@@ -179,12 +181,12 @@ impl Serving<'_> {
         })
     }
 
-    /// Goes on with the lease, where this OSD serves. Says whether it does.
+    /// Goes on with the lease, if this OSD serves; `None` if it does not.
     pub(in crate::pg) fn lease<T>(&mut self, f: impl FnOnce(&mut Leasing<'_>) -> T) -> Option<T> {
         self.leasing().map(|mut l| f(&mut l))
     }
 
-    /// A member has granted the lease: reads that waited go on.
+    /// Handles that a member has granted the lease: waiting reads go on.
     pub(in crate::pg) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
         let Some(waiting) = self.lease(|l| l.lease_granted(from, stamp, cx)) else {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
@@ -197,7 +199,7 @@ impl Serving<'_> {
         }
     }
 
-    /// A listing waits for the lease.
+    /// Makes a listing wait for the lease.
     pub(in crate::pg) fn list_later(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         let Some(mut leasing) = self.leasing() else {
             // Only a primary lists, and has no lease only while it does not serve.
@@ -206,7 +208,8 @@ impl Serving<'_> {
         leasing.list_later(op, cx);
     }
 
-    /// The reads of an object wait for the lease; those of a member that has no share any more are the primary's.
+    /// Makes the reads of an object wait for the lease; a member that has no share any more leaves
+    /// them to the primary.
     pub(in crate::pg) fn await_lease(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
         if self.lease(|l| l.await_lease(key, cx)).is_none() {
             let ops = self.ops.contexts.forget(key);
@@ -214,7 +217,7 @@ impl Serving<'_> {
         }
     }
 
-    /// A member would like to answer reads.
+    /// Handles a member's request to answer reads.
     pub(in crate::pg) fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
         if self.lease(|l| l.share_wanted(from, stamp, cx)).is_none() {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);

@@ -1,17 +1,22 @@
-//! Leases: what lets a primary answer reads without asking anybody, and why a deposed one stops in time.
+//! Leases: they let a primary answer reads without asking anybody, and make a deposed primary stop
+//! in time.
 //!
-//! A write of a primary that others no longer follow is never acknowledged, as a member is missing. A read asks nobody, so a
-//! primary that is cut off would go on to answer with what it has. So it answers reads only while it holds a lease, which
-//! all other members grant: each of them promises that for some time it takes part in no later interval that serves
-//! without its primary knowing of the promise. The primary counts the time from when it asked, a member from when it
-//! granted, so the lease ends first. It is asked for only when somebody reads, and again before it ends.
+//! A write of a primary that others no longer follow is never acknowledged, as a member is missing.
+//! A read needs no other member, so a primary that is cut off would go on to answer with its old
+//! data. So it answers reads only while it holds a lease, which all other members grant: each of
+//! them promises that for some time it takes part in no later interval that serves without its
+//! primary knowing of the promise. The primary counts the time from when it asked, a member from
+//! when it granted, so the lease ends first. The primary asks for it only when a client reads, and
+//! again before it ends.
 //!
-//! A new primary hears of the promises with the members' infos, and waits for their end before it activates the PG, unless
-//! whoever led the intervals before has answered, and so left them, or is known to be dead. A member that was started
-//! anew does not know what it promised, and counts as if it had done so just then.
+//! A new primary hears of the promises with the members' infos, and waits for their end before it
+//! activates the PG, unless the primary of each earlier interval has answered, and so left that
+//! interval, or is known to be dead. A member that was restarted does not know what it promised,
+//! and counts as if it had done so just then.
 //!
-//! A primary may share its lease with members that would like to answer reads ([`super::replica::read`]). Then what it was promised
-//! holds for all of them, and a new primary waits for its end unless each member has answered or is known to be dead.
+//! A primary may share its lease with members that ask to answer reads ([`super::replica::read`]).
+//! Then the members' promise to it holds for all of them, and a new primary waits for its end
+//! unless each member has answered or is known to be dead.
 
 pub(super) mod handler;
 
@@ -21,33 +26,33 @@ use bytes::Bytes;
 
 use super::op::ClientOp;
 
-/// What remains of a lease when it is renewed, as a part of the whole.
+/// A lease is renewed when this part of it remains (one in so many).
 pub(super) const RENEW_AT: u64 = 2;
 /// Ticks that reads may wait before the PG shows as laggy.
 const LATE: u32 = 2;
 
-/// A primary's lease, and what waits for it.
+/// A primary's lease, and the reads that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
     /// Until when reads may be answered; all times in microseconds of this OSD's clock.
     until: u64,
-    /// Until when it may be shared.
+    /// Until when the lease may be shared.
     shared_until: u64,
-    /// When the members were asked for the next one; 0 when they were not.
+    /// When the members were asked for the next lease; 0 if they were not.
     asked: u64,
-    /// Whether that may be shared.
+    /// Whether the next lease may be shared.
     asked_shared: bool,
-    /// Who asked for a share and got none, and when by its clock.
+    /// The members that asked for a share and got none, with the time by their clocks.
     sharers: BTreeMap<i32, u64>,
-    /// Until when the next one is asked for so that it may be shared.
+    /// Until when the primary asks for leases that it may share.
     sharing: u64,
-    /// Who has not granted it.
+    /// The members that have not granted the next lease.
     missing: BTreeSet<i32>,
     /// Objects whose reads wait.
     keys: Vec<Bytes>,
     /// Listings that wait.
     ops: Vec<ClientOp>,
-    /// Looks at the clock since something began to wait.
+    /// Ticks since something began to wait.
     late: u32,
 }
 
@@ -67,7 +72,7 @@ impl Lease {
         self.ops.iter()
     }
 
-    /// A client's connection ended: the ops that it sent and that wait here are dropped.
+    /// Drops the waiting ops of a client whose connection has ended.
     pub(super) fn drop_ops(&mut self, conn: u64) {
         self.ops.retain(|op| op.client.conn != conn);
     }
@@ -76,7 +81,7 @@ impl Lease {
         !self.keys.is_empty() || !self.ops.is_empty()
     }
 
-    /// The members that have not granted it.
+    /// The members that have not granted the lease.
     pub(super) fn missing(&self) -> &BTreeSet<i32> {
         &self.missing
     }

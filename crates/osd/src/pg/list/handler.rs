@@ -21,9 +21,10 @@ use crate::pg::serving::Serving;
 use crate::pg::site::Site;
 use crate::pg::store_queue::Pending;
 
-/// Names all namespaces in a listing.
+/// The namespace of a listing that means all namespaces.
 const ALL_NAMESPACES: &[u8] = b"\x01";
-/// How many objects are read for a filter at a time: the attributes of one may have a MiB.
+/// The number of objects that are read for a filter at a time: the attributes of one may have a
+/// MiB.
 const READ_AT_ONCE: usize = 8;
 
 /// Whether an op lists the objects of all namespaces, or of one that its answer does not name.
@@ -31,7 +32,7 @@ fn has_namespaces(code: OpCode) -> bool {
     matches!(code, OpCode::PGNLS | OpCode::PGNLS_FILTER)
 }
 
-/// What a listing asks for.
+/// The parameters of a listing.
 struct Asked {
     from: Bytes,
     count: usize,
@@ -68,7 +69,8 @@ impl Site {
         })
     }
 
-    /// The filter that a request begins with: two words that are always the same, the kind, and what the kind is told.
+    /// The filter at the beginning of a request: two words that are always the same, the kind, and
+    /// the parameters of the kind.
     fn filter(&self, input: &mut Reader<'_>) -> Result<Box<dyn Filter>, i32> {
         let words: spirula_denc::Result<(&[u8], &[u8], &[u8])> =
             (|| Ok((input.blob()?, input.blob()?, input.blob()?)))();
@@ -96,7 +98,8 @@ impl Site {
 }
 
 impl Serving<'_> {
-    /// A request about the PG: its ops in order, of which each may have to wait for the store.
+    /// Handles a request about the PG: its ops in order, each of which may have to wait for the
+    /// store.
     pub(in crate::pg) fn list(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         self.list_from(op, 0, 0, cx);
     }
@@ -128,7 +131,7 @@ impl Serving<'_> {
         self.site.reply(&op, reply, 0, cx);
     }
 
-    /// The store's page.
+    /// Handles the store's page.
     pub(in crate::pg) fn listed(&mut self, mut l: Listing, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let Ok((objects, next)) = r else {
             return self.list_done(l, -EIO, cx);
@@ -154,7 +157,7 @@ impl Serving<'_> {
         self.list_on(l, cx);
     }
 
-    /// Reads the next objects that the filter is to judge, if there are any.
+    /// Reads the next objects for the filter, if there are any.
     fn list_on(&mut self, mut l: Listing, cx: &mut Ctx<'_>) {
         let keys = l.left.iter().take(READ_AT_ONCE).map(key::object_key);
         let wants: Vec<_> = keys.map(Want::Object).collect();
@@ -166,7 +169,7 @@ impl Serving<'_> {
         self.store.read(key, wants, None, Pending::List(Box::new(l)), cx);
     }
 
-    /// Objects that the filter is to judge.
+    /// Filters the objects that were read.
     pub(in crate::pg) fn list_fetched(&mut self, mut l: Listing, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
         for f in fetched {
             let (Some(o), Some(filter)) = (l.left.pop_front(), &l.filter) else {
@@ -187,7 +190,7 @@ impl Serving<'_> {
         self.list_on(l, cx);
     }
 
-    /// The listing's result: on to the next op of the request.
+    /// Sets the listing's result, and goes on with the next op of the request.
     fn list_done(&mut self, l: Listing, result: i32, cx: &mut Ctx<'_>) {
         if !self.role.has_lease(&self.site.cfg, cx.usec) {
             return self.list_later(l.op, cx);

@@ -14,14 +14,14 @@ use super::op::ClientOp;
 #[derive(Debug)]
 pub(super) struct Listing {
     pub op: ClientOp,
-    /// Which op of the request it is.
+    /// The index of the listing among the ops of the request.
     index: usize,
-    /// What it leaves out.
+    /// The filter.
     filter: Option<Box<dyn Filter>>,
-    /// Objects of the page that the filter has not judged yet.
+    /// The objects of the page that are not filtered yet.
     left: VecDeque<HObject>,
-    /// Those that are listed.
+    /// The objects that are listed.
     kept: Vec<HObject>,
-    /// Where the next page starts; `None` where the PG ends.
+    /// Where the next page starts; `None` at the end of the PG.
     next: Option<HObject>,
 }

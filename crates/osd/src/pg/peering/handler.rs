@@ -32,7 +32,8 @@ use crate::pg::stored_copy::StoredCopy;
 
 /// Objects counted in one step.
 const COUNT_PAGE: usize = 512;
-/// Microseconds after which a member that had no room, and without which the PG can't serve, is tried again.
+/// Microseconds after which a member that had no room, and without which the PG can't serve, is
+/// tried again.
 const ROOM_AGAIN: u64 = 5_000_000;
 
 /// Leads an attempt to agree.
@@ -48,7 +49,7 @@ pub(in crate::pg) struct Agreeing<'a> {
 }
 
 impl Agreeing<'_> {
-    /// The attempt comes to this stage.
+    /// Moves the attempt to this stage.
     fn enter(&mut self, stage: Stage, cx: &Ctx<'_>) {
         let before = &self.peering.stage;
         invariant!(
@@ -60,7 +61,7 @@ impl Agreeing<'_> {
         self.peering.stage = stage;
     }
 
-    /// Begins: first, all that this OSD has submitted must be durable.
+    /// Begins the attempt: first, all transactions that this OSD has submitted must be durable.
     pub(in crate::pg) fn begin(&mut self, cx: &mut Ctx<'_>) {
         if !self.site.pool.replicated {
             return self.wait_for(Wait::Unsupported, cx);
@@ -71,14 +72,14 @@ impl Agreeing<'_> {
         }
     }
 
-    /// The last of this OSD's transactions is durable.
+    /// Goes on once the last of this OSD's transactions is durable.
     pub(in crate::pg) fn quiesced(&mut self, cx: &mut Ctx<'_>) {
         if self.peering.stage == Stage::Flushing {
             self.ask_members(cx);
         }
     }
 
-    /// An OSD says what it has: asked, or because its copy belongs elsewhere.
+    /// Handles another OSD's info on its copy: it was asked, or its copy belongs elsewhere.
     pub(in crate::pg) fn notified(
         &mut self,
         from: i32,
@@ -99,7 +100,7 @@ impl Agreeing<'_> {
         }
     }
 
-    /// Another OSD's log.
+    /// Handles another OSD's log.
     pub(in crate::pg) fn log_received(
         &mut self,
         from: i32,
@@ -125,7 +126,7 @@ impl Agreeing<'_> {
         self.logs_complete(cx);
     }
 
-    /// A member is equal to the newest copy now.
+    /// Handles that a member is now equal to the newest copy.
     pub(in crate::pg) fn sync_done(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         let Stage::Syncing(left) = &mut self.peering.stage else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, of = osd);
@@ -137,7 +138,8 @@ impl Agreeing<'_> {
         }
     }
 
-    /// A member has no room for all that it lacks. Others serve without it, if they are enough; else it is tried again.
+    /// Handles that a member has no room for all that it lacks. Others serve without it, if they
+    /// are enough; else it is tried again.
     pub(in crate::pg) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         let again = !self.lead.roomless.insert(osd);
         let pause = if again { ROOM_AGAIN } else { 0 };
@@ -145,7 +147,7 @@ impl Agreeing<'_> {
         self.peering.again.get_or_insert(cx.usec + pause);
     }
 
-    /// The holder could not go on.
+    /// Handles that the holder could not go on.
     pub(in crate::pg) fn sync_failed(&mut self) {
         self.peering.retry = true;
         let auth = self.peering.auth;
@@ -155,7 +157,7 @@ impl Agreeing<'_> {
         }
     }
 
-    /// A member remembers that it took part.
+    /// Handles that a member remembers durably that it took part.
     pub(in crate::pg) fn member_activated(&mut self, from: i32, cx: &mut Ctx<'_>) {
         let Stage::Activating(left) = &mut self.peering.stage else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
@@ -167,7 +169,7 @@ impl Agreeing<'_> {
         }
     }
 
-    /// A new map within the interval: OSDs came or went, or this one is recorded as up.
+    /// Handles a new map within the interval: OSDs came or went, or this one is recorded as up.
     pub(in crate::pg) fn recheck(&mut self, cx: &mut Ctx<'_>) {
         let lost_helper = self.has_lost_helper();
         let (p, site) = (&mut *self.peering, self.site);
@@ -181,21 +183,22 @@ impl Agreeing<'_> {
                 self.recent.enter(self.peering.stage.standing(), cx.now);
             }
             Stage::UpThru => self.activate(cx),
-            // The holder of the newest copy need not be a member: that it was marked down ends no interval, but makes it
-            // forget what it was asked for, even if it lives.
+            // The holder of the newest copy need not be a member: being marked down ends no
+            // interval then, but makes the holder forget what it was asked for, even if it lives.
             Stage::Logs | Stage::Syncing(_) if lost_helper => p.next = Some(Next::Anew),
             _ => {}
         }
     }
 
-    /// Whether an OSD that is at work for this attempt has been down since that began.
+    /// Whether an OSD that works for this attempt has been down since the attempt began.
     fn has_lost_helper(&self) -> bool {
         let (map, since) = (&self.site.map, self.lead.id.epoch);
         let was_down = |o: i32| map.osd(o).is_none_or(|v| !v.up || v.up_from > since);
         (0..map.max_osd()).any(|o| self.peering.awaits(o) && was_down(o))
     }
 
-    /// Asks for an acting set, none for the one that should be; and waits for it.
+    /// Asks the monitors for an acting set, an empty one for the one that should be; and waits for
+    /// it.
     fn change_acting(&mut self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
         self.site.want_acting(acting.clone(), cx);
         self.enter(Stage::Acting(acting), cx);
@@ -221,7 +224,8 @@ impl Agreeing<'_> {
         }
     }
 
-    /// Has the monitors record that this OSD is up in this interval, where they have not and it may come to serve.
+    /// Has the monitors record that this OSD is up in this interval, if they have not and it may
+    /// come to serve.
     fn record_alive(&self, cx: &mut Ctx<'_>) {
         let enough = self.site.is_enough() || self.site.cfg.has_bug(Bug::NoMinSize);
         if enough && !self.site.interval.is_recorded(&*self.site.map) {
@@ -414,7 +418,7 @@ impl Agreeing<'_> {
         }
     }
 
-    /// Every member shall remember that it took part. Objects are equal everywhere.
+    /// Makes every member remember durably that it took part. Objects are equal everywhere.
     pub(in crate::pg) fn activate(&mut self, cx: &mut Ctx<'_>) {
         let (id, members, pg_num) = (self.lead.id, self.site.interval.members(), self.site.pool.pg_num);
         let recorded =
@@ -485,7 +489,7 @@ impl Agreeing<'_> {
         self.store.list((from, to), COUNT_PAGE, Pending::Count, cx);
     }
 
-    /// Objects to be counted.
+    /// Counts the objects that the store has listed.
     pub(in crate::pg) fn counted(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let p = &mut *self.peering;
         if p.stage != Stage::Counting {
@@ -510,7 +514,7 @@ impl Agreeing<'_> {
     }
 }
 
-/// What an object adds to the usage.
+/// An object's share of the usage.
 fn usage_of(key: &Bytes, info: &[u8]) -> Usage {
     let info = decode_all::<ObjectInfo>(info).unwrap_or_default();
     let is_head = key::snap_of(key) == Some(snap::NOSNAP);

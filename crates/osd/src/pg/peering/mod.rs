@@ -31,7 +31,7 @@ use super::message::LogUpdate;
 use super::promise::Promise;
 use super::recent::State;
 
-/// Where peering stands.
+/// The stage of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stage {
     Waiting(Wait),
@@ -61,7 +61,7 @@ pub(super) enum Wait {
 }
 
 impl Stage {
-    /// Whether an attempt may come here from that stage.
+    /// Whether an attempt may come to this stage from `before`.
     fn may_follow(&self, before: &Self) -> bool {
         let asks = matches!(
             before,
@@ -86,7 +86,7 @@ impl Stage {
         }
     }
 
-    /// The same, as one of the states of a PG.
+    /// The stage as a state of the PG.
     pub(super) fn standing(&self) -> State {
         match self {
             Self::Waiting(Wait::MinSize) => State::MinSize,
@@ -113,29 +113,29 @@ pub(super) struct Peering {
     pub stage: Stage,
     /// When it last went on, microseconds.
     pub progress: u64,
-    /// Begin anew at the next tick: a connection was lost.
+    /// Whether to begin anew at the next tick, as a connection was lost.
     pub retry: bool,
-    /// Begin anew at this time, in microseconds: a member may have room then.
+    /// When to begin anew, in microseconds: a member may have room then.
     pub again: Option<u64>,
     /// OSDs whose answer is awaited.
     pub asked: BTreeSet<i32>,
-    /// Every OSD that is up was asked.
+    /// Whether every OSD that is up was asked.
     pub asked_all: bool,
-    /// Until when others may answer reads in earlier intervals.
+    /// Until when other OSDs may answer reads in earlier intervals.
     pub promised: Promise,
-    /// What the others have.
+    /// The other OSDs' copies.
     pub infos: Copies,
-    /// Their logs.
+    /// The other OSDs' logs.
     pub logs: BTreeMap<i32, PgLog>,
     /// The requests that the holder of the newest copy remembers besides, if it is another OSD.
     pub dups: Vec<DupBatch>,
-    /// Who has the newest copy.
+    /// The OSD that has the newest copy.
     pub auth: i32,
     /// What each member's log will become.
     pub updates: BTreeMap<i32, LogUpdate>,
-    /// What was counted so far.
+    /// The usage counted so far.
     counted: Usage,
-    /// What becomes of it, if that is decided.
+    /// How the attempt ends, if that is decided.
     pub next: Option<Next>,
 }
 
@@ -167,7 +167,7 @@ impl Peering {
         )
     }
 
-    /// Whether members that have no room are all that it waits for.
+    /// Whether the attempt only waits for members that have no room.
     pub(super) fn awaits_room(&self, roomless: &BTreeSet<i32>) -> bool {
         matches!(&self.stage, Stage::Syncing(left) if left.iter().all(|o| roomless.contains(o)))
     }
@@ -176,7 +176,7 @@ impl Peering {
         self.asked.contains(&osd) || self.infos.contains_key(&osd)
     }
 
-    /// Whether an OSD is at work for this attempt.
+    /// Whether an OSD works for this attempt.
     pub(super) fn awaits(&self, osd: i32) -> bool {
         match &self.stage {
             Stage::Syncing(left) => left.contains(&osd) || self.auth == osd,
@@ -192,7 +192,7 @@ impl Peering {
     }
 }
 
-/// What becomes of an attempt.
+/// How an attempt ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// It begins anew.
@@ -204,13 +204,13 @@ pub(super) enum Next {
 /// What is to be done about OSDs that may hold a newer copy than those that answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::pg) enum Prior {
-    /// Nothing: none can.
+    /// Nothing: none of them can hold one.
     Enough,
-    /// Ask these.
+    /// Ask these OSDs.
     Ask(Vec<i32>),
-    /// Ask every one.
+    /// Ask every OSD.
     AskAll,
-    /// Wait for these.
+    /// Wait for these OSDs.
     Down(Vec<i32>),
 }
 
@@ -239,7 +239,7 @@ mod tests {
         }
         let last = &usual[8];
         assert!(usual.iter().all(|s| !s.may_follow(last)));
-        // Nobody serves who has asked nobody, or has agreed with nobody on a log.
+        // A PG never serves before it has asked for infos and agreed on a log.
         assert!(!last.may_follow(&Stage::Flushing) && !last.may_follow(&Stage::Logs));
         assert!(!last.may_follow(&Stage::Waiting(Wait::MinSize)));
     }

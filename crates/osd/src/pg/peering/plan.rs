@@ -12,7 +12,8 @@ use crate::pg::peering::handler::Agreeing;
 use crate::pg::push::SyncPlan;
 
 impl Agreeing<'_> {
-    /// What each member lacks; what their logs must become is noted for the activation.
+    /// The objects that each member lacks; what the members' logs must become is noted for the
+    /// activation.
     pub(in crate::pg) fn plan_members(&mut self, members: &[i32]) -> Vec<(i32, SyncPlan)> {
         let me = self.site.whoami;
         let (cfg, backend) = (Arc::clone(&self.site.cfg), Arc::clone(&self.site.backend));
@@ -66,13 +67,14 @@ impl Agreeing<'_> {
         plans
     }
 
-    /// The members that can serve at once where others lack much; `None` where all are to be waited for.
+    /// The members that can serve at once if others lack much; `None` if all are to be waited for.
     pub(in crate::pg) fn temporary_members(&self, plans: &[(i32, SyncPlan)]) -> Option<Vec<i32>> {
         let p = &*self.peering;
         let best = p.infos.get(&p.auth)?.as_ref()?;
         let few = self.site.cfg.sync_objects;
-        // One that was just copied to in the background lacks what was written meanwhile, however large that is: it must
-        // end somewhere. What it notes is one epoch older than what the members did.
+        // A member that was just copied to in the background lacks what was written meanwhile,
+        // however much that is: the copying must end somewhere. The epoch that it notes is one
+        // older than the members'.
         let copied_to = |o: &i32| {
             let info = p.infos.get(o).and_then(Option::as_ref);
             info.is_some_and(|i| i.last_epoch_started + 1 == best.last_epoch_started)

@@ -1,12 +1,12 @@
-//! Who must be asked before a primary can know that it has heard of the newest copy.
+//! The OSDs that a primary must ask before it can know that it has heard of the newest copy.
 //!
-//! Every interval that may have served since the newest activation known is looked at: one member of each must have
-//! answered. For if an interval was active, each of its members remembers that; and one that answered takes part in no
-//! earlier interval any more. An interval none of whose members is up blocks the PG, unless an operator gave those that
-//! are down up for lost.
+//! Every interval that may have served since the newest known activation is looked at: one member
+//! of each must have answered. For if an interval was active, each of its members remembers that;
+//! and a member that has answered takes part in no earlier interval any more. An interval none of
+//! whose members is up blocks the PG, unless an operator declared those that are down lost.
 //!
-//! Where no copy's past is known from that activation on, as maps were missed or there is no copy, every OSD is asked, and
-//! one that is down is waited for, unless it was down already then.
+//! If no copy's past is known from that activation on, as maps were missed or there is no copy,
+//! every OSD is asked, and an OSD that is down is waited for, unless it was already down then.
 
 use super::Prior;
 use crate::pg::bug::Bug;
@@ -16,7 +16,7 @@ use crate::pg::peering::handler::Agreeing;
 use crate::pg::replicated::newest_activation;
 
 impl Agreeing<'_> {
-    /// What the answers so far leave to be asked.
+    /// The OSDs that are still to be asked after the answers so far.
     pub(in crate::pg) fn prior(&self) -> Prior {
         let p = &*self.peering;
         if self.site.cfg.has_bug(Bug::NoPrior) {
@@ -33,7 +33,8 @@ impl Agreeing<'_> {
         }
     }
 
-    /// Whether somebody may answer reads who was promised that, and does not know yet that the interval has ended.
+    /// Whether an OSD of an earlier interval may still answer reads, as it was promised that, and
+    /// does not know yet that the interval has ended.
     pub(in crate::pg) fn is_read_elsewhere(&self, usec: u64) -> bool {
         let p = &*self.peering;
         let by_members = usec < p.promised.members && !self.site.cfg.has_bug(Bug::NoSharedWait);
@@ -51,13 +52,13 @@ impl Agreeing<'_> {
             };
             let may_read =
                 |o: &i32| !p.infos.contains_key(o) && self.site.map.osd(*o).is_some_and(|v| !v.dead);
-            // Who is its only member has answered.
+            // The only member of an interval has answered.
             i.acting.len() > 1 && readers.iter().any(may_read)
         })
     }
 
-    /// Whether a copy may be the newest one that is announced unasked: its OSD was a member of an interval that matters, or it is not
-    /// known who was.
+    /// Whether a copy that is announced unasked may be the newest one: its OSD was a member of an
+    /// interval that matters, or the members are not known.
     pub(in crate::pg) fn may_matter(&self, osd: i32) -> bool {
         let p = &*self.peering;
         let since = newest_activation(&p.infos).max(self.site.pool.created);
@@ -73,7 +74,7 @@ impl Agreeing<'_> {
         histories.find(|h| since > 0 && h.covers(since))
     }
 
-    /// Of intervals, each by its first epoch and its members.
+    /// What to ask for the sake of these intervals, each given by its first epoch and its members.
     fn prior_of<'a>(&self, p: &Peering, intervals: impl Iterator<Item = (u32, &'a [i32])>) -> Prior {
         let (mut ask, mut down) = (Vec::new(), Vec::new());
         for (first, members) in intervals {
@@ -99,7 +100,7 @@ impl Agreeing<'_> {
         }
     }
 
-    /// Where the past is not known, and all that are up were asked.
+    /// What to ask if the past is not known, and all OSDs that are up were asked.
     fn prior_unknown(&self, p: &Peering, since: u32) -> Prior {
         let may_be_newer = |o: &i32| {
             !p.infos.contains_key(o)

@@ -14,7 +14,7 @@ use crate::pg::output::{Ctx, Output};
 use crate::pg::store_queue::Pending;
 
 impl Repairing<'_> {
-    /// Deletes the objects that no member can read. Returns how many.
+    /// Deletes the objects that no member can read. Returns their number.
     ///
     /// # Errors
     /// There are none, or they may still be somewhere.
@@ -49,7 +49,8 @@ impl Repairing<'_> {
         Ok(keys.len())
     }
 
-    /// Whether an OSD that is down, and not declared lost, may have what no member can read.
+    /// Whether an OSD that is down, and not declared lost, may have the objects that no member can
+    /// read.
     fn may_be_elsewhere(&self) -> bool {
         let lacks_members =
             self.serving.site.interval.place.acting.count() < self.serving.site.pool.size as usize;
@@ -69,7 +70,8 @@ impl Repairing<'_> {
         if object.snap == snap::NOSNAP {
             let delete = OsdOpIn::new(OpCode::DELETE, OpArgs::None, Bytes::new());
             let op = ClientOp {
-                // Without the pool's snapshots: no clone is to be left of what can't be read.
+                // Without the pool's snapshots: no clone is to be made of an object that can't be
+                // read.
                 flags: OsdFlags::ENFORCE_SNAPC,
                 ..self
                     .serving

@@ -18,17 +18,18 @@ use crate::pg::output::{Ctx, Output};
 use crate::pg::perf::DropReason;
 use crate::pg::store_queue::Pending;
 
-/// Objects that wait for their repair at most; further ones are noticed again when they are read again.
+/// The most objects that wait for their repair; further ones are noticed again when they are read
+/// again.
 const MOST: usize = 1024;
 
-/// Attempts that something came in between of, before a repair is given up.
+/// The number of interrupted attempts after which a repair is given up.
 const TRIES: u32 = 5;
 
-/// Microseconds between them.
+/// Microseconds between these attempts.
 const AGAIN: u64 = 1_000_000;
 
-/// For so many microseconds after a repair, or a failed one, the object is not repaired again: what is read again meanwhile
-/// fails.
+/// For this many microseconds after a repair, or a failed one, the object is not repaired again:
+/// reads of it meanwhile fail.
 const SETTLED: u64 = 10_000_000;
 
 /// The key of the head that orders the ops on an object.
@@ -47,7 +48,7 @@ impl Repairing<'_> {
         self.serving.mending()
     }
 
-    /// A message about a repair.
+    /// Handles a message about a repair.
     pub(in crate::pg) fn repair_message(&mut self, from: i32, body: RepairBody, cx: &mut Ctx<'_>) {
         match body {
             RepairBody::Unreadable(key) => drop(self.repair(&key, from, cx)),
@@ -64,8 +65,8 @@ impl Repairing<'_> {
         }
     }
 
-    /// This OSD can't read an object. Says whether it will be repaired, so that who needs it may wait; a member that is not
-    /// primary has told its primary.
+    /// Notes that this OSD can't read an object. Returns whether it will be repaired, so that an op
+    /// that needs it may wait; a member that is not primary has told its primary.
     pub(in crate::pg) fn note_unreadable(&mut self, key: &Bytes, cx: &mut Ctx<'_>) -> bool {
         if self.serving.role.is_active_replica() {
             let primary = self.serving.site.interval.place.primary;
@@ -81,7 +82,8 @@ impl Repairing<'_> {
         self.repair(key, self.serving.site.whoami, cx)
     }
 
-    /// An op needs an object that can't be read here. It waits for the repair, or is given back where there will be none.
+    /// Makes an op that needs an object which can't be read here wait for the repair, or returns it
+    /// if there will be none.
     pub(in crate::pg) fn await_repair(
         &mut self,
         key: &Bytes,
@@ -104,7 +106,8 @@ impl Repairing<'_> {
         None
     }
 
-    /// A member can't read an object: it is repaired when it is its turn. Says whether it will be.
+    /// Queues the repair of an object that a member can't read. Returns whether it will be
+    /// repaired.
     fn repair(&mut self, key: &Bytes, osd: i32, cx: &mut Ctx<'_>) -> bool {
         let members = self.serving.site.interval.place.acting.count();
         let Some(name) = key::parse_object_key(key).filter(|o| self.serving.site.contains(o)) else {
@@ -170,14 +173,14 @@ impl Repairing<'_> {
         });
     }
 
-    /// Goes on with the first repair. Cheap where there is none: called after every event.
+    /// Goes on with the first repair. Cheap if there is none: called after every event.
     pub(in crate::pg) fn repair_on(&mut self, cx: &mut Ctx<'_>) {
         if self.may_begin(cx.usec) {
             self.begin_repair(cx);
         }
     }
 
-    /// Whether it is the turn of a repair, and nobody uses its object.
+    /// Whether a repair is due, and its object is not in use.
     fn may_begin(&mut self, usec: u64) -> bool {
         let Some(job) = self.serving.role.repairs().and_then(|r| r.jobs.front()) else {
             return false;
@@ -194,7 +197,7 @@ impl Repairing<'_> {
         context.is_some_and(|c| c.uncommitted == 0 && c.reading == 0 && !c.exclusive)
     }
 
-    /// The repair under way, or whose turn it is.
+    /// The repair that is under way, or next.
     fn first(&mut self) -> &mut Job {
         let pgid = self.serving.site.pgid;
         match self.serving.role.repairs().and_then(|r| r.jobs.front_mut()) {
@@ -203,7 +206,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Has a member take the object from another one.
+    /// Makes a member take the object from another one.
     fn begin_repair(&mut self, cx: &mut Ctx<'_>) {
         let me = self.serving.site.whoami;
         let job = self.first();
@@ -240,7 +243,7 @@ impl Repairing<'_> {
         );
     }
 
-    /// A member says how far it is.
+    /// Handles a member's report on its progress.
     fn repair_told(&mut self, from: i32, number: u32, outcome: Outcome, cx: &mut Ctx<'_>) {
         let pgid = self.serving.site.pgid;
         let current = self.serving.role.repairs().filter(|r| r.number == number);
@@ -284,7 +287,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Something came in between: it is tried again.
+    /// Schedules another attempt of a repair that was interrupted.
     fn repair_failed(&mut self, cx: &mut Ctx<'_>) {
         let job = self.first();
         job.tries += 1;
@@ -294,7 +297,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// No member can read the object.
+    /// Handles that no member can read the object.
     fn repair_lost(&mut self, cx: &mut Ctx<'_>) {
         let (pgid, key) = (self.serving.site.pgid, self.first().key.clone());
         let line = format!("{pgid} missing primary copy of {}, unfound", name(&key));
@@ -304,7 +307,7 @@ impl Repairing<'_> {
         self.give_up_repair(cx);
     }
 
-    /// Ends a repair without success: who reads the object is told so for a while.
+    /// Ends a repair without success: reads of the object fail for a while.
     fn give_up_repair(&mut self, cx: &mut Ctx<'_>) {
         let usec = cx.usec;
         if let Some(r) = self.serving.role.repairs()
@@ -335,7 +338,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// A connection to or from a member was lost.
+    /// Handles the loss of a connection to or from a member.
     pub(in crate::pg) fn repair_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         self.mending().patient_reset(osd, cx);
         let job = self.serving.role.repairs().and_then(|r| r.jobs.front());
@@ -344,7 +347,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Time passes: a member that says nothing is asked again.
+    /// Handles the passing of time: a silent member is asked again.
     pub(in crate::pg) fn repair_tick(&mut self, cx: &mut Ctx<'_>) {
         let patience = u64::from(self.serving.site.cfg.peering_retry) * 1_000_000;
         let usec = cx.usec;
@@ -358,7 +361,7 @@ impl Repairing<'_> {
 }
 
 impl Serving<'_> {
-    /// Repairs.
+    /// The handler of repairs.
     pub(in crate::pg) fn repairing(&mut self) -> Repairing<'_> {
         Repairing {
             serving: self.reborrow(),

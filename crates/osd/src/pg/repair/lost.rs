@@ -13,9 +13,9 @@ use crate::pg::txn::ObjectOp;
 /// Objects that no member can read.
 #[derive(Debug, Default)]
 pub(in crate::pg) struct Lost {
-    /// Their keys.
+    /// The objects' keys.
     keys: BTreeSet<Bytes>,
-    /// Those of them that are clones and are to be deleted.
+    /// The keys of clones that are to be deleted.
     given_up: BTreeSet<Bytes>,
 }
 
@@ -24,7 +24,7 @@ pub(in crate::pg) struct Lost {
 pub enum MarkLostError {
     /// There are none.
     NoneUnfound,
-    /// So many are unfound, but an OSD that is down may have them.
+    /// This many are unfound, but an OSD that is down may have them.
     NotProbed(usize),
 }
 
@@ -44,18 +44,18 @@ impl Lost {
         self.keys.iter()
     }
 
-    /// Adds one. Says whether it is new.
+    /// Adds an object. Returns whether it is new.
     pub(super) fn insert(&mut self, key: Bytes) -> bool {
         self.keys.insert(key)
     }
 
-    /// It can be read again.
+    /// Removes an object that can be read again.
     pub(super) fn remove(&mut self, key: &Bytes) {
         self.keys.remove(key);
         self.given_up.remove(key);
     }
 
-    /// A change gives objects new contents, the head this size: those are no longer lost.
+    /// Removes the objects to which a change gives new contents; the head has this size.
     pub(in crate::pg) fn rewritten(&mut self, objects: &[(Bytes, Vec<ObjectOp>)], head_size: u64) {
         let all_new = |op: &ObjectOp| match op {
             ObjectOp::Remove | ObjectOp::CloneOf(_) | ObjectOp::MoveOf(_) => true,
@@ -70,12 +70,12 @@ impl Lost {
         }
     }
 
-    /// A clone is to be deleted.
+    /// Notes that a clone is to be deleted.
     pub(super) fn give_up(&mut self, clone: Bytes) {
         self.given_up.insert(clone);
     }
 
-    /// The snapshots for which a clone is to be given up: all of its own, where it is.
+    /// The snapshots for which a clone is to be given up: all of its own, if it is to be deleted.
     pub(in crate::pg) fn given_up(&self, clone: &Bytes, snaps: &[SnapId]) -> Option<IntervalSet> {
         let mut all = IntervalSet::new();
         snaps.iter().for_each(|s| all.insert(*s));

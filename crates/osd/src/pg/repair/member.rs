@@ -1,4 +1,4 @@
-//! What a member has to do with a repair: the object that it takes, and the part that it gives.
+//! A member's part in a repair: the object that it takes, and the part that it gives.
 
 use bytes::Bytes;
 use spirula_maps::EVersion;
@@ -21,11 +21,11 @@ pub(in crate::pg) struct Patient {
     pub(super) number: u32,
     pub(super) key: Bytes,
     pub(super) source: i32,
-    /// The version that the source has.
+    /// The version of the source's object.
     pub(super) version: Option<EVersion>,
     /// The first part that is not here.
     pub(super) next: Place,
-    /// Whether all parts are.
+    /// Whether all parts are here.
     pub(super) whole: bool,
 }
 

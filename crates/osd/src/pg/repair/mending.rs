@@ -10,7 +10,7 @@ use crate::pg::store_queue::StoreQueue;
 
 use crate::pg::role::Role;
 
-/// The members' side of repairs: who takes an object from another, and who gives it.
+/// The members' side of repairs: taking an object from another member, and giving it.
 pub(in crate::pg) struct Mending<'a> {
     pub(in crate::pg) site: &'a Site,
     pub(in crate::pg) store: &'a mut StoreQueue,
@@ -23,7 +23,7 @@ pub(in crate::pg) struct Mending<'a> {
 }
 
 impl Serving<'_> {
-    /// The members' side of repairs.
+    /// The handler of the members' side of repairs.
     pub(in crate::pg) fn mending(&mut self) -> Mending<'_> {
         Mending {
             site: self.site,

@@ -1,4 +1,4 @@
-//! What members say to each other to repair an object.
+//! The messages of members to each other for repairing an object.
 
 use bytes::Bytes;
 use spirula_denc::{Error, Reader, Result, Writer};
@@ -18,10 +18,10 @@ pub enum RepairBody {
         number: u32,
         /// The object's store key.
         key: Bytes,
-        /// From whom.
+        /// The member to take it from.
         source: i32,
     },
-    /// The answer: how far the repair with this number is.
+    /// The answer to [`RepairBody::Wanted`]: the progress of the repair with this number.
     Told(u32, Outcome),
     /// Member to another one: asks for part of an object.
     Read {
@@ -32,31 +32,32 @@ pub enum RepairBody {
         /// Where the part begins.
         from: Place,
     },
-    /// The answer.
+    /// The answer to [`RepairBody::Read`].
     Part {
         /// The repair's number.
         number: u32,
-        /// The part, or nothing where the object can't be read or is not there.
+        /// The part; `None` if the object can't be read or does not exist.
         found: Option<FoundPart>,
     },
 }
 
-/// How far a member is.
+/// The progress of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// A part more is there.
+    /// One more part is there.
     Working,
     /// The object is whole, durably.
     Done,
     /// The source can't read it either.
     SourceUnreadable,
-    /// Something came in between; it may be tried again.
+    /// The repair was interrupted; it may be tried again.
     Failed,
 }
 
-/// A place in an object: an offset, and after all data a key of the omap. An offset behind the object's end stands for a place after
-/// both, among the omap's header and the attributes: it is one more than the end, and so many more. Only who has made a place
-/// looks into it.
+/// A place in an object: an offset, and after all data a key of the omap. An offset beyond the
+/// object's end stands for a place after both, among the omap's header and the attributes: the end,
+/// plus one, plus the number of their bytes before it. Only the member that has made a place
+/// interprets it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Place {
     /// The offset.
@@ -77,7 +78,8 @@ pub struct FoundPart {
 }
 
 impl Place {
-    /// The place after data and omap of an object of this size, and so much of header and attributes.
+    /// The place after data and omap of an object of this size, and `done` bytes of header and
+    /// attributes.
     pub(in crate::pg) fn of_rest(size: u64, done: u64) -> Self {
         Self {
             offset: size.saturating_add(1).saturating_add(done),
@@ -85,7 +87,7 @@ impl Place {
         }
     }
 
-    /// How much of header and attributes is before it, if it is after data and omap.
+    /// The bytes of header and attributes before the place, if it is after data and omap.
     pub(in crate::pg) fn rest_done(&self, size: u64) -> Option<u64> {
         self.offset.checked_sub(size)?.checked_sub(1)
     }

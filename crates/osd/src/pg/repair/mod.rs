@@ -1,15 +1,18 @@
 //! Repairing an object that a member can't read.
 //!
-//! All members have the same version of every object, so where one finds that its disk has lost some of it, any other can give it.
-//! The primary directs that: it keeps all ops on the object waiting until the writes before are durable everywhere and the reads
-//! before have ended. Then the member takes the object from another one, part by part (`target`, `source`), in a staging object
-//! that becomes the object in one transaction. So a half written copy is never read, and whatever interrupts it (the interval's end,
-//! a crash) leaves the object as it was. It is no change of the PG: nothing is logged. One object of a PG is repaired at a time.
+//! All members have the same version of every object, so if one finds that its disk has lost some
+//! of it, any other can give it. The primary directs that: it keeps all ops on the object waiting
+//! until the earlier writes are durable everywhere and the earlier reads have ended. Then the
+//! member takes the object from another one, part by part (`target`, `source`), in a staging object
+//! that becomes the object in one transaction. So a half written copy is never read, and any
+//! interruption (the interval's end, a crash) leaves the object as it was. A repair is no change of
+//! the PG: nothing is logged. One object of a PG is repaired at a time.
 //!
-//! Where no member can read the object, the ops that need it fail with EIO, and the object is named as unfound until it is
-//! written anew, removed, or can be read again.
+//! If no member can read the object, the ops that need it fail with EIO, and the object is named as
+//! unfound until it is written anew, removed, or can be read again.
 //!
-//! What is noticed is what the store can tell: its checksums of data, and whatever else it can't read of an object.
+//! A repair begins with what the store notices: wrong checksums of data, and anything else that it
+//! can't read of an object.
 
 mod give_up;
 pub(super) mod handler;
@@ -33,11 +36,11 @@ pub(super) use member::{Asked, Patient};
 /// A primary's repairs.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
-    /// The first is under way.
+    /// The queued repairs; the first is under way.
     jobs: VecDeque<Job>,
     /// The number of the last attempt.
     number: u32,
-    /// Repairs that ended lately: when, where and of what.
+    /// Repairs that ended lately: the time, the member and the object's key.
     ended: VecDeque<(u64, i32, Bytes)>,
     /// Objects that no member can read.
     pub(super) lost: Lost,
@@ -55,9 +58,9 @@ struct Job {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// It waits for its turn, for ops on the object, or until this time.
+    /// The repair waits for its turn, for ops on the object, or until this time.
     Waiting(u64),
-    /// A member takes it from another one; with the time of the last sign of it.
+    /// A member takes the object from another one; with the time of its last report.
     Asked { target: i32, source: i32, heard: u64 },
 }
 
@@ -66,12 +69,12 @@ impl Repairs {
         self.jobs.iter_mut().find(|j| j.key == *key)
     }
 
-    /// Copies of objects that are to be repaired, or can't be.
+    /// The number of copies of objects that are to be repaired, or can't be.
     pub(super) fn bad_copies(&self, members: usize) -> usize {
         self.jobs.iter().map(|j| j.bad.len()).sum::<usize>() + self.lost.len() * members
     }
 
-    /// Whether all of a member's copies are good, but for objects that nobody has.
+    /// Whether all of a member's copies are good, except for objects that nobody has.
     pub(super) fn is_whole(&self, member: i32) -> bool {
         !self.jobs.iter().any(|j| j.bad.contains(&member))
     }
@@ -82,7 +85,7 @@ impl Repairs {
     }
 }
 
-/// An object's key as people know it.
+/// The object with this key, for messages to people.
 fn name(key: &[u8]) -> HObject {
     key::parse_object_key(key).unwrap_or_else(HObject::min)
 }

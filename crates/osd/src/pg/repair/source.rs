@@ -1,4 +1,4 @@
-//! A member that gives an object to another one.
+//! The source's side of a repair: gives an object to another member.
 
 use bytes::Bytes;
 use spirula_invariant::dropped;
@@ -14,7 +14,8 @@ use crate::pg::replicated::parts::Parts;
 use crate::pg::store_queue::Pending;
 
 impl Mending<'_> {
-    /// A member asks for part of an object. The primary sees to it that the object does not change meanwhile.
+    /// Handles a member's question for part of an object. The primary sees to it that the object
+    /// does not change meanwhile.
     pub(super) fn repair_read(&mut self, by: i32, number: u32, key: Bytes, from: Place, cx: &mut Ctx<'_>) {
         if !self.role.is_active() && !self.role.is_active_replica() {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = by);
@@ -27,7 +28,7 @@ impl Mending<'_> {
         self.store.look_up(key, Pending::Repair(Box::new(asked)), cx);
     }
 
-    /// The store's answer about that object.
+    /// Handles the store's answer about that object.
     pub(in crate::pg) fn repair_store(&mut self, mut asked: Box<Asked>, reply: StoreReply, cx: &mut Ctx<'_>) {
         let most = self.site.cfg.max_part_logged;
         let found = match reply {
@@ -67,7 +68,7 @@ impl Mending<'_> {
     }
 }
 
-/// An object's decoded info, where it is sound.
+/// An object's decoded info, if it is sound.
 fn info_of(info: &[u8]) -> Option<ObjectInfo> {
     spirula_denc::decode_all(info).ok()
 }

@@ -1,4 +1,4 @@
-//! A member whose object is repaired.
+//! The target's side of a repair: the member whose object is repaired.
 
 use bytes::Bytes;
 use spirula_invariant::{dropped, impossible, invariant};
@@ -15,7 +15,7 @@ use crate::pg::store_queue::Commit;
 use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
 
 impl Mending<'_> {
-    /// The primary wants this member to take an object from another one.
+    /// Handles the primary's order to take an object from another member.
     pub(super) fn repair_wanted(
         &mut self,
         from: i32,
@@ -66,7 +66,7 @@ impl Mending<'_> {
             .send_repair(primary, self.id, RepairBody::Told(number, outcome), true, cx);
     }
 
-    /// Part of the object.
+    /// Handles a part of the object.
     pub(super) fn repair_part(&mut self, from: i32, number: u32, found: Option<FoundPart>, cx: &mut Ctx<'_>) {
         let awaited = |p: &&mut Patient| p.number == number && p.source == from && !p.whole;
         let Some(p) = self.copying.patient.as_mut().filter(awaited) else {
@@ -117,7 +117,7 @@ impl Mending<'_> {
             .submit_claim(txn, Claim::Half, Commit::Repair(number), cx);
     }
 
-    /// There is no room for a part here.
+    /// Handles the lack of room for a part here.
     pub(in crate::pg) fn repair_refused(&mut self, number: u32, cx: &mut Ctx<'_>) {
         if self.copying.patient.as_ref().is_some_and(|p| p.number == number) {
             let stage = (key::repair_key(self.site.pgid), vec![ObjectOp::Remove]);
@@ -130,7 +130,7 @@ impl Mending<'_> {
         }
     }
 
-    /// A part is durable here.
+    /// Goes on after a part is durable here.
     pub(in crate::pg) fn repair_committed(&mut self, number: u32, cx: &mut Ctx<'_>) {
         let Some(p) = self.copying.patient.as_ref().filter(|p| p.number == number) else {
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
@@ -143,7 +143,7 @@ impl Mending<'_> {
         self.ask_for_rest(cx);
     }
 
-    /// A connection to or from another OSD was lost.
+    /// Handles the loss of a connection to or from another OSD.
     pub(super) fn patient_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if self
             .copying

@@ -39,7 +39,7 @@ pub(in crate::pg) struct Following<'a> {
 }
 
 impl Following<'_> {
-    /// A write of the primary.
+    /// Handles a write of the primary.
     pub(in crate::pg) fn rep_op(
         &mut self,
         from: i32,
@@ -95,8 +95,8 @@ impl Following<'_> {
         }
     }
 
-    /// A write of the primary can't be taken. It waits for this member as for one that does not answer, and is sent again; so it is
-    /// said what it waits for.
+    /// Logs why a write of the primary can't be accepted: the write waits for this member as for
+    /// one that does not answer, and is sent again.
     fn cannot_take(&self, from: i32, why: &str, cx: &mut Ctx<'_>) {
         dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         let (pgid, me) = (self.site.pgid, self.site.whoami);
@@ -106,7 +106,7 @@ impl Following<'_> {
         });
     }
 
-    /// A write of this version is durable here.
+    /// Notes that a write of this version is durable here.
     pub(in crate::pg) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {
         let r = &mut *self.replica;
         if r.active {
@@ -117,7 +117,7 @@ impl Following<'_> {
         }
     }
 
-    /// The primary asks for a lease.
+    /// Handles the primary's request for a lease.
     pub(in crate::pg) fn lease_wanted(
         &mut self,
         from: i32,
@@ -140,7 +140,7 @@ impl Following<'_> {
 }
 
 impl Serving<'_> {
-    /// Goes on as a replica. Says whether it is one.
+    /// Calls `f` if this OSD is a replica. Returns whether it is one.
     pub(in crate::pg) fn follow(&mut self, f: impl FnOnce(&mut Following<'_>)) -> bool {
         let Role::Replica(replica) = &mut self.role else {
             return false;
@@ -158,7 +158,7 @@ impl Serving<'_> {
         true
     }
 
-    /// A write of this version is durable here.
+    /// Notes that a write of this version is durable here.
     pub(in crate::pg) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {
         if let Role::Active(a) = &mut self.role {
             invariant!(
@@ -172,7 +172,7 @@ impl Serving<'_> {
         self.follow(|r| r.write_committed(v, cx));
     }
 
-    /// Hands a message to the replica that this OSD is, if it is one.
+    /// Hands a message to the replica, if this OSD is one.
     pub(in crate::pg) fn as_replica(
         &mut self,
         from: i32,

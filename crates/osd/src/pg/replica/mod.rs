@@ -8,11 +8,11 @@ use spirula_maps::EVersion;
 /// A member that is not primary.
 #[derive(Debug, Default)]
 pub(super) struct Replica {
-    /// Whether it was activated in this attempt at peering.
+    /// Whether the replica was activated in this attempt at peering.
     pub(super) active: bool,
-    /// Up to where its log is durable.
+    /// The version up to which its log is durable.
     pub(super) committed: EVersion,
-    /// Lets it answer reads.
+    /// The share in the primary's lease, with which it answers reads.
     pub(super) share: Share,
 }
 
@@ -21,16 +21,16 @@ pub(super) struct Replica {
 pub(super) struct Share {
     /// Until when reads may be answered, in microseconds of this OSD's clock.
     pub(super) until: u64,
-    /// When it was asked for; 0 when it was not.
+    /// When the share was asked for; 0 if it was not.
     asked: u64,
-    /// Up to where the log is durable on all members.
+    /// The version up to which the log is durable on all members.
     stable: EVersion,
-    /// The primary's map when it gave the share.
+    /// The epoch of the primary's map when it gave the share.
     epoch: u32,
 }
 
 impl Share {
-    /// The primary says that everything up to `v` is durable on all members.
+    /// Notes that everything up to `v` is durable on all members, as the primary says.
     pub(super) fn note_stable(&mut self, v: EVersion) {
         self.stable = self.stable.max(v);
     }

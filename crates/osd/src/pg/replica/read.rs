@@ -30,7 +30,7 @@ use crate::pg::site::Site;
 use crate::pg::store_queue::Pending;
 use crate::pg::store_queue::StoreQueue;
 
-/// After this time, in microseconds, a question without an answer is asked again.
+/// The time in microseconds after which an unanswered question is asked again.
 const AGAIN: u64 = 1_000_000;
 
 /// The key of an object's head, in whose context all ops on it and its clones queue.
@@ -52,7 +52,7 @@ impl Following<'_> {
         known.contains(&op.epoch) && usec < share.until && self.is_stable(&op.object)
     }
 
-    /// Whether all changes of an object, this one a head, are durable on all members.
+    /// Whether all changes of an object, given its head, are durable on all members.
     fn is_stable(&self, object: &HObject) -> bool {
         let share = &self.replica.share;
         let unstable = self
@@ -67,7 +67,8 @@ impl Following<'_> {
         !unstable.into_iter().any(|e| same(&e.object))
     }
 
-    /// Asks for a share in the lease, in time before the present one ends, or as it is older than a client's map.
+    /// Asks for a share in the lease: in time before the present one ends, or because that is older
+    /// than a client's map.
     pub(in crate::pg) fn keep_share(&mut self, epoch: u32, cx: &mut Ctx<'_>) {
         let (id, primary, length) = (
             self.lead.id,
@@ -84,7 +85,7 @@ impl Following<'_> {
         }
     }
 
-    /// The primary lets this member answer reads for so long after it asked.
+    /// Handles the primary's share, which lasts for `length` after it was asked for.
     pub(in crate::pg) fn lease_shared(
         &mut self,
         from: i32,
@@ -104,7 +105,8 @@ impl Following<'_> {
 }
 
 impl OpQueue {
-    /// A write has changed an object: what is known of it here is not true any more, and who reads it asks the primary.
+    /// Drops the context of an object that a write has changed; clients that read it are sent to
+    /// the primary.
     pub(in crate::pg) fn overtake_reads(
         &mut self,
         object: &HObject,
@@ -129,7 +131,8 @@ impl OpQueue {
         site.send_to_primary(ops, cx);
     }
 
-    /// This member answers no reads any more, for whatever reason; what it was reading is the primary's.
+    /// Ends this member's reads, for whatever reason; the clients of those under way are sent to
+    /// the primary.
     pub(in crate::pg) fn give_up_reads(&mut self, site: &Site, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
         let mut ops = self.contexts.clear();
         let reads = |p: &Pending| matches!(p, Pending::Context(_) | Pending::Op(_));
@@ -140,12 +143,12 @@ impl OpQueue {
 }
 
 impl Serving<'_> {
-    /// Whether this OSD follows a primary, and the client is content with any member's answer.
+    /// Whether this OSD follows a primary, and the client accepts any member's answer.
     pub(in crate::pg) fn is_replica_read(&self, op: &ClientOp) -> bool {
         matches!(self.role, Role::Replica(_)) && op.is_any_members()
     }
 
-    /// A read that any member may answer.
+    /// Handles a read that any member may answer.
     pub(in crate::pg) fn replica_read(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         for verdict in [self.site.check(&op, cx), self.site.check_object_op(&op)] {
             match verdict {
@@ -159,7 +162,7 @@ impl Serving<'_> {
             r.keep_share(op.epoch, cx);
             may_answer = r.may_answer(&op, cx.usec);
         });
-        // Notifications are the primary's, who knows the watchers' connections.
+        // Notifications are left to the primary, which knows the watchers' connections.
         let notifies = op.ops.iter().any(|o| o.code == OpCode::NOTIFY);
         if !may_answer || op.is_pg_op() || op.write_ordered() || notifies {
             return self.site.fail(&mut op, -EAGAIN, cx);

@@ -1,5 +1,5 @@
-//! Replicated PGs: every member has all of each object, in the same version. So one that is missing nothing can give any other
-//! whatever that lacks, and any complete copy can serve alone.
+//! Replicated PGs: every member has all of each object, in the same version. So a member that lacks
+//! nothing can give any other what that lacks, and any complete copy can serve alone.
 
 pub(super) mod parts;
 mod plan;
@@ -31,7 +31,7 @@ use super::txn::Txn;
 #[derive(Debug)]
 pub(super) struct Replicated;
 
-/// The newest epoch in which the PG was activated on a copy, be that complete or not; 0 for never.
+/// The newest epoch in which the PG was activated on a copy, complete or not; 0 for never.
 pub(super) fn newest_activation(copies: &Copies) -> u32 {
     let known = copies.values().flatten();
     known.map(|i| i.last_epoch_started).max().unwrap_or(0)
@@ -57,7 +57,7 @@ impl Backend for Replicated {
             .iter()
             .filter_map(|(o, i)| i.as_ref().filter(|i| !i.incomplete).map(|i| (*o, i)));
         let best = complete.min_by_key(|(o, i)| (Reverse(i.age()), unfit.contains(o), rank(*o), *o));
-        // What is complete may be older than something that was: writes could be missing from it.
+        // A complete copy may be older than one that was complete: writes could be missing from it.
         best.filter(|(_, i)| i.last_epoch_started == newest_activation(copies))
     }
 

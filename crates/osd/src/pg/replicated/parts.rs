@@ -1,12 +1,14 @@
 //! An object that is pushed, in parts.
 //!
-//! A part becomes one transaction of the target, which has to fit into the store's log. What it takes there has little to do with its
-//! bytes: a single byte takes a block, a range that became zeros up to three, a pair of an omap its key and value and something
-//! besides. So parts are cut by that, whatever the shape of the object. What a client stored in one request, an attribute or a pair
-//! of an omap, fits alone in any case, as the request did ([`crate::pg::config::PgConfig::max_logged`]).
+//! A part becomes one transaction of the target, which has to fit into the store's log. The space
+//! that it takes there has little to do with its bytes: a single byte takes a block, a range that
+//! became zeros up to three, a pair of an omap its key and value and some overhead. So parts are
+//! cut by their log space, whatever the shape of the object. An attribute or a pair of an omap,
+//! which a client stored in one request, fits alone in any case, as the request did
+//! ([`crate::pg::config::PgConfig::max_logged`]).
 //!
-//! Data comes first, then the omap, then its header and the attributes, and with the last part the info: without it, what the
-//! target has is no version of the object.
+//! Data comes first, then the omap, then its header and the attributes, and with the last part the
+//! info: without it, the target's object is no version of the object.
 
 use std::collections::VecDeque;
 
@@ -24,9 +26,9 @@ use crate::pg::repair::message::Place;
 use crate::pg::txn;
 use crate::pg::txn::{ObjectOp, PAIR_LOGGED};
 
-/// Ranges of an object that are read for one part.
+/// The most ranges of an object that are read for one part.
 const MOST_READS: usize = 256;
-/// Omap keys that are read for one part.
+/// The most omap keys that are read for one part.
 const OMAP_PAGE: usize = 4096;
 
 /// Changes with which a part may begin, besides those of its content.
@@ -38,35 +40,35 @@ pub(in crate::pg) struct Parts {
     pub(in crate::pg) key: Bytes,
     /// `None` until it was looked up.
     object: Option<(Bytes, ObjectInfo)>,
-    /// The PG's version when it was looked up: it changed if it was written since.
+    /// The PG's version when the object was looked up, by which later writes of it are noticed.
     pub(in crate::pg) since: EVersion,
-    /// As of which version of the PG on the target has it, if that is known ([`Lacking::had`]).
+    /// The version of the PG as of which the target has the object, if known ([`Lacking::had`]).
     pub(in crate::pg) had: Option<EVersion>,
     /// Whether a part was made.
     begun: bool,
-    /// Where the first part begins: nothing before it is pushed.
+    /// The place where the first part begins: nothing before it is pushed.
     from: Place,
-    /// Bytes that are to be read: beginnings and ends.
+    /// The ranges that are to be read: beginnings and ends.
     left: VecDeque<(u64, u64)>,
-    /// Offsets and lengths of those that are being read.
+    /// Offsets and lengths of the ranges that are being read.
     reading: Vec<(u64, u64)>,
-    /// What was read of them, and is to be pushed.
+    /// The spans that were read, and are to be pushed.
     spans: VecDeque<Span>,
-    /// The omap keys from here on are to be read, after the data; `None` if there are none.
+    /// The omap key from which on pairs are to be read, after the data; `None` if there are none.
     omap: Option<Bytes>,
-    /// Omap pairs that were read, and are to be pushed.
+    /// The omap pairs that were read, and are to be pushed.
     pairs: VecDeque<(Bytes, Bytes)>,
-    /// What is to be pushed after all that.
+    /// The header and attributes that are to be pushed after all that.
     rest: Remainder,
     /// Whether the last part was made.
     ended: bool,
-    /// Only what changed is pushed. Says whether the omap did.
+    /// Whether the omap changed, if only changes are pushed; `None` if the whole object is.
     patch: Option<bool>,
     /// Bytes of data that are pushed in all.
     total: u64,
 }
 
-/// Bytes of the object: what they are, or that they are zeros which nobody wrote.
+/// A range of the object: its bytes, or zeros that nobody wrote.
 #[derive(Debug)]
 struct Span {
     offset: u64,
@@ -84,7 +86,7 @@ struct Remainder {
     done: u64,
 }
 
-/// What belongs to an object besides data and pairs.
+/// A piece of an object besides data and pairs.
 #[derive(Debug)]
 enum Rest {
     /// The omap's header.
@@ -93,19 +95,19 @@ enum Rest {
     Attr(Bytes, Bytes),
 }
 
-/// Part of an object, as it is pushed.
+/// A part of an object, as it is pushed.
 #[derive(Debug)]
 pub(in crate::pg) struct Part {
     pub(in crate::pg) part: PushPart,
-    /// Bytes of data and pairs, or that it takes in the target's log, whichever are more.
+    /// The bytes of data and pairs, or the space in the target's log, whichever is more.
     pub(in crate::pg) weight: u64,
 }
 
-/// What fits into one part.
+/// The room in one part.
 struct Room {
-    /// Bytes that are logged with each change: the object's key, and what is fixed.
+    /// Bytes that are logged with each change: the object's key, and a fixed overhead.
     record: usize,
-    /// Bytes in the log, that are taken and at most.
+    /// The used and the most bytes in the log.
     logged: usize,
     most: usize,
     /// Bytes of data and pairs.
@@ -125,7 +127,8 @@ impl Room {
         }
     }
 
-    /// Whether there is room for a change that logs so much, of so many bytes. There is for the first one.
+    /// Takes room for a change that logs `logged` bytes and has `bytes`; returns whether there is
+    /// room. There always is for the first one.
     fn takes(&mut self, logged: usize, bytes: usize) -> bool {
         let sum = self.logged.saturating_add(logged);
         let fits = self.is_empty || sum <= self.most;
@@ -176,7 +179,7 @@ impl Parts {
         }
     }
 
-    /// Goes on at a place where a part ended.
+    /// The parts from a place on, where an earlier part ended.
     pub(in crate::pg) fn from_place(key: Bytes, from: Place) -> Self {
         Self {
             begun: from != Place::default(),
@@ -185,7 +188,7 @@ impl Parts {
         }
     }
 
-    /// Where the next part begins.
+    /// The place where the next part begins.
     pub(in crate::pg) fn place(&self) -> Place {
         let size = self.object.as_ref().map_or(0, |(_, info)| info.size);
         let data = self.spans.front().map(|s| s.offset);
@@ -204,7 +207,7 @@ impl Parts {
         }
     }
 
-    /// Whether it was looked up.
+    /// Whether the object was looked up.
     pub(in crate::pg) fn is_found(&self) -> bool {
         self.object.is_some()
     }
@@ -219,7 +222,7 @@ impl Parts {
         self.total
     }
 
-    /// What the store says of the object; and what of it changed, if only that is to be pushed.
+    /// Sets the object as the store has it, and what of it changed, if only that is to be pushed.
     pub(in crate::pg) fn set_object(&mut self, o: StoredObject, info: ObjectInfo, changed: Option<Dirty>) {
         let size = info.size;
         invariant!(self.object.is_none(), "an object that is pushed to be looked up once"; version = info.version);
@@ -244,7 +247,7 @@ impl Parts {
         self.object.as_ref().map(|(_, info)| info.version)
     }
 
-    /// What to read for the next part; nothing where what is there already makes one.
+    /// The reads for the next part; empty if the data at hand already makes one.
     pub(in crate::pg) fn wants(&mut self, chunk: u64) -> Vec<Want> {
         self.reading.clear();
         if !self.spans.is_empty() || !self.pairs.is_empty() {
@@ -288,7 +291,7 @@ impl Parts {
         header.into_iter().chain(page).collect()
     }
 
-    /// Takes what was read.
+    /// Adds the answers of the reads.
     fn take(&mut self, answers: Vec<Fetched>) -> Result<(), ReadError> {
         let mut pieces = Pieces::new();
         for f in answers {
@@ -326,7 +329,8 @@ impl Parts {
         Ok(())
     }
 
-    /// The next part, made of what was read, which takes so many bytes in the target's log at most if it has more than one change.
+    /// The next part, made of the answers. If it has more than one change, it takes at most `most`
+    /// bytes in the target's log.
     pub(in crate::pg) fn part(&mut self, answers: Vec<Fetched>, most: usize) -> Result<Part, ReadError> {
         invariant!(!self.ended, "no part of an object after the last one"; since = self.since);
         self.take(answers)?;
@@ -390,13 +394,13 @@ impl Parts {
     }
 }
 
-/// Takes the first one, if it is as wanted.
+/// Removes the first item of the queue, if it is wanted.
 fn pop_if<T>(queue: &mut VecDeque<T>, is_wanted: impl FnOnce(&T) -> bool) -> Option<T> {
     let wanted = queue.front().is_some_and(is_wanted);
     wanted.then(|| queue.pop_front()).flatten()
 }
 
-/// What of ranges that were read is not stored.
+/// The parts of the ranges that are not stored, given the stored pieces.
 fn holes(ranges: &[(u64, u64)], pieces: &Pieces) -> Vec<(u64, u64)> {
     let mut all = IntervalSet::new();
     ranges.iter().for_each(|(at, len)| all.insert_range(*at, *len));
@@ -406,7 +410,8 @@ fn holes(ranges: &[(u64, u64)], pieces: &Pieces) -> Vec<(u64, u64)> {
     all.ranges().collect()
 }
 
-/// Divides changes of objects among transactions that take so many bytes in the log at most, if they change more than one object.
+/// Divides changes of objects among transactions. Those that change more than one object take at
+/// most `most` bytes in the log.
 pub(in crate::pg) fn divide(
     objects: Vec<(Bytes, Vec<ObjectOp>)>,
     most: usize,
@@ -429,8 +434,8 @@ pub(in crate::pg) fn divide(
     out
 }
 
-/// What part of an object changes in the store; and what it says of the snapshots that a clone stands for, which is kept with
-/// the clone's key.
+/// The changes in the store for a part of an object, and those of the snapshots that a clone stands
+/// for, which are kept with the clone's key.
 pub(in crate::pg) fn part_changes(
     first: bool,
     patch: Option<Patch>,

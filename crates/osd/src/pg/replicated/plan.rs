@@ -1,4 +1,4 @@
-//! How a copy differs from the newest one, told from their logs.
+//! The differences of a copy from the newest one, as their logs tell them.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,17 @@ use crate::pg::log::objects;
 use crate::pg::message::LogUpdate;
 use crate::pg::push::{Lacking, SyncPlan};
 
-/// The newest version that both logs agree on; `None` where they do not overlap.
+/// The newest version that both logs agree on; `None` if they do not overlap.
 fn common(auth: &PgLog, other: &PgLog) -> Option<EVersion> {
     if let Some(e) = other.iter().rev().find(|e| auth.contains(e.version)) {
         return Some(e.version);
     }
-    // What was trimmed was durable everywhere, so up to the later tail both are the same.
+    // Trimmed entries were durable everywhere, so up to the later tail both are the same.
     (other.head() >= auth.tail() && auth.head() >= other.tail()).then(|| auth.tail().max(other.tail()))
 }
 
-/// What a copy with the log `other` lacks, and what its log must become. `exact`: its objects are as its log says.
+/// What a copy with the log `other` lacks, and what its log must become. `exact`: the copy's
+/// objects are as its log says.
 pub(super) fn compare(
     auth: &PgLog,
     other: &PgLog,

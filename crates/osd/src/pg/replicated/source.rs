@@ -1,4 +1,5 @@
-//! The holder of the newest copy brings others up to it: pushes the objects that logs name, or compares all.
+//! The holder of the newest copy brings targets up to it: pushes the objects that logs name, or
+//! compares all.
 
 pub(in crate::pg) mod handler;
 
@@ -21,32 +22,33 @@ pub(in crate::pg) struct SyncSource {
     feeds: Vec<Feed>,
 }
 
-/// What one target gets.
+/// The copying to one target.
 #[derive(Debug)]
 struct Feed {
     target: i32,
     /// Objects to push.
     jobs: VecDeque<Lacking>,
-    /// Where the comparison of all objects goes on; `None` when it is done, or not wanted.
+    /// The key at which the comparison of all objects goes on; `None` when it is done, or not
+    /// wanted.
     cursor: Option<Bytes>,
-    /// A scan of so many objects is at the target.
+    /// The number of objects in the scan that the target is comparing.
     scanning: Option<i64>,
     /// The weight of each push that the target has not acknowledged, in order.
     unacked: VecDeque<u64>,
     /// The object under way.
     current: Option<Parts>,
-    /// The store was asked for something.
+    /// Whether the store was asked for something.
     waiting: bool,
-    /// Since when something is under way, or was accounted last; microseconds.
+    /// Since when something is under way, or when it was last accounted for; microseconds.
     since: u64,
-    /// Objects that were compared.
+    /// The number of objects that were compared.
     compared: i64,
-    /// The target has no room for all of it: objects are only removed, till the end.
+    /// Whether the target lacks room: objects are only removed, till the end.
     roomless: bool,
     done: bool,
 }
 
-/// What a feed does next.
+/// The next step of a feed.
 enum Next {
     Nothing,
     Lookup(Bytes),
@@ -56,12 +58,12 @@ enum Next {
 }
 
 impl SyncSource {
-    /// Objects of `all` that are still to be copied.
+    /// The number of objects, of `all`, that are still to be copied.
     pub(in crate::pg) fn left(&self, all: i64) -> i64 {
         self.feeds.iter().map(|f| f.left(all)).sum()
     }
 
-    /// Whether something is copied to an OSD, or is to be.
+    /// Whether an OSD is copied to, or is to be.
     fn feeds(&self, osd: i32) -> bool {
         self.feeds.iter().any(|f| f.target == osd && !f.done)
     }
@@ -88,7 +90,7 @@ impl Feed {
         }
     }
 
-    /// Objects of `all` that are still to be copied, as far as is known.
+    /// The number of objects, of `all`, that are still to be copied, as far as is known.
     fn left(&self, all: i64) -> i64 {
         let named = i64::try_from(self.jobs.len()).unwrap_or(i64::MAX) + i64::from(self.current.is_some());
         let compares = self.cursor.is_some() || self.scanning.is_some() || self.compared > 0;

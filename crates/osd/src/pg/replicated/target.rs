@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use spirula_maps::EVersion;
 
-/// What a target is doing.
+/// The state of a target.
 #[derive(Debug, Default)]
 pub(in crate::pg) struct SyncTarget {
     /// The scan that is being compared.
     scan: Option<Scan>,
-    /// There was no room for a push: only what is removed passes in this attempt.
+    /// Whether there was no room for a push: only removals are accepted in this attempt.
     refuses: bool,
 }
 
@@ -21,6 +21,6 @@ struct Scan {
     source: i32,
     /// Where listing the own objects goes on, and ends.
     to: Bytes,
-    /// What the holder has, without what was found equal.
+    /// The holder's objects, without those found equal.
     theirs: BTreeMap<Bytes, EVersion>,
 }

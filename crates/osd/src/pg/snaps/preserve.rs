@@ -14,16 +14,16 @@ use crate::pg::txn::ObjectOp;
 /// A clone that a write leaves behind.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::pg) struct NewClone {
-    /// Its id.
+    /// The clone's id.
     pub id: SnapId,
-    /// The snapshots that it stands for.
+    /// The snapshots that the clone stands for.
     pub snaps: Vec<SnapId>,
-    /// What makes it of the head.
+    /// The op that makes the clone from the head.
     by: ObjectOp,
 }
 
 impl NewClone {
-    /// The changes that make it of the head as it was.
+    /// The changes that make the clone from the head as it was.
     pub(in crate::pg) fn changes(
         &self,
         head: &Bytes,
@@ -58,8 +58,8 @@ impl NewClone {
 }
 
 impl Site {
-    /// What a write must preserve: what the pool says where it has snapshots of itself, else what the client says without
-    /// what is removed: nobody would trim a clone that is made for a purged snapshot.
+    /// The snapshot context that a write must preserve: the pool's if it has snapshots of itself,
+    /// else the client's without purged snapshots, as no clone made for one would ever be trimmed.
     pub(in crate::pg) fn snap_context(&self, op: &ClientOp) -> SnapContext {
         let pool = &self.pool.snaps;
         match &pool.context {
@@ -76,7 +76,8 @@ impl Site {
 }
 
 impl Draft {
-    /// Completes a change of the object as it was, whose key this is: decides about a clone, and keeps the snap set true.
+    /// Completes a change of the object `key` from its earlier state: decides whether a clone is
+    /// made, and updates the snap set.
     pub(in crate::pg) fn preserve(
         &mut self,
         key: &Bytes,

@@ -17,7 +17,8 @@ use crate::pg::reading::Reading;
 use crate::pg::serving::Serving;
 use crate::pg::store_queue::Pending;
 
-/// Where what an op works on is, given its object's head. The head itself for writes, and for listing snapshots.
+/// The object that an op works on, given the head: the head itself for writes, and for listing
+/// snapshots.
 pub(in crate::pg) fn place(op: &ClientOp, head: &ObjectState, removed: &spirula_maps::IntervalSet) -> At {
     if op.snapid > snap::MAXSNAP {
         return At::Head;
@@ -45,7 +46,7 @@ impl Serving<'_> {
         self.store.look_up(key, Pending::Op(Box::new(reading)), cx);
     }
 
-    /// The store's answer about a clone.
+    /// Handles the store's answer about a clone.
     pub(in crate::pg) fn clone_loaded(
         &mut self,
         mut r: Reading,

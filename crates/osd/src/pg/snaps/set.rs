@@ -1,8 +1,9 @@
-//! An object's snapshots: which clones there are, what they stand for, and how much each shares with the next one.
+//! An object's snapshots: which clones there are, which snapshots they stand for, and how much each
+//! shares with the next one.
 //!
-//! After Ceph's `SnapSet` (`src/osd/osd_types.h`); the encoding is ours. It is part of the head's object info. Where the
-//! head is removed while clones remain, its info stays as a *whiteout* (see [`ObjectInfo`]), so whoever looks the head up
-//! finds the clones.
+//! After Ceph's `SnapSet` (`src/osd/osd_types.h`); the encoding is ours. It is part of the head's
+//! object info. If the head is removed while clones remain, its info stays as a *whiteout* (see
+//! [`ObjectInfo`]), so that a lookup of the head finds the clones.
 //!
 //! [`ObjectInfo`]: crate::pg::object::ObjectInfo
 
@@ -14,18 +15,19 @@ use crate::pg::number::{number, put_number};
 /// A clone: the object as it was before the first write after some snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SnapClone {
-    /// Its id: the newest snapshot id that the writer knew when it was made.
+    /// The clone's id: the newest snapshot id that the writer knew when it was made.
     pub id: SnapId,
-    /// The snapshots that it stands for, newest first.
+    /// The snapshots that the clone stands for, newest first.
     pub snaps: Vec<SnapId>,
-    /// Bytes.
+    /// The clone's size in bytes.
     pub size: u64,
-    /// The ranges in which it is the same as the next newer clone, or the head for the newest.
+    /// The ranges in which the clone is the same as the next newer clone, or the head for the
+    /// newest.
     pub overlap: IntervalSet,
 }
 
 impl SnapClone {
-    /// The bytes that only this clone has: what it adds to the pool's usage.
+    /// The bytes that only this clone has, which it adds to the pool's usage.
     fn own_bytes(&self) -> i64 {
         self.size.saturating_sub(self.overlap.count()).cast_signed()
     }
@@ -40,10 +42,10 @@ pub struct SnapSet {
     pub clones: Vec<SnapClone>,
 }
 
-/// Where the state at a snapshot is.
+/// The place of an object's state at a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// Nothing was written since: in the head, if there is one.
+    /// In the head, if there is one: nothing was written since.
     Head,
     /// In this clone.
     Clone(SnapId),
@@ -51,17 +53,17 @@ pub enum At {
     Nowhere,
 }
 
-/// What trimming a snapshot does to a clone, and to the usage.
+/// The effect of trimming a snapshot on a clone, and on the usage.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Trimmed {
-    /// It stands for other snapshots still: these.
+    /// The clone still stands for these other snapshots.
     Kept(Vec<SnapId>),
-    /// It is to be removed; the bytes of the pool's usage change by so much.
+    /// The clone is to be removed; the bytes of the pool's usage change by this much.
     Removed(i64),
 }
 
 impl SnapSet {
-    /// Whether nothing is known of any snapshot.
+    /// Whether the object has no clones and no known snapshots.
     pub fn is_empty(&self) -> bool {
         self.seq == 0 && self.clones.is_empty()
     }
@@ -71,7 +73,7 @@ impl SnapSet {
         self.clones.iter().find(|c| c.id == id)
     }
 
-    /// Where the state at snapshot `id` is, in a pool of which these snapshots are removed.
+    /// The place of the state at snapshot `id`, in a pool of which these snapshots are removed.
     pub fn at(&self, id: SnapId, removed: &IntervalSet) -> At {
         if id > self.seq {
             return At::Head;
@@ -82,12 +84,12 @@ impl SnapSet {
         }
     }
 
-    /// Whether a write under `context` must keep the head as a clone first, where there is a head.
+    /// Whether a write under `context` must first keep the head, if there is one, as a clone.
     pub fn wants_clone(&self, context: &SnapContext) -> bool {
         context.snaps.first().is_some_and(|s| *s > self.seq)
     }
 
-    /// The head, of `size` bytes, is kept as a clone before a write under `context`.
+    /// Adds a clone of the head, of `size` bytes, which is kept before a write under `context`.
     pub fn add_clone(&mut self, context: &SnapContext, size: u64) -> &SnapClone {
         let new = context.snaps.iter().copied().take_while(|s| *s > self.seq);
         let mut overlap = IntervalSet::new();
@@ -101,7 +103,8 @@ impl SnapSet {
         &self.clones[self.clones.len() - 1]
     }
 
-    /// The head changes in these ranges: it no longer shares them with the newest clone. The usage grows by so many bytes.
+    /// Notes that the head changes in these ranges, which it no longer shares with the newest
+    /// clone. Returns by how many bytes the usage grows.
     pub fn head_changed(&mut self, ranges: &IntervalSet) -> i64 {
         let Some(newest) = self.clones.last_mut() else {
             return 0;
@@ -118,8 +121,8 @@ impl SnapSet {
         after.fold(first, |all, o| all.intersection(o))
     }
 
-    /// Removes the snapshots that `is_removed` tells from clone `id`, and the clone with its last one; `None` where there
-    /// is no such clone.
+    /// Removes the snapshots for which `is_removed` is true from clone `id`, and the clone with its
+    /// last one; `None` if there is no such clone.
     pub fn trim(&mut self, id: SnapId, is_removed: impl Fn(SnapId) -> bool) -> Option<Trimmed> {
         let at = self.clones.iter().position(|c| c.id == id)?;
         let clone = &mut self.clones[at];
@@ -164,7 +167,7 @@ fn id(r: &mut Reader<'_>) -> Result<SnapId> {
     }
 }
 
-/// A number of things, each of which takes a byte or more of what follows.
+/// Reads a number of items, each of which takes at least a byte of the rest of the input.
 fn count(r: &mut Reader<'_>) -> Result<usize> {
     let n = usize::try_from(number(r)?).ok();
     n.filter(|n| *n <= r.remaining())
@@ -282,7 +285,8 @@ mod tests {
         assert_eq!(s.clone_bytes(), 25 + 12);
         assert_eq!(s.trim(3, |id| id == 2), Some(Trimmed::Kept(vec![3])));
         assert_eq!(s.trim(4, |_| true), None);
-        // What only the newer clone had goes; the older one now shares with the head what both clones shared with it.
+        // The bytes that only the newer clone had are gone; the older one now shares with the head
+        // what both clones shared with it.
         let bytes = s.clone_bytes();
         let Some(Trimmed::Removed(change)) = s.trim(5, |id| id == 5) else {
             panic!()

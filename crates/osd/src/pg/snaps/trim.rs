@@ -1,9 +1,11 @@
-//! Trimming: when snapshots are removed, clones that stand for no other go, a few at a time.
+//! Trimming: when snapshots are removed, clones that stand for no other are removed, a few at a
+//! time.
 //!
-//! The map names the removed snapshots until all PGs have trimmed them. A PG finds a snapshot's clones in the store's
-//! records, which are written and removed with the clones: so whatever interrupts it, it goes on where it was. A trim is
-//! a change like a client's write: logged, replicated, in the order of its object. When a snapshot has no clones left the
-//! PG notes it as purged and tells the monitors.
+//! The map names the removed snapshots until all PGs have trimmed them. A PG finds a snapshot's
+//! clones in the store's records, which are written and removed with the clones: so it goes on
+//! where it was after any interruption. A trim is a change like a client's write: logged,
+//! replicated, in the order of its object. When a snapshot has no clones left the PG notes it as
+//! purged and tells the monitors.
 
 pub(in crate::pg) mod handler;
 
@@ -12,33 +14,33 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use spirula_maps::{EVersion, IntervalSet, SnapId};
 
-/// What a primary does about removed snapshots.
+/// The state of a primary's trimming of removed snapshots.
 #[derive(Debug, Default)]
 pub(in crate::pg) struct Trimmer {
     /// Snapshots to trim.
     queue: IntervalSet,
     /// The snapshot that is being trimmed.
     current: SnapId,
-    /// Whether it is its turn: few PGs of a reactor trim at the same time.
+    /// Whether the PG has its turn: few PGs of a reactor trim at the same time.
     granted: bool,
-    /// The store was asked for clones.
+    /// Whether the store was asked for clones.
     listing: bool,
     /// Clones that wait for the order of their objects, by key.
     waiting: HashSet<Bytes>,
-    /// The newest trim.
+    /// The version of the newest trim.
     last: EVersion,
-    /// When the next ones may begin, in microseconds.
+    /// When the next trims may begin, in microseconds.
     not_before: u64,
-    /// Something could not be read: no more in this interval.
+    /// Whether something could not be read, so that no more is trimmed in this interval.
     failed: bool,
     /// Purged snapshots that are not durably noted.
     unsaved: Vec<SnapId>,
 }
 
-/// What a PG says about its trimming.
+/// The state of a PG's trimming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrimState {
-    /// Nothing is to be done.
+    /// There is nothing to do.
     Idle,
     /// There is something to do, but others come first.
     Waiting,
@@ -59,7 +61,7 @@ impl Trimmer {
         self.failed
     }
 
-    /// What the PG is doing about them.
+    /// The state of the trimming.
     pub(in crate::pg) fn state(&self) -> TrimState {
         match () {
             () if self.queue.is_empty() => TrimState::Idle,

@@ -18,7 +18,8 @@ use crate::pg::staged::{Slot, Whole, stage_key};
 use crate::pg::store_queue::Pending;
 use crate::pg::txn::{ObjectOp, PAIR_LOGGED, log_bytes_of};
 
-/// Divides changes among transactions that log at most `max` bytes each, where a single pair does not log more.
+/// Divides changes among transactions that log at most `max` bytes each, unless a single pair logs
+/// more.
 fn divide(ops: Vec<ObjectOp>, max: usize) -> VecDeque<Vec<ObjectOp>> {
     let mut out: VecDeque<Vec<ObjectOp>> = VecDeque::new();
     let mut used = usize::MAX;
@@ -76,7 +77,7 @@ impl Staging<'_> {
         self.serving.replicate_own(None, objects, cx);
     }
 
-    /// An op wants what may need a staging object.
+    /// Handles an op's want for which a staging object may be needed.
     pub(in crate::pg) fn stage(&mut self, seq: u32, want: Want, cx: &mut Ctx<'_>) {
         let (slot, source, progress) = match &want {
             Want::Copy(copy) => {
@@ -141,7 +142,7 @@ impl Staging<'_> {
             .read(key, vec![Want::Omap(range)], None, Pending::Stage(seq), cx);
     }
 
-    /// Pairs of an object of the PG.
+    /// Handles pairs that were read of an object of the PG.
     pub(in crate::pg) fn stage_read(&mut self, seq: u32, mut fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
         let max = self.serving.site.cfg.max_logged;
         let pgid = self.serving.site.pgid;
@@ -167,7 +168,7 @@ impl Staging<'_> {
         self.stage_next(seq, cx);
     }
 
-    /// Part of another object, which is `complete` with it.
+    /// Handles a part of another object, which is `complete` with it.
     pub(in crate::pg) fn stage_part(
         &mut self,
         seq: u32,
@@ -190,7 +191,8 @@ impl Staging<'_> {
         self.stage_next(seq, cx);
     }
 
-    /// The last step is durable: sends the next one, or gets the next part of what is copied.
+    /// Goes on after the last step is durable: sends the next one, or gets the next part of the
+    /// copied object.
     pub(in crate::pg) fn stage_next(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         let page = self.serving.site.cfg.stage_page;
         let Some(job) = self.serving.ops.stages.job(seq) else {
@@ -275,7 +277,7 @@ impl Staging<'_> {
         self.stage_ended(seq, answer, cx);
     }
 
-    /// A job that goes on.
+    /// A job that is under way.
     fn job(&mut self, seq: u32) -> &mut Job {
         let pgid = self.serving.site.pgid;
         match self.serving.ops.stages.job(seq) {
@@ -284,7 +286,7 @@ impl Staging<'_> {
         }
     }
 
-    /// Ends a job. Returns what it was for, and removes what it has built of a staging object that is not whole.
+    /// Ends a job. Returns its want, and removes a staging object that is not whole.
     fn end_job(&mut self, seq: u32, cx: &mut Ctx<'_>) -> Want {
         let jobs = &mut self.serving.ops.stages.jobs;
         let Some(at) = jobs.iter().position(|j| j.seq == seq) else {
@@ -301,7 +303,7 @@ impl Staging<'_> {
         job.want
     }
 
-    /// The op that waited has its answer.
+    /// Hands the waiting op its answer.
     fn stage_ended(&mut self, seq: u32, answer: Answer, cx: &mut Ctx<'_>) {
         self.end_with(seq, Ok(answer), cx);
     }
@@ -314,7 +316,7 @@ impl Staging<'_> {
         }
     }
 
-    /// There is no room, and the client sends its op again when there is.
+    /// Gives a job up for lack of room; the client sends its op again when there is some.
     fn stage_given_up(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         self.end_job(seq, cx);
         if let Some(Pending::Op(reading)) = self.serving.store.pending.remove(&seq) {
@@ -328,7 +330,7 @@ impl Staging<'_> {
 }
 
 impl Serving<'_> {
-    /// Staging objects.
+    /// The handler of staging objects.
     pub(in crate::pg) fn staging(&mut self) -> Staging<'_> {
         Staging {
             serving: self.reborrow(),

@@ -1,13 +1,16 @@
-//! Staging objects: what is too much for one change is built step by step, and then taken in one.
+//! Staging objects: content that is too much for one change is built step by step, and then moved
+//! in one.
 //!
-//! A clone of an object with a large omap, and a copy of a large object, would be changes that no log can hold. So the primary
-//! builds the copy first, in an object that only the PG knows: each step is a change of the PG like any other (in the log it
-//! names no object), and the next one is made when that is durable everywhere, so little of it is in memory at a time. The op that
-//! needs it waits meanwhile, as for anything that is fetched ([`super::fetch`]), and holds its object. When the staging object is
-//! whole, the op is executed again, and its change makes it the clone or the copy ([`ObjectOp::MoveOf`]).
+//! A clone of an object with a large omap, and a copy of a large object, would be changes that no
+//! log can hold. So the primary builds the copy first, in an object that only the PG knows: each
+//! step is a change of the PG like any other (in the log it names no object), and the next one is
+//! made when that is durable everywhere, so little of it is in memory at a time. The op that needs
+//! it waits meanwhile, as for anything that is fetched ([`super::fetch`]), and holds its object.
+//! When the staging object is whole, the op is executed again, and its change turns the staging
+//! object into the clone or the copy ([`ObjectOp::MoveOf`]).
 //!
-//! What is not taken is removed: when the op that waited has failed, and by every member when the PG is activated, as whatever
-//! was under way has ended then.
+//! A staging object that is not used is removed: when the op that waited has failed, and by every
+//! member when the PG is activated, as all ops under way have ended then.
 
 pub(super) mod handler;
 
@@ -21,8 +24,8 @@ use super::fetch::Want;
 use super::staged::{Slot, Whole};
 use super::txn::ObjectOp;
 
-/// Where a staging object comes from. As each needs memory, an OSD builds only a few of a kind at a time; those that wait for other
-/// OSDs don't hold up the others.
+/// The source of a staging object. As each needs memory, an OSD builds only a few of a kind at a
+/// time; those that wait for other OSDs don't hold up the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// An object of the PG.
@@ -32,10 +35,10 @@ pub(crate) enum Lane {
 }
 
 impl Lane {
-    /// All of them.
+    /// All lanes.
     pub(crate) const ALL: [Self; 2] = [Self::Local, Self::Remote];
 
-    /// How many PGs of a reactor build at a time.
+    /// The number of PGs of a reactor that may build at a time.
     pub(crate) fn width(self) -> usize {
         match self {
             Self::Local => 4,
@@ -47,11 +50,11 @@ impl Lane {
 /// Whether a PG builds a staging object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StageState {
-    /// No.
+    /// The PG builds none.
     Idle,
-    /// It would like to begin.
+    /// The PG wants to begin.
     Waiting,
-    /// It has begun.
+    /// The PG has begun.
     Running,
 }
 
@@ -63,22 +66,22 @@ enum Place {
     Free,
     /// It is being built.
     Building,
-    /// It is whole, and is to be removed when nobody has it any more.
+    /// It is whole, and is to be removed when nobody holds it any more.
     Whole(Weak<Whole>),
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// It reads how much there is to copy.
+    /// The job reads how much there is to copy.
     Looking,
-    /// It waits for its turn.
+    /// The job waits for its turn.
     Waiting,
-    /// It is under way.
+    /// The job is under way.
     Running,
 }
 
-/// What is copied.
+/// The object that is copied.
 #[derive(Debug)]
 enum Source {
     /// An object of this PG.
@@ -91,10 +94,10 @@ enum Source {
     Copy(Box<CopyFetch>),
 }
 
-/// A staging object that an op waits for.
+/// The building of a staging object that an op waits for.
 #[derive(Debug)]
 struct Job {
-    /// The op's place among what is pending.
+    /// The op's place among the pending ones.
     seq: u32,
     want: Want,
     slot: Slot,
@@ -114,7 +117,7 @@ impl Job {
         }
     }
 
-    /// What makes the staging object, before its pairs and data are added.
+    /// The ops that make the staging object, before its pairs and data are added.
     fn beginning(&self) -> Vec<ObjectOp> {
         let first = match &self.source {
             Source::Object { key, .. } => ObjectOp::CloneOfData(key.clone()),
@@ -132,7 +135,7 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// Whether the PG builds a staging object, or would like to.
+    /// Whether the PG builds a staging object, or wants to.
     pub(super) fn state(&self, lane: Lane) -> StageState {
         let s = self;
         let runs = |j: &Job| j.lane() == lane && j.progress == Progress::Running;
@@ -145,7 +148,7 @@ impl Stages {
         }
     }
 
-    /// What is fetched for a copy, by the op that waits for it.
+    /// The copy that is fetched for the op `seq`, which waits for it.
     pub(super) fn running_copy(&mut self, seq: u32) -> Option<&mut CopyFetch> {
         let job = self.jobs.iter_mut().find(|j| j.seq == seq)?;
         match &mut job.source {
@@ -181,7 +184,7 @@ impl Stages {
         &mut self.places[slot as usize]
     }
 
-    /// A change takes staging objects: they are no longer there to be removed.
+    /// Notes that a change uses staging objects: they are no longer there to be removed.
     pub(super) fn taken(&mut self, objects: &[(Bytes, Vec<ObjectOp>)]) {
         for place in &mut self.places {
             let Place::Whole(whole) = place else { continue };

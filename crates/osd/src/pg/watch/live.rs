@@ -1,7 +1,9 @@
-//! The watches that a primary knows of: who is connected, and until when they are waited for.
+//! The watches that a primary knows of: which clients are connected, and until when the others are
+//! waited for.
 //!
-//! An object's watches are here once its info was read, and until the interval ends. Then everything is dropped: clients
-//! register their watches again with the next primary, which waits for them as long as their time-out says.
+//! An object's watches are here once its info was read, and until the interval ends. Then
+//! everything is dropped: clients register their watches again with the next primary, which waits
+//! for them as long as their time-out says.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use super::watchers::{WatchKey, Watcher, Watchers};
 use crate::pg::op::Client;
 use crate::pg::output::Output;
 
-/// Bytes that a watch takes, roughly.
+/// The approximate bytes of a watch.
 const WATCH_BYTES: usize = 256;
 /// Microseconds after which a removal that had no effect is tried again.
 const RETRY: u64 = 10_000_000;
@@ -24,15 +26,15 @@ const RETRY: u64 = 10_000_000;
 #[derive(Debug)]
 struct Live {
     watcher: Watcher,
-    /// Its connection.
+    /// The client's connection.
     client: Option<Arc<Client>>,
-    /// Whether it sends pings; otherwise it lives as long as its connection.
+    /// Whether the client sends pings; otherwise the watch lives as long as its connection.
     pings: bool,
-    /// When the last one came, or it connected; microseconds.
+    /// When the last ping came, or the client connected; microseconds.
     last_ping: u64,
-    /// When it is dropped.
+    /// When the watch is dropped.
     deadline: Option<u64>,
-    /// When its removal was last begun.
+    /// When the watch's removal was last begun.
     removal: Option<u64>,
     _charge: Charge,
 }
@@ -69,7 +71,7 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// Counts with all other PGs of the reactor from now on.
+    /// Makes the memory count together with that of all other PGs of the reactor.
     pub(crate) fn share_memory(&mut self, memory: WatchMemory) {
         self.memory = memory;
     }
@@ -79,7 +81,7 @@ impl Watches {
         self.objects.is_empty()
     }
 
-    /// Forgets everything: the interval is over.
+    /// Forgets everything at the end of the interval.
     pub(crate) fn clear(&mut self) {
         self.objects.clear();
     }
@@ -95,7 +97,7 @@ impl Watches {
         self.objects.get_mut(object)?.live.get_mut(key)
     }
 
-    /// Whether a watch has its connection.
+    /// Whether a watch's client is connected.
     pub(crate) fn is_connected(&self, object: &Bytes, key: &WatchKey) -> bool {
         let w = self.objects.get(object).and_then(|o| o.live.get(key));
         w.is_some_and(|w| w.client.is_some())
@@ -106,7 +108,7 @@ impl Watches {
         self.memory.take(WATCH_BYTES, &client.party, limit)
     }
 
-    /// Memory for a notification: what it says may stand in the queue of every watcher.
+    /// Memory for a notification: its payload may be in the queue of every watcher.
     pub(crate) fn reserve_notify(
         &self,
         client: &Client,
@@ -130,10 +132,10 @@ impl Watches {
         self.memory.next_number()
     }
 
-    /// An object was read: its watchers that are not connected are waited for from now on.
+    /// Begins to wait for the watchers, not connected yet, of an object that was read.
     pub(crate) fn populate(&mut self, object: &Bytes, watchers: &Watchers, usec: u64) {
         if watchers.is_empty() {
-            // No entry is made for what nobody watches.
+            // Objects without watchers get no entry.
             return;
         }
         let o = self.objects.entry(object.clone()).or_default();
@@ -154,7 +156,7 @@ impl Watches {
         }
     }
 
-    /// A client registered a watch, or took it up again.
+    /// Notes a client that has registered a watch, or taken it up again.
     pub(crate) fn connect(
         &mut self,
         object: &Bytes,
@@ -196,7 +198,7 @@ impl Watches {
         out.extend(waiting.map(|n| n.tell(&key, client)));
     }
 
-    /// A ping of a watch.
+    /// Notes a ping of a watch.
     pub(crate) fn ping(&mut self, object: &Bytes, key: &WatchKey, usec: u64) {
         if let Some(w) = self.live(object, key) {
             w.last_ping = usec;
@@ -206,7 +208,7 @@ impl Watches {
         }
     }
 
-    /// A watch is no more; `tell` says whether its client is to know.
+    /// Removes a watch; `tell` says whether its client is told.
     pub(crate) fn remove(&mut self, object: &Bytes, key: &WatchKey, tell: bool, out: &mut Vec<Output>) {
         let Some(o) = self.objects.get_mut(object) else {
             // Nobody watches the object, and nobody is notified.
@@ -258,11 +260,11 @@ impl Watches {
         self.complete_notifies(object, 0, out);
     }
 
-    /// A client's watchers answer a notification.
+    /// Handles the answer of a client's watchers to a notification.
     pub(crate) fn acknowledge(&mut self, object: &Bytes, ack: Ack, client: &Client, out: &mut Vec<Output>) {
         let notifies = self.objects.get_mut(object);
         let Some((n, live)) = notifies.and_then(|o| Some((o.notifies.get_mut(&ack.id)?, &o.live))) else {
-            // The notification is over; as in Ceph, who answers late is told nothing.
+            // The notification is over; as in Ceph, a late answer is ignored.
             return;
         };
         let mut charge = Some(ack.charge);
@@ -275,7 +277,8 @@ impl Watches {
         self.complete_notifies(object, 0, out);
     }
 
-    /// Ends the notifications of an object that nobody is left to answer, or whose time is over at `usec`.
+    /// Ends the notifications of an object for which no answers are missing, or that have timed out
+    /// at `usec`.
     fn complete_notifies(&mut self, object: &Bytes, usec: u64, out: &mut Vec<Output>) {
         let Some(o) = self.objects.get_mut(object) else {
             // No watch, and no notification.
@@ -295,7 +298,7 @@ impl Watches {
         }
     }
 
-    /// A connection ended.
+    /// Handles the end of a connection.
     pub(crate) fn client_closed(&mut self, conn: u64, usec: u64) {
         let all = self.objects.values_mut().flat_map(|o| o.live.values_mut());
         for w in all.filter(|w| w.client.as_ref().is_some_and(|c| c.conn == conn)) {
@@ -303,7 +306,8 @@ impl Watches {
         }
     }
 
-    /// Ends the notifications whose time is over; returns the watches whose is. Those are named again only after a while.
+    /// Ends the notifications that have timed out; returns the watches that have. A watch is
+    /// returned again only after a while.
     pub(crate) fn expire(&mut self, usec: u64, out: &mut Vec<Output>) -> Vec<(Bytes, WatchKey)> {
         let ends = |o: &ObjectWatches| o.notifies.values().any(|n| n.deadline <= usec);
         let over: Vec<Bytes> = self
@@ -318,7 +322,7 @@ impl Watches {
         self.take_due(usec, |w| w.deadline.is_some_and(|t| t <= usec))
     }
 
-    /// The watches of clients that are shut out. Those are named again only after a while.
+    /// The watches of clients on the blocklist. A watch is returned again only after a while.
     pub(crate) fn shut_out(
         &mut self,
         usec: u64,

@@ -1,4 +1,4 @@
-//! What watches and notifications of all PGs of a reactor take together.
+//! The memory of the watches and notifications of all PGs of a reactor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -20,20 +20,20 @@ struct Counters {
 #[derive(Debug)]
 pub(crate) struct Charge {
     of: WatchMemory,
-    /// Whose it is, as far as that is known.
+    /// The party that it is charged to, if known.
     party: Option<Arc<Party>>,
     bytes: usize,
 }
 
 impl WatchMemory {
-    /// Counts `bytes` of a party, unless it would have more than it leaves of `limit`: one alone has half, and whoever comes after it finds
-    /// the other half.
+    /// Charges `bytes` to a party, unless it would then have more than it leaves free of `limit`:
+    /// one party alone gets half, and the next one finds the other half.
     pub(super) fn take(&self, bytes: usize, party: &Arc<Party>, limit: usize) -> Option<Charge> {
         let left = limit.saturating_sub(self.0.bytes.load(Ordering::Relaxed));
         (party.watch_bytes().saturating_add(bytes) <= left).then(|| self.take_always(bytes, Some(party)))
     }
 
-    /// Counts `bytes` that are in use anyway.
+    /// Charges `bytes` that are in use anyway.
     pub(super) fn take_always(&self, bytes: usize, party: Option<&Arc<Party>>) -> Charge {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         if let Some(party) = party {

@@ -18,15 +18,15 @@ use crate::pg::output::Output;
 /// A notification as its op asked for it.
 #[derive(Debug)]
 pub(crate) struct NotifyStart {
-    /// Its id, which the notifier was told.
+    /// The notification's id, as told to the notifier.
     pub id: u64,
-    /// The notifier's own number of it.
+    /// The notifier's own number for it.
     pub cookie: u64,
-    /// Seconds after which it is over.
+    /// Seconds after which it times out.
     pub timeout: u32,
-    /// What to say.
+    /// The payload.
     pub payload: Bytes,
-    /// What it takes, and the answers to it.
+    /// The memory for it, and for the answers to it.
     pub charges: Vec<Charge>,
 }
 
@@ -37,9 +37,9 @@ pub(crate) struct Ack {
     pub cookie: Option<u64>,
     /// The notification.
     pub id: u64,
-    /// What it says.
+    /// The answer's payload.
     pub reply: Bytes,
-    /// What that takes.
+    /// The memory for it.
     pub charge: Charge,
 }
 
@@ -50,9 +50,9 @@ pub(super) struct Notify {
     start: NotifyStart,
     /// The object's version.
     version: u64,
-    /// When it is over, microseconds.
+    /// When it times out, in microseconds.
     pub(super) deadline: u64,
-    /// Who did not answer yet.
+    /// The watchers that have not answered yet.
     waiting: BTreeSet<WatchKey>,
     replies: BTreeMap<WatcherId, Bytes>,
 }
@@ -73,7 +73,7 @@ impl Notify {
         }
     }
 
-    /// This watcher is to answer.
+    /// Expects an answer from this watcher.
     pub(super) fn expect(&mut self, key: WatchKey) {
         self.waiting.insert(key);
     }
@@ -82,17 +82,17 @@ impl Notify {
         self.waiting.contains(key)
     }
 
-    /// Nobody is left who could answer.
+    /// Whether no more answers are expected.
     pub(super) fn is_over(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// This watcher will not answer any more.
+    /// Expects no answer from this watcher any more.
     pub(super) fn forget(&mut self, key: &WatchKey) {
         self.waiting.remove(key);
     }
 
-    /// A watcher's answer; the first counts.
+    /// Notes a watcher's answer; the first counts.
     pub(super) fn answer(&mut self, key: &WatchKey, reply: Bytes, charge: Option<Charge>) {
         if self.waiting.remove(key) {
             self.replies.insert(watcher_id(key), reply);
@@ -102,7 +102,7 @@ impl Notify {
         }
     }
 
-    /// Tells a watcher.
+    /// The message to a watcher.
     pub(super) fn tell(&self, key: &WatchKey, watcher: &Arc<Client>) -> Output {
         Output::WatchNotify {
             client: Arc::clone(watcher),
@@ -118,7 +118,7 @@ impl Notify {
         }
     }
 
-    /// Tells the notifier how it ended.
+    /// The message to the notifier about the outcome.
     pub(super) fn complete(self) -> Output {
         let missed: Vec<WatcherId> = self.waiting.iter().map(watcher_id).collect();
         let replies = NotifyReplies {

@@ -1,4 +1,4 @@
-//! The PG's part: carries out what ops did to watches, and drops those whose time is over.
+//! The PG's part: carries out the effects of ops on watches, and drops watches that have timed out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::pg::serving::Serving;
 use crate::pg::site::Site;
 
 impl OpQueue {
-    /// Who sent a request, and what is known of its object's watchers.
+    /// The sender of a request, and its object's watchers.
     pub(in crate::pg) fn asking<'a>(
         &'a self,
         site: &Site,
@@ -37,7 +37,7 @@ impl OpQueue {
         }
     }
 
-    /// Carries out what a request did to the watches of its object.
+    /// Carries out the effects of a request on the watches of its object.
     pub(in crate::pg) fn apply_watch_effects(
         &mut self,
         object: &Bytes,
@@ -78,7 +78,7 @@ impl OpQueue {
         }
     }
 
-    /// An object was read: whoever watches it is waited for, unless it is shut out.
+    /// Begins to wait for the watchers of an object that was read, except those on the blocklist.
     pub(in crate::pg) fn note_watchers(&mut self, object: &Bytes, cx: &Ctx<'_>) {
         if let Some(state) = self.contexts.state(object) {
             self.watches.populate(object, &state.info.watchers, cx.usec);
@@ -87,7 +87,8 @@ impl OpQueue {
 }
 
 impl Serving<'_> {
-    /// A client's connection ended. What it sent and has not begun never will: on its next connection it sends again what it still wants.
+    /// Handles the end of a client's connection. Its requests that have not begun never will: on
+    /// its next connection it sends again those that it still wants.
     pub(in crate::pg) fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
         self.ops.held.retain(|op| op.client.conn != conn);
         self.ops.contexts.drop_queued(conn);
@@ -100,7 +101,7 @@ impl Serving<'_> {
         self.ops.watches.client_closed(conn, cx.usec);
     }
 
-    /// Drops the watches whose time is over, or whose client is shut out.
+    /// Drops the watches that have timed out, or whose client is on the blocklist.
     pub(in crate::pg) fn check_watches(&mut self, cx: &mut Ctx<'_>) {
         if self.ops.watches.is_empty() || !self.role.is_active() {
             // A primary that serves next takes the watches from the objects.

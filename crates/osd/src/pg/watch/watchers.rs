@@ -7,13 +7,14 @@ use spirula_denc::{EntityAddr, EntityName, EntityType, Reader, Result, Writer};
 
 use crate::pg::number::{number, put_number, small};
 
-/// Names a watch of an object: the client's number of it, and who the client is. Ordered as the official listing.
+/// The key of a watch of an object: the client's number for it, and the client's name. Ordered as
+/// the official listing.
 pub type WatchKey = (u64, EntityName);
 
-/// What outlives a connection of a watch (`watch_info_t`).
+/// The part of a watch that outlives its connection (`watch_info_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watcher {
-    /// Where the client is; what blocklists name.
+    /// The client's address, which blocklists name.
     pub addr: EntityAddr,
     /// Seconds without a sign of the client after which the watch is dropped.
     pub timeout: u32,
@@ -24,12 +25,12 @@ pub struct Watcher {
 pub struct Watchers(Option<Arc<BTreeMap<WatchKey, Watcher>>>);
 
 impl Watchers {
-    /// Whether nobody watches.
+    /// Whether there are no watchers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many watch.
+    /// The number of watchers.
     pub fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |m| m.len())
     }
@@ -49,7 +50,7 @@ impl Watchers {
         Arc::make_mut(self.0.get_or_insert_default()).insert(key, w);
     }
 
-    /// Removes a watch; says whether it was there.
+    /// Removes a watch; returns whether it existed.
     pub fn remove(&mut self, key: &WatchKey) -> bool {
         if !self.contains(key) {
             return false;

@@ -1,4 +1,4 @@
-//! Brings others up to the copy here.
+//! Brings targets up to the copy here.
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
@@ -26,8 +26,8 @@ use crate::pg::stored_copy::StoredCopy;
 /// Objects compared in one step of a backfill.
 const SCAN: usize = 256;
 
-/// The holder's side of copies. Reads the copy here, and sends it to others; the copy may be one that serves, and then the backfill says
-/// when.
+/// The holder's side of copies. Reads the copy here, and sends it to targets; if the copy is one
+/// that serves, the backfill says when.
 pub(in crate::pg) struct Feeding<'a> {
     pub(in crate::pg) site: &'a Site,
     pub(in crate::pg) copy: &'a StoredCopy,
@@ -35,7 +35,7 @@ pub(in crate::pg) struct Feeding<'a> {
     pub(in crate::pg) outbox: &'a mut Outbox,
     /// The attempt at peering that this OSD leads or follows.
     pub(in crate::pg) id: PeeringId,
-    /// Of a primary that serves.
+    /// The backfill of a primary that serves.
     pub(in crate::pg) backfill: Option<&'a Backfill>,
     pub(in crate::pg) copying: &'a mut Copying,
     pub(in crate::pg) counters: &'a mut Counters,
@@ -47,7 +47,8 @@ impl Feeding<'_> {
         self.backfill.is_some_and(|b| b.is_target_full(&*self.site.map))
     }
 
-    /// The primary asks to bring these members up to the copy here. Reading only, so the copy may be a stray.
+    /// Handles the primary's request to bring these members up to the copy here, which may be a
+    /// stray, as it is only read.
     pub(in crate::pg) fn start_sync(
         &mut self,
         from: i32,
@@ -64,7 +65,7 @@ impl Feeding<'_> {
             .map(|(o, plan)| Feed::new(o, plan, &start))
             .collect();
         let n = feeds.len();
-        // Answers to what an earlier copy asked for are none to this one.
+        // Answers to the questions of an earlier copy are not for this one.
         self.store.pending.retain(|_, p| !matches!(p, Pending::Source(_)));
         self.copying.source = Some(SyncSource {
             id,
@@ -76,7 +77,7 @@ impl Feeding<'_> {
         }
     }
 
-    /// Goes on with the feeds that flags had held up, if they do no more.
+    /// Goes on with the feeds that flags have held up, if they no longer do.
     pub(in crate::pg) fn pump_feeds(&mut self, cx: &mut Ctx<'_>) {
         for i in 0..self.copying.source.as_ref().map_or(0, |s| s.feeds.len()) {
             self.pump_feed(i, cx);
@@ -87,7 +88,7 @@ impl Feeding<'_> {
         self.copying.source.as_mut()?.feeds.get_mut(i)
     }
 
-    /// A feed that goes on.
+    /// A feed that is under way.
     fn under_way(&mut self, i: usize) -> &mut Feed {
         let pgid = self.site.pgid;
         match self.feed(i) {
@@ -101,8 +102,8 @@ impl Feeding<'_> {
         s.feeds.iter().position(|f| f.target == target)
     }
 
-    /// What may be under way. `None` where nothing is to be copied for now; requests wait for
-    /// what is copied while the PG does not serve.
+    /// The limits of what may be under way; `None` if nothing is to be copied for now. While the PG
+    /// does not serve, requests wait for the copying.
     fn window(&self, cx: &mut Ctx<'_>) -> Option<Window> {
         let cfg = &self.site.cfg;
         let Some(backfill) = self.backfill else {
@@ -119,7 +120,7 @@ impl Feeding<'_> {
         Some(self.copying.pace.window(cx.usec, all, least, cfg.busy_requests))
     }
 
-    /// Accounts the time since a feed was last looked at, as something of it is done.
+    /// Accounts for the time since a feed was last looked at, when some of its work is done.
     fn note_work(&mut self, i: usize, cx: &Ctx<'_>) {
         let serves = self.backfill.is_some();
         let since = self.feed(i).map(|f| std::mem::replace(&mut f.since, cx.usec));
@@ -181,7 +182,7 @@ impl Feeding<'_> {
         }
     }
 
-    /// An answer of the store for a feed.
+    /// Handles an answer of the store for a feed.
     pub(in crate::pg) fn source_store(&mut self, i: usize, reply: StoreReply, cx: &mut Ctx<'_>) {
         let pgid = self.site.pgid;
         let Some(f) = self.feed(i) else {
@@ -258,8 +259,9 @@ impl Feeding<'_> {
         if ended {
             f.current = None;
         }
-        // What was written between lookup and reading is no version of the object, and must not look like one. What it lacks of the
-        // newest the log names: it is copied again, and until then the target has it without an info.
+        // An object that was written between lookup and reading is no version of the object when
+        // pushed, and must not look like one. The log names the write: the object is copied again,
+        // and until then the target has it without an info.
         let torn = ended && self.copy.is_written_since(since, &key);
         if let PushPart::Data { pairs, last, .. } = &mut part {
             if let Some(end) = last.as_mut().filter(|_| torn) {
@@ -311,7 +313,7 @@ impl Feeding<'_> {
         );
     }
 
-    /// A target has compared its objects.
+    /// Handles the result of a target's comparison.
     pub(in crate::pg) fn scan_acked(
         &mut self,
         from: i32,
@@ -335,7 +337,7 @@ impl Feeding<'_> {
         self.pump_feed(i, cx);
     }
 
-    /// A target has applied a push.
+    /// Handles a target's acknowledgement of a push.
     pub(in crate::pg) fn push_acked(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         let Some(i) = self.feed_of(from, id) else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
@@ -347,7 +349,7 @@ impl Feeding<'_> {
         self.pump_feed(i, cx);
     }
 
-    /// A target has no room for a push. What is still removed makes some.
+    /// Handles a target's lack of room for a push. Further removals make some.
     pub(in crate::pg) fn push_refused(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         let at = self.feed_of(from, id);
         if let Some(f) = at.and_then(|i| self.feed(i)) {
@@ -356,8 +358,8 @@ impl Feeding<'_> {
         }
     }
 
-    /// The object under way can't be read: nobody is complete without it, so the attempt is given up until the next, and the
-    /// object is named.
+    /// Gives up the attempt, as the object under way can't be read: no target is complete without
+    /// it. The object is named.
     fn cannot_read(&mut self, i: usize, cx: &mut Ctx<'_>) {
         let key = self
             .feed(i)
@@ -375,7 +377,7 @@ impl Feeding<'_> {
         }
     }
 
-    /// Messages to or from a target may be lost.
+    /// Handles the possible loss of messages to or from a target.
     pub(in crate::pg) fn source_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if self.copying.source.as_ref().is_some_and(|s| s.feeds(osd)) {
             self.abort_sync(cx);

@@ -1,4 +1,4 @@
-//! Is brought up to another's copy.
+//! Brings this OSD's copy up to the holder's.
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
@@ -25,7 +25,7 @@ use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
 /// Own objects listed in one step of a comparison.
 const PAGE: usize = 512;
 
-/// The target's side of a copy. May change the copy here, and nothing that clients see.
+/// The target's side of a copy. May change the copy here, but nothing that clients see.
 pub(in crate::pg) struct Receiving<'a> {
     pub(in crate::pg) site: &'a Site,
     pub(in crate::pg) copy: &'a mut StoredCopy,
@@ -38,7 +38,8 @@ pub(in crate::pg) struct Receiving<'a> {
 }
 
 impl Receiving<'_> {
-    /// Whether a holder may change this copy: this OSD is a member of the attempt at peering, or is to be one.
+    /// Whether a holder may change this copy: this OSD is a member of the attempt at peering, or is
+    /// to be one.
     fn is_target(&self, id: PeeringId) -> bool {
         let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
         // One that takes part has all already.
@@ -49,16 +50,16 @@ impl Receiving<'_> {
         id == self.id && (to_be || is_member)
     }
 
-    /// From now on the copy is a mixture, durably before anything else.
+    /// Marks the copy as a mixture of versions, durably before anything else.
     fn mark_incomplete(&mut self, cx: &mut Ctx<'_>) {
-        // On its own: what comes with a push may be refused.
+        // In a transaction of its own: one with a push may be refused.
         let mut record = Txn::default();
         self.copy.mark_incomplete(self.site.pgid, &mut record);
         self.target.get_or_insert_default();
         self.store.record(record, cx);
     }
 
-    /// Part of an object.
+    /// Handles a push of part of an object.
     pub(in crate::pg) fn pushed(&mut self, from: i32, id: PeeringId, push: Push, cx: &mut Ctx<'_>) {
         if !self.is_target(id) {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
@@ -111,7 +112,7 @@ impl Receiving<'_> {
             .submit_claim(txn, claim, Commit::Push { id, source, key }, cx);
     }
 
-    /// The store has no room for a push.
+    /// Handles the store's lack of room for a push.
     pub(in crate::pg) fn push_refused_here(
         &mut self,
         id: PeeringId,
@@ -124,7 +125,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// Says that there is no room for a push, and removes what was pushed of its object.
+    /// Answers that there is no room for a push, and removes what was pushed of its object.
     fn refuse_push(&mut self, id: PeeringId, source: i32, begun: Option<Bytes>, cx: &mut Ctx<'_>) {
         self.target.get_or_insert_default().refuses = true;
         // Of a copy that is as its log says nothing was changed.
@@ -144,7 +145,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// What the holder has in a range of keys.
+    /// Handles the holder's list of its objects in a range of keys.
     pub(in crate::pg) fn scan(
         &mut self,
         source: i32,
@@ -168,13 +169,14 @@ impl Receiving<'_> {
         self.store.list((from, to), PAGE, Pending::Target, cx);
     }
 
-    /// The own objects in that range.
+    /// Compares the own objects in that range.
     pub(in crate::pg) fn target_scanned(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let Some(scan) = self.target.as_mut().and_then(|t| t.scan.as_mut()) else {
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
         };
         let Ok((mine, next)) = r else {
-            // What can't be listed can't be compared: the attempt stalls, and the operator finds it in the log.
+            // Objects that can't be listed can't be compared: the attempt stalls, and the operator
+            // finds it in the log.
             return;
         };
         let mut removed = Vec::new();
@@ -206,7 +208,7 @@ impl Receiving<'_> {
             .send(source, self.id, PeerBody::ScanAck(needed), true, cx);
     }
 
-    /// The copy is complete up to a version, as the primary says.
+    /// Handles the primary's word that the copy is complete up to a version.
     pub(in crate::pg) fn copied(
         &mut self,
         from: i32,

@@ -21,18 +21,18 @@ use crate::pg::snaps::set::Trimmed;
 use crate::pg::store_queue::{Commit, Pending};
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 
-/// Snapshots without clones that are noted together.
+/// The number of snapshots without clones that are noted together.
 const NOTE_TOGETHER: usize = 256;
 
-/// What a trim makes of an object and its clone.
+/// The effect of a trim on an object and its clone.
 struct Trim {
     state: ObjectState,
     usage: Usage,
     objects: Vec<(Bytes, Vec<ObjectOp>)>,
 }
 
-/// Trims a clone of the object with this head, the clone's info being `info`; `None` where it stands for no removed
-/// snapshot.
+/// Trims a clone of the object with this head, the clone's info being `info`; `None` if it stands
+/// for no removed snapshot.
 fn trim(
     head: &Bytes,
     old: &ObjectState,
@@ -89,10 +89,11 @@ pub(in crate::pg) struct Trimming<'a> {
 }
 
 impl Trimming<'_> {
-    /// Follows the map: what it no longer names is trimmed everywhere, what it names anew is to be trimmed.
+    /// Follows the map: snapshots that it no longer names are trimmed everywhere, those that it
+    /// names anew are to be trimmed.
     pub(in crate::pg) fn update_trim_queue(&mut self) {
         if !self.serving.role.is_active() {
-            // Who leads the PG next looks at all removed snapshots.
+            // The next primary of the PG looks at all removed snapshots.
             return;
         }
         let removed = &self.serving.site.pool.snaps.removed;
@@ -104,7 +105,7 @@ impl Trimming<'_> {
         }
     }
 
-    /// It is the PG's turn to trim.
+    /// Grants the PG's turn to trim.
     pub(in crate::pg) fn grant_trim(&mut self, cx: &mut Ctx<'_>) {
         if let Some(t) = self.serving.role.trimmer() {
             t.granted = true;
@@ -112,7 +113,7 @@ impl Trimming<'_> {
         }
     }
 
-    /// Goes on trimming where nothing is under way.
+    /// Goes on trimming if nothing is under way.
     pub(in crate::pg) fn trim_on(&mut self, cx: &mut Ctx<'_>) {
         let (hold, max) = (
             self.serving.site.map.no_snap_trim(),
@@ -125,7 +126,7 @@ impl Trimming<'_> {
         let t = &mut *a.trimmer;
         let busy = t.listing || !t.waiting.is_empty() || t.last > a.committed;
         if busy || !t.granted || t.failed || hold || cx.usec < t.not_before {
-            // What is under way, its turn, the map or a tick lets it go on.
+            // The trims under way, the PG's turn, the map or a tick let it go on.
             return;
         }
         let Some((next, _)) = t.queue.ranges().next() else {
@@ -139,7 +140,8 @@ impl Trimming<'_> {
         cx.out.push(Output::ListRecords { token, from, to, max });
     }
 
-    /// Notes what was purged. On all members, whatever records a recovery has left go.
+    /// Notes the purged snapshots, and removes on all members any records of them that a recovery
+    /// has left.
     fn save_purged(&mut self, cx: &mut Ctx<'_>) {
         let snaps = std::mem::take(&mut self.trimmer().unsaved);
         if snaps.is_empty() {
@@ -154,7 +156,7 @@ impl Trimming<'_> {
         self.serving.replicate_own(None, objects, cx);
     }
 
-    /// Clones of the snapshot that is being trimmed.
+    /// Handles the list of clones of the snapshot that is being trimmed.
     pub(in crate::pg) fn clones_listed(&mut self, r: Result<Vec<Bytes>, ReadError>, cx: &mut Ctx<'_>) {
         let t = self.trimmer();
         t.listing = false;
@@ -173,7 +175,7 @@ impl Trimming<'_> {
         }
     }
 
-    /// The snapshot that is being trimmed has no clones left, on no member.
+    /// Handles that the snapshot being trimmed has no clones left, on no member.
     fn snap_purged(&mut self, cx: &mut Ctx<'_>) {
         let t = self.trimmer();
         invariant!(
@@ -194,7 +196,7 @@ impl Trimming<'_> {
         self.trim_on(cx);
     }
 
-    /// A clone that is to be trimmed, as it is.
+    /// Handles the state of a clone that is to be trimmed.
     pub(in crate::pg) fn trim_found(
         &mut self,
         clone: Bytes,
@@ -226,7 +228,8 @@ impl Trimming<'_> {
         }
     }
 
-    /// What is done about removed snapshots. What the store is asked for it is forgotten when this OSD serves no longer.
+    /// The state of the trimming. Its calls to the store are forgotten when this OSD serves no
+    /// longer.
     fn trimmer(&mut self) -> &mut Trimmer {
         let pgid = self.serving.site.pgid;
         match self.serving.role.trimmer() {
@@ -235,7 +238,7 @@ impl Trimming<'_> {
         }
     }
 
-    /// An object can't be looked up, so its clones can't be trimmed.
+    /// Handles that an object can't be looked up, so that its clones can't be trimmed.
     pub(in crate::pg) fn trim_blocked(&mut self, head: &Bytes) {
         if self
             .serving
@@ -248,14 +251,14 @@ impl Trimming<'_> {
         }
     }
 
-    /// Trims the clones of an object that are to be trimmed, unless somebody reads or repairs them now.
+    /// Trims the waiting clones of an object, unless they are being read or repaired.
     pub(in crate::pg) fn trim_clones(&mut self, head: &Bytes, cx: &mut Ctx<'_>) {
         loop {
             let is_free =
                 |c: &&mut Context| c.state.is_some() && !c.exclusive && c.reading == 0 && c.repairs == 0;
             let context = self.serving.ops.contexts.find(head).filter(is_free);
             let Some(clone) = context.and_then(|c| c.trims.pop()) else {
-                // None is left, or what holds the object goes on with them.
+                // No clone is left, or the op that holds the object goes on with them.
                 return;
             };
             self.trim_clone(head, clone, cx);
@@ -317,7 +320,8 @@ impl Trimming<'_> {
         self.serving.replicate(None, Some(head.clone()), entry, txn, cx);
     }
 
-    /// A record of a clone that is not there, or does not stand for the snapshot: left by a recovery.
+    /// Removes a record, left by a recovery, of a clone that does not exist or does not stand for
+    /// the snapshot.
     fn forget_record(&mut self, clone: &Bytes, cx: &mut Ctx<'_>) {
         let t = self.trimmer();
         t.waiting.remove(clone);
@@ -332,7 +336,7 @@ impl Trimming<'_> {
 }
 
 impl Serving<'_> {
-    /// Removed snapshots.
+    /// The handler of removed snapshots.
     pub(in crate::pg) fn trimming(&mut self) -> Trimming<'_> {
         Trimming {
             serving: self.reborrow(),
