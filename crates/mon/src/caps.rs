@@ -1,11 +1,11 @@
-//! What a session may do at the monitor, on top of the capability grammar.
+//! The rights of a session at the monitor, on top of the capability grammar.
 
 use std::net::IpAddr;
 
 use spirula_cephx::AuthName;
 use spirula_cephx::caps::{Access, MonRequest};
 
-/// A session's capabilities. Text that does not parse allows nothing.
+/// A session's capabilities. A text that does not parse allows nothing.
 #[derive(Debug, Clone)]
 pub struct MonCap {
     cap: spirula_cephx::caps::MonCap,

@@ -1,5 +1,6 @@
-//! Crashes that were reported, as Ceph's module `crash` keeps them (`src/pybind/mgr/crash/module.py`), and what the health tells of them:
-//! of those of the last two weeks (`mgr/crash/warn_recent_interval`) that nobody has looked at.
+//! Reported crashes, as Ceph's module `crash` keeps them (`src/pybind/mgr/crash/module.py`), and
+//! the health check about them: for those of the last two weeks (`mgr/crash/warn_recent_interval`)
+//! that nobody has looked at.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::service::{Service, Source};
 
 /// The service that keeps configuration keys.
 pub(crate) const SERVICE: &str = "config-key";
-/// Where the module keeps crashes among them.
+/// The prefix of the module's keys for crashes.
 pub(crate) const PREFIX: &str = "mgr/crash/crash/";
 
 const WARN: &str = "mgr/crash/warn_recent_interval";
@@ -51,27 +52,28 @@ impl Crash {
         self.0.get(field).and_then(Value::as_str)
     }
 
-    /// Its name.
+    /// The crash's id.
     pub(crate) fn id(&self) -> &str {
         self.text("crash_id").unwrap_or_default()
     }
 
-    /// When it happened: `2026-11-25T19:00:00.123456Z`, or with a blank and without the `Z`, as earlier releases write it.
+    /// The time of the crash: `2026-11-25T19:00:00.123456Z`, or with a blank and without the `Z`,
+    /// as earlier releases write it.
     pub(crate) fn time(&self) -> Option<UTime> {
         time::parse(self.text("timestamp")?)
     }
 
-    /// Seconds since it happened.
+    /// Seconds since the crash.
     pub(crate) fn age(&self, now: UTime) -> i64 {
         i64::from(now.sec) - i64::from(self.time().unwrap_or_default().sec)
     }
 
-    /// Whether nobody has looked at it.
+    /// Whether nobody has looked at the crash.
     pub(crate) fn is_new(&self) -> bool {
         !self.0.contains_key("archived")
     }
 
-    /// What the health says of it.
+    /// The health check's line on the crash.
     fn news(&self) -> String {
         let or = |field: &str, unknown: &str| one_line(self.text(field).unwrap_or(unknown));
         let (who, host) = (
@@ -84,18 +86,18 @@ impl Crash {
         )
     }
 
-    /// As Python's `json.dumps(…, sort_keys=True)` orders it.
+    /// The report with its keys in the order of Python's `json.dumps(…, sort_keys=True)`.
     pub(crate) fn sorted(&self) -> Value {
         let sorted: BTreeMap<&String, &Value> = self.0.iter().collect();
         sorted.into_iter().map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 }
 
-/// What is known of a crash without reading its report.
+/// The part of a crash that is known without reading its report.
 #[derive(Debug)]
 struct Known {
     time: UTime,
-    /// What the health says of it, if nobody has looked at it.
+    /// The health check's line on the crash, if nobody has looked at it.
     news: Option<String>,
 }
 
@@ -124,7 +126,7 @@ impl Service for Crashes {
 }
 
 impl Crashes {
-    /// A configuration key has got another value, or is no more.
+    /// Notes a configuration key that has another value, or was removed.
     fn note(&mut self, key: &str, value: Option<&Bytes>) {
         let Some(id) = key.strip_prefix(PREFIX) else {
             return;
@@ -145,7 +147,7 @@ impl Crashes {
         recent.filter_map(|k| k.news.clone()).collect()
     }
 
-    /// The ids of those until `cutoff`.
+    /// The ids of the crashes until `cutoff`.
     fn until(&self, cutoff: UTime) -> impl Iterator<Item = &String> {
         self.known
             .iter()
@@ -155,7 +157,7 @@ impl Crashes {
 }
 
 impl View {
-    /// The time before which an option's seconds begin.
+    /// The time that lies the seconds of an option ago.
     fn before(&self, option: &str) -> UTime {
         let set = self
             .state
@@ -172,7 +174,7 @@ impl View {
         }
     }
 
-    /// What the health says of crashes: a line for each.
+    /// The health check's lines, one for each crash.
     pub(crate) fn recent_crashes(&self) -> Vec<String> {
         if self.state.crashes.known.is_empty() {
             return Vec::new();
@@ -182,7 +184,7 @@ impl View {
 }
 
 impl Turn<'_> {
-    /// Forgets crashes of long ago. To be called now and then where this monitor leads.
+    /// Forgets old crashes. To be called now and then if this monitor leads.
     pub(crate) fn forget_old_crashes(&mut self) {
         if self.view.state.crashes.known.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Health checks: what is wrong, told from the maps and the statistics.
+//! Health checks: problems found in the maps and the statistics.
 
 mod changes;
 mod clocks;
@@ -25,7 +25,7 @@ pub use mutes::Mute;
 pub(crate) use mutes::Mutes;
 pub use slow_disks::CommitTime;
 
-/// How bad a check is.
+/// The severity of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Look at it.
@@ -52,26 +52,26 @@ impl Severity {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone)]
 pub struct Check {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
     /// One line.
     pub summary: String,
-    /// How many things it is about.
+    /// The number of things that it is about.
     pub count: usize,
     /// A line for each.
     pub detail: Vec<String>,
 }
 
-/// Everything that is wrong, by code.
+/// All problems, by code.
 pub type Checks = BTreeMap<&'static str, Check>;
 
 /// Most detail lines of a check (`mon_health_max_detail`).
 const MAX_DETAIL: usize = 50;
 
-/// Most crashes that are told one by one.
+/// The most crashes that are listed one by one.
 const MAX_CRASHES: usize = 30;
 
 fn warn(summary: String, count: usize, detail: Vec<String>) -> Check {
@@ -153,7 +153,7 @@ impl View {
         out
     }
 
-    /// The manager's modules, where they end again and again, in the words of Ceph's monitors.
+    /// Checks for modules of the manager that end again and again, in the words of Ceph's monitors.
     fn manager_module(&self, out: &mut Checks) {
         if let Some(why) = self.state.manager.module.failure(self.steady.now()) {
             let text = format!("Module '{}' has failed: {why}", spirula_manager::MODULE);
@@ -480,12 +480,12 @@ struct Found {
 /// A state that makes a PG unhealthy.
 struct PgRule {
     code: &'static str,
-    /// Ordered as the official summary orders states: by their bit.
+    /// The state's bit, by which the official summary is ordered.
     order: u8,
     state: PgState,
-    /// The state must be absent.
+    /// Whether the state must be absent.
     inverted: bool,
-    /// Only when it has lasted: since when.
+    /// For a rule that only applies after some time: since when the state lasts.
     since: Option<fn(&PgStat) -> spirula_denc::UTime>,
     name: &'static str,
 }
@@ -519,7 +519,7 @@ fn rule_name(order: u8) -> &'static str {
 }
 
 impl PgRule {
-    /// The detail line, where the PG is in this state.
+    /// The detail line, if the PG is in this state.
     fn test(&self, mon: &View, pg: PgId, stat: &PgStat, stuck_after: Duration) -> Option<String> {
         if stat.state.contains(self.state) == self.inverted {
             return None;

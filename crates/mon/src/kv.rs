@@ -30,8 +30,8 @@ impl fmt::Debug for Op {
 pub struct Txn {
     /// The changes, in order.
     pub ops: Vec<Op>,
-    /// The term of the log in which it was made, 0 for any. It only counts in that term: it was made from a state that
-    /// another leader may have changed since.
+    /// The term of the log in which it was made, 0 for any. It only counts in that term, as it was
+    /// made from a state that another leader may have changed since.
     pub term: u64,
 }
 

@@ -1,12 +1,12 @@
-//! How often something may be told: so many times in a period for each of those who cause it.
+//! A limit on messages: a number of them in a period for each entity that causes them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Those who are remembered at once; more share what is left to all of them.
+/// The entities that are remembered at once; more share the rest of the limit.
 const MOST: usize = 1000;
 
-/// What was told of one of them in its period.
+/// The messages of one entity in its period.
 #[derive(Debug, Clone, Copy)]
 struct Period {
     ends: Duration,
@@ -14,7 +14,7 @@ struct Period {
     untold: u64,
 }
 
-/// Counts what was told, and what was not.
+/// Counts the messages that were admitted, and those that were not.
 #[derive(Debug)]
 pub(crate) struct Pace<K> {
     most: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Pace<K> {
 }
 
 impl<K: Ord + Clone> Pace<K> {
-    /// `most` times in each `period`.
+    /// A limit of `most` messages in each `period`.
     pub(crate) fn new(most: u32, period: Duration) -> Self {
         Self {
             most,
@@ -32,7 +32,7 @@ impl<K: Ord + Clone> Pace<K> {
         }
     }
 
-    /// Whether one more may be told that `who` caused.
+    /// Whether one more message caused by `who` is admitted.
     pub(crate) fn admits(&mut self, who: &K, now: Duration) -> bool {
         if !self.by.contains_key(who) && self.by.len() >= MOST {
             return false;
@@ -51,7 +51,7 @@ impl<K: Ord + Clone> Pace<K> {
         admitted
     }
 
-    /// Ends the periods that are over. Returns how much each has caused that was not told.
+    /// Ends the periods that are over. Returns how many messages of each entity were not admitted.
     pub(crate) fn over(&mut self, now: Duration) -> Vec<(K, u64)> {
         let mut untold = Vec::new();
         self.by.retain(|who, p| {

@@ -1,7 +1,9 @@
-//! What is in progress: events that last until PGs have moved, as the progress module of Ceph's manager tells them.
+//! Progress: events that last until PGs have moved, as the progress module of Ceph's manager
+//! reports them.
 //!
-//! An OSD that is marked out or in begins an event about the PGs that move for it. Whenever data is copied there is an event about
-//! the whole cluster besides. Nothing of it is replicated: the next leader begins anew.
+//! An OSD that is marked out or in begins an event about the PGs that move for it. Whenever data is
+//! copied there is an event about the whole cluster besides. Events are not replicated: the next
+//! leader begins anew.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,9 +16,10 @@ use spirula_text::time;
 use crate::core::View;
 use crate::service::ConfigEntry;
 
-/// Whether progress is told: an option of Ceph's module of that name, set for `mgr`. It is unless this says otherwise.
+/// The option whether progress is reported, of Ceph's module of that name, set for `mgr`. The
+/// default is yes.
 pub(crate) const PROGRESS_OPTION: &str = "mgr/progress/enabled";
-/// Events that are remembered when they are over (`max_completed_events`).
+/// The number of ended events that are remembered (`max_completed_events`).
 const REMEMBERED: usize = 50;
 /// Tasks of modules that are shown at a time; a few are under way at a time.
 const MAX_TASKS: usize = 64;
@@ -30,14 +33,15 @@ const COPYING: PgState = PgState::RECOVERING
     .with(PgState::BACKFILL_WAIT)
     .with(PgState::BACKFILL_TOOFULL);
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Debug, Clone)]
 enum About {
     /// The whole cluster. The PGs that were clean when it began, and have not moved since, do not count.
     Cluster { untouched: BTreeSet<PgId> },
-    /// A task of a module of the manager, which tells how far it is.
+    /// A task of a module of the manager, which reports its progress.
     Task { refs: Map<String, Value> },
-    /// PGs that move because of this OSD: how many, and those that are left with the bytes that had been copied of each.
+    /// PGs that move because of this OSD: their number, and the remaining ones, each with the bytes
+    /// that had been copied when the event began.
     Osd {
         osd: i32,
         count: usize,
@@ -45,24 +49,24 @@ enum About {
     },
 }
 
-/// Something in progress.
+/// An event that is under way.
 #[derive(Debug, Clone)]
 struct Event {
     id: String,
     message: String,
     started: UTime,
-    /// The map must be this one before a PG's state says anything.
+    /// The epoch of the map from which on a PG's state counts.
     epoch: u32,
     share: f64,
     about: About,
 }
 
-/// Something that is over.
+/// An event that has ended.
 #[derive(Debug)]
 struct Ghost {
     event: Event,
     finished: UTime,
-    /// Why it failed, where it did.
+    /// Why it failed, if it did.
     failure: Option<String>,
 }
 
@@ -86,12 +90,12 @@ impl Event {
         }
     }
 
-    /// Whether `ceph -s` shows it.
+    /// Whether `ceph -s` shows the event.
     fn is_shown(&self) -> bool {
         matches!(self.about, About::Cluster { .. })
     }
 
-    /// Whether it ends when a module says so.
+    /// Whether a module ends the event.
     fn is_task(&self) -> bool {
         matches!(self.about, About::Task { .. })
     }
@@ -101,7 +105,7 @@ impl Event {
         format!("({})", time::age(whole))
     }
 
-    /// Seconds until the end, if it goes on as it went.
+    /// The estimated seconds until the end, at the speed so far.
     fn remaining(&self, now: UTime) -> Option<u64> {
         let elapsed = now.since(self.started).as_secs_f64();
         (self.share > 0.0).then(|| (elapsed * (1.0 - self.share) / self.share) as u64)
@@ -135,7 +139,7 @@ impl Event {
 }
 
 impl Progress {
-    /// Nothing is known any more: another monitor has led meanwhile.
+    /// Forgets everything, as another monitor has led meanwhile.
     pub(crate) fn restart(&mut self) {
         *self = Self::default();
     }
@@ -146,7 +150,7 @@ impl Progress {
         self.completed.clear();
     }
 
-    /// The answer to `ceph progress`; `None` where there is nothing to tell.
+    /// The answer to `ceph progress`; `None` if there are no events.
     pub(crate) fn text(&self, now: UTime) -> Option<String> {
         if self.events.is_empty() && self.completed.is_empty() {
             return None;
@@ -181,7 +185,7 @@ impl Progress {
         })
     }
 
-    /// What `ceph -s` shows, without heading; empty for nothing.
+    /// The lines of `ceph -s`, without heading; empty for none.
     pub(crate) fn status_text(&self, now: UTime) -> String {
         let shown = self.events.iter().filter(|e| e.is_shown());
         shown.map(|e| format!("    {}\n", e.lines(now, 6))).collect()
@@ -229,7 +233,7 @@ impl Progress {
         });
     }
 
-    /// A task of a module of the manager tells something.
+    /// Handles news of a task of a module of the manager.
     fn hear_task(&mut self, news: TaskNews, now: UTime, epoch: u32) {
         let (TaskNews::Progress { id, .. } | TaskNews::Complete { id } | TaskNews::Failed { id, .. }) = &news;
         let at = self.events.iter().position(|e| e.id == *id);
@@ -269,14 +273,14 @@ impl Progress {
 }
 
 impl View {
-    /// Whether progress is told: [`PROGRESS_OPTION`].
+    /// Whether progress is reported: [`PROGRESS_OPTION`].
     pub(crate) fn tells_progress(&self) -> bool {
         let of_module = |e: &ConfigEntry| e.who.section == "mgr" && e.name == PROGRESS_OPTION;
         let value = self.state.config.entries().find(of_module);
         !value.is_some_and(|e| matches!(e.value.to_lowercase().as_str(), "false" | "no" | "off" | "0"))
     }
 
-    /// Looks at what has changed. To be called about twice a second where this monitor leads.
+    /// Updates the events. To be called about twice a second if this monitor leads.
     pub(crate) fn watch_progress(&mut self) {
         if !self.tells_progress() {
             self.progress.restart();
@@ -295,7 +299,7 @@ impl View {
         self.progress = p;
     }
 
-    /// A task of a module of the manager tells something.
+    /// Handles news of a task of a module of the manager.
     pub(crate) fn task_progress(&mut self, news: TaskNews) {
         if self.tells_progress() {
             self.progress.hear_task(news, self.now, self.state.osd.map.epoch);
@@ -331,7 +335,8 @@ impl View {
         }
     }
 
-    /// The PGs that the newest map gives to this OSD or takes from it, with what has been copied of each.
+    /// The PGs that the newest map gives to this OSD or takes from it, with the bytes copied of
+    /// each.
     fn moving_for(&self, osd: i32) -> BTreeMap<PgId, i64> {
         let moves = self.state.stats.pgs.iter().filter(|(pg, stat)| {
             let up = self.state.osd.map.map_pg(**pg).up;
@@ -343,7 +348,7 @@ impl View {
             .collect()
     }
 
-    /// Begins the event about the cluster, where something is copied.
+    /// Begins the event about the cluster, if something is copied.
     fn notice_copying(&self, p: &mut Progress) {
         let copying = |s: PgState| s.intersects(COPYING);
         if p.events.iter().any(Event::is_shown) || !self.state.stats.pgs.values().any(|s| copying(s.state)) {
@@ -360,7 +365,7 @@ impl View {
         );
     }
 
-    /// How much of an event is done.
+    /// The share of an event that is done.
     fn share_done(&self, e: &mut Event) -> f64 {
         match &mut e.about {
             About::Task { .. } => e.share,

@@ -1,9 +1,10 @@
-//! Services that registered themselves with the manager, such as gateways and mirrors (`ServiceMap` of Ceph's
-//! `src/mgr/ServiceMap.h`).
+//! Services that have registered themselves with the manager, such as gateways and mirrors
+//! (`ServiceMap` of Ceph's `src/mgr/ServiceMap.h`).
 //!
-//! The map is committed, so that every monitor shows it and the next manager goes on with it. What daemons report in between
-//! only the manager knows. One that has not reported for `mgr_service_beacon_grace` is taken out; when it reports again its
-//! session ends, upon which it registers anew.
+//! The map is committed, so that every monitor shows it and the next manager goes on with it. The
+//! daemons' reports in between are known to the manager only. A daemon that has not reported for
+//! `mgr_service_beacon_grace` is removed; when it reports again its session ends, upon which it
+//! registers anew.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,31 +14,31 @@ use spirula_denc::{EntityAddr, UTime};
 use spirula_proto::mgr::{MMgrReport, Service, ServiceDaemon, ServiceMap, ServiceRegistration};
 use spirula_text::cut;
 
-/// Daemons in the map at most.
+/// The most daemons in the map.
 const MOST: usize = 1000;
 /// Longest name of a service or a daemon, in bytes.
 const MAX_NAME: usize = 256;
-/// Most bytes that a daemon says of itself: once, and again of its status and its tasks.
+/// The most bytes of a daemon's metadata, and of its status and its tasks.
 const MAX_SAID: usize = 16 << 10;
-/// Most bytes that all daemons in the map say of themselves.
+/// The most bytes that all daemons in the map have together.
 const MAX_MAP: usize = 4 << 20;
-/// Kinds of daemons that are no services, whatever they say.
+/// Kinds of daemons that can't register as services.
 const NO_SERVICES: [&str; 5] = ["osd", "client", "mon", "mds", "mgr"];
 
 /// A service and the name of one of its daemons.
 pub(crate) type Key = (String, String);
 
-/// What the manager last heard from a daemon.
+/// The manager's last information on a daemon.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Who registered it, where that was with this manager.
+    /// The entity that registered it, if it did so with this manager.
     owner: Option<AuthName>,
     heard: Duration,
-    /// When that was, by the clock on the wall.
+    /// The time of the last report, by the wall clock.
     pub(crate) beacon: UTime,
-    /// What it says of itself.
+    /// The daemon's status.
     pub(crate) status: BTreeMap<String, String>,
-    /// When that changed; zero where it is as it was at first.
+    /// When the status changed; zero if it is the first one.
     pub(crate) status_stamp: UTime,
 }
 
@@ -53,7 +54,7 @@ impl Report {
     }
 }
 
-/// Who has a session with the manager.
+/// The client of a session with the manager.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client<'a> {
     pub(crate) name: &'a AuthName,
@@ -69,9 +70,9 @@ fn size(pairs: &BTreeMap<String, String>) -> usize {
 /// The time by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
-    /// Since the monitor was started.
+    /// The time since the monitor was started.
     pub(crate) steady: Duration,
-    /// Of the day.
+    /// The time of day.
     pub(crate) wall: UTime,
 }
 
@@ -80,7 +81,7 @@ pub(crate) struct Now {
 pub(crate) struct Services {
     /// The committed map.
     pub(crate) map: ServiceMap,
-    /// What it is to become.
+    /// The next map, if it changes.
     next: Option<BTreeMap<String, Service>>,
     reports: BTreeMap<Key, Report>,
 }
@@ -98,13 +99,13 @@ impl Services {
         }
     }
 
-    /// Another manager begins, which has heard of nobody yet.
+    /// Begins as another manager, which has no reports yet.
     pub(crate) fn restart(&mut self) {
         self.next = None;
         self.reports.clear();
     }
 
-    /// What was heard from a daemon of the map.
+    /// The information on a daemon of the map.
     pub(crate) fn report_of(&self, service: &str, daemon: &str) -> Option<&Report> {
         self.reports.get(&(service.to_owned(), daemon.to_owned()))
     }
@@ -121,7 +122,7 @@ impl Services {
         self.next.get_or_insert_with(|| self.map.services.clone())
     }
 
-    /// Why a daemon may not register, if so.
+    /// Why a daemon may not register; `None` if it may.
     fn refusal(&self, key: &Key, what: &ServiceRegistration, who: &AuthName) -> Option<&'static str> {
         let all = || {
             self.all()
@@ -149,7 +150,7 @@ impl Services {
         }
     }
 
-    /// A daemon registers, on the session of this client.
+    /// Registers a daemon, on the session of this client.
     pub(crate) fn register(&mut self, key: Key, what: ServiceRegistration, client: Client<'_>, now: Now) {
         if let Some(why) = self.refusal(&key, &what, client.name) {
             let (service, name) = (cut(key.0, MAX_NAME), cut(key.1, MAX_NAME));
@@ -182,7 +183,8 @@ impl Services {
         service.daemons.insert(name, daemon);
     }
 
-    /// A daemon reports, on the session of this client; false where that has not registered it.
+    /// Handles a daemon's report, on the session of this client; returns false if that has not
+    /// registered it.
     ///
     /// # Errors
     /// Where the report is malformed.
@@ -215,7 +217,7 @@ impl Services {
         Ok(true)
     }
 
-    /// A daemon ends, on the session of this client.
+    /// Removes a daemon that ends, on the session of this client.
     pub(crate) fn end(&mut self, key: &Key, gid: u64) {
         if self.daemon(key).is_some_and(|d| d.gid == gid) {
             self.close(key);
@@ -233,7 +235,8 @@ impl Services {
         }
     }
 
-    /// Takes out who has been silent for longer than `grace`. The map that is to be committed, if it changes.
+    /// Removes the daemons that have been silent for longer than `grace`. Returns the map to be
+    /// committed, if it changes.
     pub(crate) fn review(&mut self, grace: Duration, now: Now) -> Option<ServiceMap> {
         let keys: Vec<Key> = self
             .all()
@@ -344,7 +347,7 @@ mod tests {
         reviewed(&mut s, at(73));
         let b = &s.map.services["rgw"].daemons["b"];
         assert_eq!((b.gid, b.start_epoch), (4, s.map.epoch));
-        // Only who has registered it ends it, and reports for it.
+        // Only the client that has registered a daemon ends it, and reports for it.
         s.end(&key("b"), 3);
         assert!(!report(&mut s, "b", 3, at(73)));
         assert_eq!(reviewed(&mut s, at(73)), ["a", "b"]);

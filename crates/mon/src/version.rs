@@ -1,12 +1,14 @@
-//! What this software calls itself towards Ceph's tools: the release whose behaviour it has, and whose it is.
+//! The version reported to Ceph's tools: the release whose behaviour this software has, and its
+//! own.
 
 use serde_json::{Value, json};
 
 /// The release.
 pub const RELEASE: &str = "pacific";
-/// The version whose protocol level this is.
+/// The version whose protocol level this software has.
 pub const SHORT: &str = "16.2.15";
-/// As `ceph version` prints it. The official tools parse the version after `ceph version`.
+/// The version as `ceph version` prints it. The official tools parse the number after `ceph
+/// version`.
 pub const LONG: &str = concat!(
     "ceph version 16.2.15 (spirula ",
     env!("CARGO_PKG_VERSION"),

@@ -16,10 +16,11 @@ pub struct Args {
     map: Map<String, Value>,
 }
 
-/// What arguments are called that only the monitor makes, from `caps`.
+/// The prefix of arguments that only the monitor makes, from `caps`.
 const DERIVED: &str = "caps_";
 
-/// A JSON object in which no key is there twice: what is checked would not be what is carried out.
+/// A JSON object without duplicate keys: otherwise the checked arguments could differ from the
+/// executed ones.
 struct Object(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Object {
@@ -72,7 +73,8 @@ impl Args {
     /// arguments that only the monitor makes.
     pub fn parse(cmd: &[String]) -> ArgResult<Self> {
         let text = cmd.concat();
-        // What follows the object is ignored, as official daemons do: `rbd perf image iostat` sends a quotation mark too much.
+        // Text after the object is ignored, as by official daemons: `rbd perf image iostat` sends a
+        // quotation mark too much.
         let first = serde_json::Deserializer::from_str(&text)
             .into_iter::<Object>()
             .next();
@@ -94,18 +96,18 @@ impl Args {
         Format::parse(self.map.get("format").and_then(Value::as_str))
     }
 
-    /// All arguments as text, for capability checks (`allow command X with k=v`), as handlers read them. In place of `caps`
-    /// there is a `caps_SERVICE` for each pair of it.
+    /// All arguments as text, for capability checks (`allow command X with k=v`), as handlers read
+    /// them. In place of `caps` there is a `caps_SERVICE` for each of its pairs.
     pub fn as_strings(&self) -> Vec<(String, String)> {
         let given = self.map.iter().filter(|(k, v)| *k != "caps" && !v.is_null());
         let caps = self.list("caps");
         let pairs = caps.chunks_exact(2);
-        // A half pair is refused later, by whoever may run the command at all.
+        // A half pair is refused later, if the session may run the command at all.
         let pairs = pairs.map(|pair| (format!("{DERIVED}{}", pair[0]), pair[1].clone()));
         given.map(|(k, v)| (k.clone(), text(v))).chain(pairs).collect()
     }
 
-    /// Without the arguments that are not among these: nobody has checked them.
+    /// Drops the arguments that are not among these names: nothing has checked them.
     #[must_use]
     pub fn only(mut self, names: &BTreeSet<&str>) -> Self {
         self.map.retain(|k, _| names.contains(k.as_str()));
@@ -131,7 +133,7 @@ impl Args {
         self.opt_str(name).ok_or_else(|| missing(name))
     }
 
-    /// An optional list of strings; empty where absent.
+    /// An optional list of strings; empty if absent.
     pub fn list(&self, name: &str) -> Vec<String> {
         match self.get(name) {
             None => Vec::new(),
@@ -175,7 +177,7 @@ impl Args {
         self.opt_float(name)?.ok_or_else(|| missing(name))
     }
 
-    /// A list of floats; empty where absent.
+    /// A list of floats; empty if absent.
     pub fn floats(&self, name: &str) -> ArgResult<Vec<f64>> {
         let parse = |t: &String| t.trim().parse().ok().filter(|f: &f64| f.is_finite());
         self.list(name)

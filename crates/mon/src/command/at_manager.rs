@@ -1,4 +1,5 @@
-//! Commands that a client sends to the manager: those that Ceph's manager has, under its capabilities.
+//! Commands that a client sends to the manager: the commands of Ceph's manager, under its
+//! capabilities.
 
 use serde_json::{Map, json};
 
@@ -11,8 +12,8 @@ use bytes::Bytes;
 use spirula_asok::osd_network;
 use spirula_text::Format;
 
-/// Which module of Ceph's manager a command belongs to, by the command's leading words, as capabilities name it. The
-/// first that fits counts.
+/// The module of Ceph's manager that a command belongs to, by the command's leading words, as
+/// capabilities name it. The first match counts.
 const MODULES: &[(&str, &str)] = &[
     ("osd pool", "pg_autoscaler"),
     ("osd status", "status"),
@@ -40,7 +41,7 @@ const OWN: &[&str] = &[
     "device set-life-expectancy",
 ];
 
-/// The service and the module that a command is of. The manager's own commands have no module.
+/// The service and the module of a command. The manager's own commands have no module.
 fn subject(prefix: &str, o: &official::Official) -> (&'static str, String) {
     if o.module != "mgr" || OWN.contains(&prefix) {
         return (o.module, String::new());
@@ -54,7 +55,7 @@ fn subject(prefix: &str, o: &official::Official) -> (&'static str, String) {
     ("py", found.map_or_else(first, |(_, module)| module).to_owned())
 }
 
-/// Runs a command of a session with the manager, whose turn it is if it writes.
+/// Runs a command of a session with the manager; a command that writes must have its turn.
 pub(crate) fn run_mgr(mon: &mut Monitor, session: SessionId, command: Parsed, input: &Bytes) -> Outcome {
     command
         .and_then(|args| try_run(mon, session, args, input))
@@ -92,7 +93,7 @@ fn descriptions() -> Map<String, serde_json::Value> {
     managers.enumerate().map(describe).collect()
 }
 
-/// What `ceph tell mgr` offers.
+/// The commands of `ceph tell mgr`.
 const MANAGERS_COMMANDS: &[spirula_asok::Command] = &[
     daemon::PERF_DUMP,
     daemon::PERF_SCHEMA,
@@ -103,8 +104,8 @@ const MANAGERS_COMMANDS: &[spirula_asok::Command] = &[
     },
 ];
 
-/// A command for the manager as a daemon: `ceph tell mgr …`. It is one with the monitor, whose values and counters it
-/// shows.
+/// Runs a command for the manager as a daemon: `ceph tell mgr …`. The manager is part of the
+/// monitor, whose values and counters it shows.
 pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
     let args = match Args::parse(cmd) {
         Ok(a) => a,
@@ -132,10 +133,11 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
     })
 }
 
-/// Longest words of a module in the audit log, in bytes.
+/// The longest status of a module in the audit log, in bytes.
 const MAX_STATUS: usize = 1024;
 
-/// A module has refused a command for lack of capabilities: says so in the audit log, and where help is.
+/// Notes in the audit log that a module has refused a command for lack of capabilities, and adds
+/// where to find help.
 pub(crate) fn denied_by_module(turn: &mut Turn<'_>, session: SessionId, reply: Reply) -> Reply {
     let text = format!(
         "{}: access denied",
@@ -146,7 +148,7 @@ pub(crate) fn denied_by_module(turn: &mut Turn<'_>, session: SessionId, reply: R
     reply.with_status(status)
 }
 
-/// What a client is told that lacks capabilities at the manager.
+/// The answer to a client without the capabilities at the manager.
 pub(super) const DENIED: &str = "access denied: does your client key have mgr caps? See \
                                  http://docs.ceph.com/en/latest/mgr/administrator/#client-authentication";
 

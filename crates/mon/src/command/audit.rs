@@ -1,5 +1,5 @@
-//! What the audit log says of commands: who, and what in one line of bounded length that can be read in one way, without what
-//! is secret.
+//! The audit log's entries on commands: the entity, and the command in one line of bounded length
+//! that can be read in one way, without secrets.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::Args;
 use crate::core::{Sender, Session, SessionId, Topic, View};
 use crate::pace::Pace;
 
-/// Longest text of a command, in bytes.
+/// The longest text of a command, in bytes.
 const MAX_TEXT: usize = 1024;
-/// Refusals of one entity that are logged in each [`DENIED_PERIOD`].
+/// The refusals of one entity that are logged in each [`DENIED_PERIOD`].
 const DENIED: u32 = 10;
-/// Afterwards the number of the others is.
+/// The time after which the number of further refusals is logged.
 const DENIED_PERIOD: Duration = Duration::from_secs(60);
 
-/// Arguments that are secrets, or may be: of this command, or of all that begin so.
+/// Arguments that are secrets, or may be: of one command, or of all that begin with a prefix.
 const SECRETS: &[(&str, &str)] = &[
     ("config set", "value"),
     ("config-key put", "val"),
@@ -29,7 +29,8 @@ const SECRETS: &[(&str, &str)] = &[
     ("orch ", "api_password"),
 ];
 
-/// A command as JSON, without secrets. What a client sent behind or around the object is not shown, nor how it wrote it.
+/// A command as JSON, without secrets. Text that a client sent after or around the object is left
+/// out, and so is its spelling.
 pub(crate) fn shown(args: &Args) -> String {
     let mut map = args.to_map();
     let prefix = args.prefix();
@@ -42,9 +43,9 @@ pub(crate) fn shown(args: &Args) -> String {
     spirula_text::cut(Value::Object(map).to_string(), MAX_TEXT)
 }
 
-/// The audit log: which commands were dispatched or denied.
+/// The audit log: the commands that were dispatched or denied.
 pub(crate) struct Audit {
-    /// How often it tells of denied commands.
+    /// The limit of entries on denied commands.
     denials: Pace<AuthName>,
 }
 
@@ -68,7 +69,7 @@ impl Audit {
         );
     }
 
-    /// The same of something that was denied or not. The text is only made where it is written.
+    /// Notes anything that was dispatched or denied. The text is only made if it is written.
     pub(crate) fn text(
         &mut self,
         view: &mut View,
@@ -95,8 +96,9 @@ impl Audit {
     }
 }
 
-/// Notes that a session's command, which only reads, was dispatched: while somebody watches, as the log is replicated and stored,
-/// and clients that look at the cluster again and again are no reason to write.
+/// Notes that a session's read-only command was dispatched, but only while somebody watches: the
+/// log is replicated and stored, and clients that look at the cluster again and again are no reason
+/// to write.
 pub(super) fn read(view: &mut View, session: SessionId, args: &Args) {
     if !is_debug_watched(view) {
         return;
@@ -107,7 +109,8 @@ pub(super) fn read(view: &mut View, session: SessionId, args: &Args) {
     }
 }
 
-/// Whether somebody watches the cluster log here at the level of debugging, who may see what the monitors tell.
+/// Whether a session that may see the monitors' debug messages watches the cluster log here at the
+/// debug level.
 fn is_debug_watched(view: &View) -> bool {
     let watches = |s: &Session| {
         s.subs.contains_key(&Topic::Log(LogPriority::DEBUG)) && s.caps.is_allowed_service("mon", "r")

@@ -29,7 +29,7 @@ commands! {
     "auth rm entity:String" "auth" "rwx" rm, "remove an entity";
 }
 
-/// Like [`entity`], where the official monitor says it differently.
+/// As [`entity`], for commands whose official refusal is worded differently.
 fn named(call: &Call<'_>) -> Result<AuthName, Reply> {
     entity(call).map_err(|e| Reply::error(e.code, "bad entity name"))
 }
@@ -251,7 +251,8 @@ fn get_or_create_with(
                 format!("key for {name} exists but cap {service} does not match"),
             );
         }
-        // A bootstrap key gives out what it could have made itself: a key for just these capabilities.
+        // A bootstrap key may fetch a key that it could have made itself: one with just these
+        // capabilities.
         if e.caps != caps && !m.view.may(call.session, "auth", "rwx") {
             return refuse(
                 errno::EINVAL,
@@ -304,7 +305,8 @@ fn caps(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     committed(format!("updated caps for {name}"))
 }
 
-/// As releases from 20.2 have it. Sessions that stand go on; tickets that are out are good until they end.
+/// As in releases from 20.2. Established sessions go on; issued tickets are valid until they
+/// expire.
 fn rotate(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = named(call)?;
     if name == AuthName::monitors() {

@@ -1,4 +1,4 @@
-//! Shutting clients out: single ones, whole hosts and networks.
+//! The blocklist: single clients, whole hosts and networks.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ commands! {
     "osd blacklist clear" "osd" "rw" clear, "let all clients in again";
 }
 
-/// Seconds for which a client is shut out where nobody says (`mon_osd_blocklist_default_expire`).
+/// Seconds for which a client is on the blocklist, unless the command sets them
+/// (`mon_osd_blocklist_default_expire`).
 const DEFAULT_EXPIRE: f64 = 3600.0;
 
 /// An entry as commands print it.
@@ -61,8 +62,8 @@ fn parse(call: &Call<'_>) -> Result<EntityAddr, Reply> {
     Ok(addr.with_kind(AddrType::CIDR))
 }
 
-/// Whether an address is that of a daemon of the maps, or of the manager's client. The port is a daemon's alone; a client has
-/// none, and is known by its nonce.
+/// Whether an address is that of a daemon of the maps, or of the manager's client. A daemon is
+/// known by its port; a client has none, and is known by its nonce.
 fn is_daemon(m: &View, addr: &EntityAddr) -> bool {
     let (map, manager) = (&m.state.osd.map, &m.state.manager.map);
     let osds = map
@@ -94,7 +95,7 @@ fn change(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         Some(op) => op,
         None => call.args.str("blacklistop")?,
     };
-    // Whoever may do nothing but this command breaks locks of clients with it.
+    // A client with the right to this command alone breaks the locks of clients with it.
     if !m.view.may(call.session, "osd", "w") && is_daemon(m.view, &addr) {
         return refuse(errno::EPERM, format!("{} is a daemon's address", entry(&addr)));
     }
@@ -163,8 +164,8 @@ fn clear(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     committed(" removed all blocklist entries")
 }
 
-/// The official monitor writes a second list for networks behind the first, which no reader of JSON takes: here they are
-/// in one.
+/// The official monitor writes a second list for networks after the first, which no reader of JSON
+/// accepts: here both are one list.
 fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.osd.map;
     let all: Vec<(&EntityAddr, &UTime)> = map.blocklist.iter().chain(&map.range_blocklist).collect();

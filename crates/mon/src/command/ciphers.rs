@@ -1,4 +1,4 @@
-//! Which types of keys there may be, as releases from 20.2.4 have it.
+//! The allowed types of keys, as in releases from 20.2.4.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,8 @@ fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     committed("")
 }
 
-/// The types in a list. Ceph takes also one that shuts all administrators out; here whoever sets it can still log in afterwards.
+/// The types in a list. Ceph accepts also a list that locks all administrators out; here the
+/// administrator that sets it can still log in afterwards.
 fn allowed(m: &View, call: &Call<'_>, value: &str) -> Result<BTreeSet<KeyType>, Reply> {
     let names = value.split([',', ' ']).filter(|name| !name.is_empty());
     let kinds = names.map(cipher).collect::<Result<BTreeSet<_>, _>>()?;
@@ -65,7 +66,7 @@ fn type_json(kind: KeyType) -> Value {
     json!({"name": kind.name(), "value": kind.to_wire()})
 }
 
-/// What `mon dump` says of the policy, after the epoch.
+/// The policy in `mon dump`, after the epoch.
 pub(super) fn to_json(c: &Ciphers) -> [(&'static str, Value); 3] {
     let allowed = c.allowed().iter().map(|k| type_json(*k));
     [
@@ -75,7 +76,7 @@ pub(super) fn to_json(c: &Ciphers) -> [(&'static str, Value); 3] {
     ]
 }
 
-/// The same as text, at the end.
+/// The policy as text, at the end of `mon dump`.
 pub(super) fn to_text(c: &Ciphers) -> String {
     let allowed: Vec<_> = c.allowed().iter().map(|k| k.name()).collect();
     format!(

@@ -75,7 +75,8 @@ fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     change(m, vec![(who, name, None)], String::new())
 }
 
-/// Stores what a `ceph.conf` says; the answer is a `ceph.conf` of what cannot be stored or is set differently already.
+/// Stores the options of a `ceph.conf`; the answer is a `ceph.conf` of those that cannot be stored
+/// or are set differently already.
 fn assimilate(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let text = String::from_utf8_lossy(call.input);
     let file =
@@ -285,7 +286,7 @@ fn typed(o: &options::Opt, text: &str) -> Value {
     }
 }
 
-/// A limit or a default that there may be.
+/// A limit or a default, if the option has one.
 fn typed_if(o: &options::Opt, text: &str) -> Value {
     if text.is_empty() {
         json!("")

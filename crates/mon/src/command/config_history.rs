@@ -76,7 +76,7 @@ fn reset(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if target > newest {
         return Err(unknown());
     }
-    // Going back through the versions: what the oldest undone one replaced is what counts.
+    // Going back through the versions, the value that the oldest undone version replaced counts.
     let mut undo: BTreeMap<(Who, String), Option<String>> = BTreeMap::new();
     for version in (target + 1..=newest).rev() {
         match changes(m.view, version)? {

@@ -37,7 +37,7 @@ pub(super) fn put(m: &mut Turn<'_>, key: &str, value: impl Into<Bytes>) {
     m.changes.txn.put(SERVICE, key, value);
 }
 
-/// Removes all keys that begin so with the next commit.
+/// Removes all keys with this prefix with the next commit.
 pub(super) fn remove_all(m: &mut Turn<'_>, prefix: &str) -> Result<(), Reply> {
     for (key, _) in m.view.kv.scan(SERVICE).map_err(|e| io(&e))? {
         if key.starts_with(prefix) {

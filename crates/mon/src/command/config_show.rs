@@ -1,4 +1,4 @@
-//! What daemons run with, as they themselves report it.
+//! The configuration of running daemons, as they report it.
 
 use serde_json::{Map, Value, json};
 use spirula_text::{Align, Table};
@@ -7,13 +7,13 @@ use super::{Call, Done, Reply, errno, now, refuse};
 use crate::core::{Turn, View};
 use crate::options::{Source, Values, all};
 
-/// What one option is set to, and by whom.
+/// The value of an option, and its sources.
 struct Setting {
     name: &'static str,
     value: String,
-    /// Who sets it: the strongest first. Nobody where the default holds.
+    /// The sources that set it, the strongest first; empty for the default.
     sources: Vec<(Source, String)>,
-    /// The configuration database sets it too, in vain.
+    /// Whether the configuration database sets it too, without effect.
     ignored: bool,
 }
 
@@ -22,7 +22,7 @@ impl Setting {
         self.sources.first().map_or("default", |(s, _)| s.name())
     }
 
-    /// What the value overrides, the strongest first.
+    /// The sources that the value overrides, the strongest first.
     fn overridden(&self) -> &[(Source, String)] {
         self.sources.get(1..).unwrap_or_default()
     }
@@ -87,7 +87,7 @@ fn settings(values: &Values) -> impl Iterator<Item = Setting> {
     })
 }
 
-/// The options of a daemon that is connected: this monitor's own, and those that OSDs have told.
+/// The options of a connected daemon: of this monitor, or of an OSD that has reported them.
 fn running<'a>(m: &'a View, who: &str) -> Result<&'a Values, Reply> {
     let unknown = || Reply::error(errno::ENOENT, format!("no config state for daemon {who}"));
     let Some((kind, id)) = who.split_once('.') else {

@@ -1,5 +1,6 @@
-//! Crashes that were reported, as Ceph's module `crash` keeps them (`src/pybind/mgr/crash/module.py`): what `ceph-crash` or an
-//! administrator posts, under the module's keys, so that Ceph's manager could go on with them.
+//! Reported crashes, as Ceph's module `crash` keeps them (`src/pybind/mgr/crash/module.py`): those
+//! that `ceph-crash` or an administrator posts, under the module's keys, so that Ceph's manager
+//! could go on with them.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +110,7 @@ fn ls_new(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     listing(call, &new)
 }
 
-/// Whether a crash is older than so many days.
+/// Whether a crash is older than `days` days.
 fn is_older(crash: &Crash, days: i64, now: UTime) -> bool {
     crash.age(now) > days * DAY
 }
@@ -127,7 +128,8 @@ fn stat(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     now(Reply::text(text))
 }
 
-/// As Python's `json.dumps` writes a dictionary, and where the module has it: in the status. Ceph's counts all crashes, however old they are.
+/// The report, spelled as by Python's `json.dumps`, in the status as in Ceph's module. Ceph's
+/// counts all crashes, however old they are.
 fn json_report(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let Ok(hours) = call.args.str("hours")?.trim().parse::<i32>() else {
         return complain("<hours> argument must be integer");
@@ -163,7 +165,7 @@ fn post(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         Err(why) => return complain(format!("malformed crash metadata: {why}")),
     };
     if find(m.view, crash.id())?.is_none() {
-        // Whoever posts too many loses the oldest.
+        // A client that posts too many crashes loses the oldest.
         let mut kept = all(m.view)?;
         kept.sort_by_key(Crash::time);
         let surplus = (kept.len() + 1).saturating_sub(MAX_CRASHES);

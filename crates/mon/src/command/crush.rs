@@ -141,7 +141,7 @@ fn create_simple(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 
 fn create_rule(m: &mut Turn<'_>, rule: &SimpleRule<'_>) -> Done {
     if m.view.state.osd.map.crush.map().rule_id(rule.name).is_some() {
-        // As the official monitor: having it is what was asked for.
+        // As in the official monitor, an existing rule is no error.
         return now(Reply::status(format!("rule {} already exists", rule.name)));
     }
     edit(m, |c| c.add_simple_rule(rule))?;
@@ -275,7 +275,7 @@ fn set_tunable(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     committed(format!("adjusted tunable straw_calc_version to {v}"))
 }
 
-/// The OSDs that a command names, with the official remarks on words that name none.
+/// The OSDs that a command names, with the official remarks on words that name no OSD.
 fn class_osds(m: &View, call: &Call<'_>) -> (Vec<i32>, String, bool) {
     let (mut osds, mut notes, mut unreadable) = (Vec::new(), String::new(), false);
     let words = call.args.list("ids");

@@ -49,7 +49,7 @@ fn weight(call: &Call<'_>) -> Result<(u32, f64), Reply> {
     Ok((weight_from_f64(w).map_err(|e| crush_error(&e))?, w))
 }
 
-/// A command's OSD; the official refusals differ in how they go on.
+/// A command's OSD; the official refusals end differently.
 fn osd_of(m: &View, call: &Call<'_>, then: &str) -> Result<i32, Reply> {
     let osd = call.args.osd("id")?;
     if m.state.osd.map.exists(osd) {
@@ -243,7 +243,8 @@ fn unlink(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     remove(m, call, true)
 }
 
-/// The item of this name, whose weight is to change; Ceph calls any a device that it does not find.
+/// The item of this name, whose weight is to change; Ceph's refusal calls any unknown item a
+/// device.
 fn weighted(v: &View, name: &str) -> Result<i32, Reply> {
     let item = v.state.osd.map.crush.map().item_id(name);
     item.ok_or_else(|| {

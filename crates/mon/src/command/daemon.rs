@@ -1,5 +1,5 @@
-//! Commands for a monitor itself: of its admin socket (`ceph daemon mon.X`) and of `ceph tell mon.X`. They are those of Ceph's
-//! monitor, and why some are not supported.
+//! Commands for a monitor itself: of its admin socket (`ceph daemon mon.X`) and of `ceph tell
+//! mon.X`. They are those of Ceph's monitor; for some it is told why they are not supported.
 
 use serde_json::{Map, Value, json};
 use spirula_asok::{Answer, COUNTER, Command, Failure, perf};
@@ -14,9 +14,9 @@ macro_rules! commands {
     };
 }
 
-/// Counters, of the monitor and of the manager.
+/// The counters of the monitor and of the manager.
 pub(super) const PERF_DUMP: Command = Command::new("perf dump", COUNTER, "dump perfcounters value");
-/// What they mean.
+/// The counters' descriptions.
 pub(super) const PERF_SCHEMA: Command = Command::new("perf schema", &[], "dump perfcounters schema");
 
 /// The commands, besides those that every daemon has.
@@ -51,7 +51,8 @@ pub(crate) const DAEMON_COMMANDS: &[Command] = commands! {
     "sync_force" &[("validate?", "CephChoices,strings=--yes-i-really-mean-it")], "copy the store from another monitor anew";
 };
 
-/// Why a command of the official monitor is not supported; `None` for one that is, or that there is not.
+/// Why a command of the official monitor is not supported; `None` for one that is supported or does
+/// not exist.
 fn unsupported(prefix: &str) -> Option<&'static str> {
     Some(match prefix {
         "add_bootstrap_peer_hint" | "add_bootstrap_peer_hintv" => {
@@ -73,8 +74,9 @@ fn unsupported(prefix: &str) -> Option<&'static str> {
     })
 }
 
-/// What `ceph tell mon.X` answers to whoever may read: the state of the monitors, which the maps tell as well. All others
-/// change something, or show what others do and how the daemon is configured.
+/// The commands of `ceph tell mon.X` for sessions that may only read: they show the state of the
+/// monitors, which the maps tell as well. All others change something, or show what others do and
+/// how the daemon is configured.
 const ONLY_READ: &[&str] = &[
     "get_command_descriptions",
     "mon_status",
@@ -84,7 +86,7 @@ const ONLY_READ: &[&str] = &[
     "version",
 ];
 
-/// Whether a command of `ceph tell mon.X` does nothing but show what every reader may know.
+/// Whether a command of `ceph tell mon.X` only shows what every reader may know.
 pub(super) fn only_reads(prefix: &str) -> bool {
     ONLY_READ.contains(&prefix)
 }
@@ -126,7 +128,7 @@ pub(crate) fn daemon_command(
         "mon_status" | "quorum_status" => status::mon_status(m.view),
         "sessions" => sessions(m.view),
         "dump_transitions" => m.recent.dump(),
-        // What is logged is written at once.
+        // Log lines are written at once.
         "log flush" => json!({}),
         _ => m
             .op_command(prefix, args)

@@ -1,5 +1,5 @@
-//! Disks by their serial numbers: where they are, and whose data is on them, as the daemons' metadata says. Nobody asks them for
-//! their health.
+//! Disks by their serial numbers: where they are, and which daemons' data is on them, as the
+//! daemons' metadata says. Their health is not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ commands! {
 /// A disk.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Device {
-    /// Host, name there, and link in `/dev/disk/by-path`.
+    /// Host, name on that host, and link in `/dev/disk/by-path`.
     places: BTreeSet<(String, String, String)>,
     daemons: BTreeSet<String>,
 }
@@ -27,7 +27,7 @@ struct Device {
 /// Disks by their ids.
 type Devices = BTreeMap<String, Device>;
 
-/// `name=value` of a list that commas separate.
+/// The `name=value` pairs of a list separated by commas.
 fn pairs(list: &str) -> impl Iterator<Item = (&str, &str)> {
     list.split(',').filter_map(|p| p.split_once('='))
 }
@@ -79,7 +79,7 @@ impl Device {
         all.join(" ")
     }
 
-    /// Its names on a host.
+    /// The disk's names on a host.
     fn names_on(&self, host: &str) -> String {
         let all: Vec<&str> = self
             .places

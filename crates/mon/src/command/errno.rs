@@ -27,7 +27,7 @@ errnos! {
     ENOTDIR = 20;
     /// Invalid argument.
     EINVAL = 22;
-    /// Outside of what makes sense.
+    /// A value outside the sensible range.
     EDOM = 33;
     /// Out of range.
     ERANGE = 34;
@@ -37,7 +37,7 @@ errnos! {
     EOPNOTSUPP = 95;
 }
 
-/// An errno as the official monitor prints it where it has nothing else to say: `(22) Invalid argument`.
+/// An errno as the official monitor prints it without any other text: `(22) Invalid argument`.
 pub fn text(code: i32) -> String {
     let what = std::io::Error::from_raw_os_error(-code).to_string();
     let what = what.split(" (os error").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `ceph health`, and muting what it says.
+//! `ceph health`, and muting its checks.
 
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ fn timespan(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(total))
 }
 
-/// Longer than any time stamp reaches would wrap.
+/// The longest time span: a longer one would overflow a time stamp.
 const MAX_SPAN: u64 = 50 * 365 * DAY;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `ceph iostat`: a row of the rates of the moment, for which the tool asks again and again. In the layout of Ceph's module.
+//! `ceph iostat`: a row of the current rates, which the tool asks for again and again. In the
+//! layout of Ceph's module.
 
 use spirula_text::size;
 
@@ -12,7 +13,7 @@ commands! {
 
 const TITLES: [&str; 6] = ["Read", "Write", "Total", "Read IOPS", "Write IOPS", "Total IOPS"];
 
-/// The width of a terminal that nobody tells, and the widest one.
+/// The assumed width of an unknown terminal, and the largest one.
 const WIDTH: (i64, i64) = (80, 4096);
 
 fn row(cells: &[String], column: usize) -> String {

@@ -1,7 +1,8 @@
-//! The manager, and what its modules and the metadata servers would say in a cluster that has none of them.
+//! The manager, and the answers of its modules and of the metadata servers in a cluster that has
+//! none of them.
 //!
-//! Of the latter only questions whose answer is known without them: no file system, no balancing. What is in
-//! progress the monitor tells itself.
+//! For these there are only the commands whose answer is known without them: no file system, no
+//! balancing. The progress items come from the monitor itself.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +89,7 @@ fn empty_list(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &json!([]))
 }
 
-/// What is known of the active manager: what is known of its monitor.
+/// The metadata of the active manager: those of its monitor.
 fn active_metadata(m: &View) -> Option<BTreeMap<String, String>> {
     let map = &m.state.manager.map;
     if !map.available {
@@ -141,8 +142,8 @@ fn mgr_metadata(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     }
 }
 
-/// The manager gives up, and as there is no other, the monitor that leads takes over again at its next tick: with a new id,
-/// and with sessions that begin anew.
+/// Makes the manager give up. As there is no other, the monitor that leads takes over again at its
+/// next tick: with a new id, and with sessions that begin anew.
 fn mgr_fail(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.manager.map;
     let who = match call.args.opt_str("who") {
@@ -196,7 +197,7 @@ fn progress_off(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     }
 }
 
-/// Stores it as the option of Ceph's module of that name, in Python's spelling.
+/// Stores the setting as the option of Ceph's module `progress`, in Python's spelling.
 fn set_progress(m: &mut Turn<'_>, on: bool, said: &str) -> Done {
     let value = if on { "True" } else { "False" };
     let who = Who {

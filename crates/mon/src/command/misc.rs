@@ -1,4 +1,4 @@
-//! What concerns the whole cluster, and commands for this daemon.
+//! Commands about the whole cluster, and commands for this daemon.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub(crate) fn daemon_versions(m: &View) -> Vec<(String, String)> {
     mons.chain(osds).collect()
 }
 
-/// What an OSD said of itself when it booted.
+/// The metadata that an OSD sent when it booted.
 pub(super) fn osd_metadata(m: &View, osd: i32) -> BTreeMap<String, String> {
     match m.kv.get("osd_metadata", &osd.to_string()) {
         Ok(Some(v)) => serde_json::from_slice(&v).unwrap_or_default(),

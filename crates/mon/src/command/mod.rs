@@ -1,4 +1,4 @@
-//! Commands: what `ceph` sends, looked up in a table and answered as the official monitor answers.
+//! Commands: those that `ceph` sends, looked up in a table and answered as by the official monitor.
 
 mod args;
 mod at_manager;
@@ -70,18 +70,18 @@ pub use reply::Reply;
 
 use crate::core::{Monitor, SessionId, Turn, View};
 
-/// What a command led to.
+/// The outcome of a command.
 #[derive(Debug)]
 pub enum Outcome {
     /// An answer.
     Now(Reply),
-    /// An answer to be given once what was prepared is committed.
+    /// An answer to be sent once the prepared change is committed.
     Commit(Reply),
-    /// A question to the manager's modules, whose answer it is.
+    /// A question to the manager's modules, which answer the command.
     Ask(Box<spirula_manager::Question>),
 }
 
-/// The result of a handler; both sides are answers, the error one is never waited for.
+/// The result of a handler. Both sides are answers; an error is sent without waiting for a commit.
 pub(crate) type Done = Result<Outcome, Reply>;
 
 /// Answers now.
@@ -182,7 +182,7 @@ fn named(prefix: &str) -> impl Iterator<Item = &'static Command> + '_ {
     all().filter(move |c| signature::prefix(c.signature) == prefix)
 }
 
-/// A command as it was read: its arguments, or the answer to what is none.
+/// A parsed command: its arguments, or the answer to a text that is no command.
 pub(crate) type Parsed = Result<Args, Reply>;
 
 /// Reads a command.
@@ -196,8 +196,9 @@ pub(crate) fn is_write(command: &Parsed) -> bool {
     named(args.prefix()).any(|c| c.perm.contains('w'))
 }
 
-/// The JSON that the official tool parses command lines with: Pacific's whole table, so that a command that is not
-/// supported is answered rather than unknown, and what is served of later releases.
+/// The JSON with which the official tool parses command lines: Pacific's whole table, so that an
+/// unsupported command is answered rather than unknown, and the supported commands of later
+/// releases.
 pub fn descriptions() -> Value {
     let mut out = Map::new();
     for (i, o) in official::all().enumerate() {
@@ -223,15 +224,15 @@ pub fn descriptions() -> Value {
     Value::Object(out)
 }
 
-/// Runs a command of a session, whose turn it is if it writes.
+/// Runs a command of a session; a command that writes must have its turn.
 pub(crate) fn run(mon: &mut Monitor, session: SessionId, command: Parsed, input: &Bytes) -> Outcome {
     command
         .and_then(|args| try_run(mon, session, args, input))
         .unwrap_or_else(Outcome::Now)
 }
 
-/// Checks the session's capabilities for a command of a service, at the manager also of one of its modules; notes the
-/// command in the audit log if it may change something or is denied.
+/// Checks the session's capabilities for a command of a service, at the manager also for one of its
+/// modules; notes the command in the audit log if it may change something or is denied.
 fn admit(
     mon: &mut Monitor,
     session: SessionId,
@@ -284,7 +285,7 @@ fn try_run(mon: &mut Monitor, session: SessionId, args: Args, input: &Bytes) -> 
     execute(mon, session, command, args, input)
 }
 
-/// What every command takes.
+/// The arguments of every command.
 const COMMON: [&str; 2] = ["prefix", "format"];
 
 /// Runs a command that the session may run.

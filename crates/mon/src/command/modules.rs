@@ -1,5 +1,5 @@
-//! Which modules the manager has, and what those of Ceph answer that find nothing to tell of: no orchestrator, no file
-//! system, nothing sent home.
+//! The manager's modules, and the answers of those of Ceph's that have nothing to report: no
+//! orchestrator, no file system, no telemetry.
 
 use serde_json::json;
 use spirula_text::Format;
@@ -18,7 +18,7 @@ commands! {
     "telemetry off" "mgr" "rw" telemetry_off, "send nothing home";
 }
 
-/// All modules that there are can't be disabled.
+/// None of the modules can be disabled.
 fn ls(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let v = json!({"always_on_modules": MODULES, "enabled_modules": [], "disabled_modules": []});
     now(Reply::json(call.format.or_pretty(), &v))
@@ -47,7 +47,7 @@ fn disable(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     now(Reply::status(format!("module '{module}' is already disabled")))
 }
 
-/// There is none, so only "none" can be chosen.
+/// There is no orchestrator, so only "none" can be chosen.
 fn orch_backend(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     match call.args.opt_str("module_name").unwrap_or_default() {
         name if name.is_empty() => now(Reply::default()),
@@ -69,7 +69,7 @@ fn fs_status(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     }
 }
 
-/// As Ceph's module answers that was never enabled.
+/// As Ceph's module answers if it was never enabled.
 fn telemetry_status(_: &mut Turn<'_>, _: &Call<'_>) -> Done {
     let v = json!({
         "channel_basic": true, "channel_crash": true, "channel_device": true, "channel_ident": false, "contact": null,
@@ -81,7 +81,7 @@ fn telemetry_status(_: &mut Turn<'_>, _: &Call<'_>) -> Done {
     now(Reply::data(Format::JsonPretty.render(&v)))
 }
 
-/// It is off already.
+/// Telemetry is off already.
 fn telemetry_off(_: &mut Turn<'_>, _: &Call<'_>) -> Done {
     now(Reply::default())
 }

@@ -1,4 +1,4 @@
-//! Monitors that come and go; the monitor map's features and settings.
+//! Adding and removing monitors; the monitor map's features and settings.
 
 use std::collections::BTreeMap;
 
@@ -36,9 +36,9 @@ fn edit(m: &mut Turn<'_>, change: impl FnOnce(&mut MonMap)) {
     m.put_monmap(map);
 }
 
-/// Where monitors listen if nothing else is said.
+/// The default port of monitors.
 const PORT: u16 = 3300;
-/// Where they did before msgr2: whoever names it does not care.
+/// The monitors' port before msgr2: a command that names it does not mean a particular port.
 const LEGACY_PORT: u16 = 6789;
 
 /// The address that a command gives for a monitor. Ours speak msgr2 only.
@@ -122,7 +122,7 @@ fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     committed("")
 }
 
-/// Monitors that must agree, among so many.
+/// The number of monitors that must agree, of `monitors`.
 fn majority(monitors: usize) -> usize {
     monitors / 2 + 1
 }

@@ -1,7 +1,8 @@
-//! Pacific's whole command table, and what becomes of the commands in it that have no handler.
+//! Pacific's whole command table, and the answers to its commands that have no handler.
 //!
-//! The table is recorded from a real cluster, so that the official tool accepts every command line that it accepts there, and
-//! a script learns from the errno what is not supported rather than from a usage text.
+//! The table is recorded from a real cluster, so that the official tool accepts the same command
+//! lines, and a script learns from the errno that a command is not supported, rather than from a
+//! usage text.
 
 use super::{Reply, errno, signature, unsupported};
 
@@ -21,11 +22,12 @@ pub(super) struct Official {
     flags: u32,
 }
 
-/// What later releases add to commands that make keys.
+/// The parameter that later releases add to commands that make keys.
 const KEY_TYPE: &str = " key_type?:String";
 
 impl Official {
-    /// Whether a command that is served is this one, perhaps with what later releases add to it.
+    /// Whether the signature of a supported command is this one's, perhaps with additions of later
+    /// releases.
     pub(super) fn is_served_as(&self, signature: &str) -> bool {
         let more = signature.strip_prefix(self.signature);
         more.is_some_and(|more| more.is_empty() || more == KEY_TYPE)
@@ -53,13 +55,13 @@ pub(super) fn find(prefix: &str) -> Option<Official> {
 }
 
 impl Official {
-    /// Whether Ceph's manager serves it.
+    /// Whether the command is served by Ceph's manager.
     pub(super) fn is_managers(&self) -> bool {
         self.flags & MGR != 0
     }
 
-    /// The flags that the tool is told: the monitors answer the manager's commands themselves. Only the commands for images it sends to the
-    /// manager, as users of images have capabilities there.
+    /// The flags shown to the tool: the monitors answer the manager's commands themselves. Only the
+    /// commands for images are sent to the manager, as users of images have capabilities there.
     pub(super) fn shown_flags(&self) -> u32 {
         match self.signature.starts_with("rbd ") {
             true => self.flags,
@@ -67,7 +69,7 @@ impl Official {
         }
     }
 
-    /// The answer where there is no handler.
+    /// The answer if there is no handler.
     pub(super) fn refusal(&self) -> Reply {
         let prefix = signature::prefix(self.signature);
         match self.refused_officially() {
@@ -76,7 +78,8 @@ impl Official {
         }
     }
 
-    /// The refusal that Ceph itself gives: to what an orchestrator does where there is none, to what is obsolete, and to what only `ceph tell` may ask.
+    /// The refusal that Ceph itself gives: for orchestrator commands without an orchestrator, for
+    /// obsolete commands, and for those that only `ceph tell` may send.
     pub(super) fn refused_officially(&self) -> Option<Reply> {
         if self.signature.starts_with("orch ") {
             let text = "No orchestrator configured (try `ceph orch set backend`)";
@@ -97,7 +100,7 @@ mod tests {
     use super::*;
     use crate::command::named;
 
-    /// What becomes of a command.
+    /// How a command is treated.
     enum Standing {
         Served,
         /// Ceph itself refuses it.
@@ -151,7 +154,7 @@ mod tests {
         assert!(readme.contains(&line), "README should say: {line}");
     }
 
-    /// What later releases than Pacific have.
+    /// Commands of releases later than Pacific.
     const LATER: [&str; 3] = [
         "auth rotate entity:String key_type?:String",
         "auth dump-keys",

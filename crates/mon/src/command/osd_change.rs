@@ -84,7 +84,7 @@ pub(super) fn id_reply(call: &Call<'_>, osd: i32) -> Reply {
     }
 }
 
-/// The id for a new OSD, or as the error that of the one that has this store already.
+/// The id for a new OSD; as the error, the id of the OSD that has this store already.
 pub(super) fn wanted_id(m: &View, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<i32, i32>, Reply> {
     let id = call.args.opt_osd("id")?;
     if let Some(known) = uuid.and_then(|u| m.state.osd.map.osd_by_uuid(&u)) {
@@ -165,7 +165,7 @@ fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     })
 }
 
-/// The confirmation that destructive commands want, and the OSD, which must be down.
+/// Checks the confirmation of a destructive command, and returns the OSD, which must be down.
 fn doomed(m: &View, call: &Call<'_>) -> Result<i32, Reply> {
     let osd = call.args.osd("id")?;
     let sure = call.args.flag("yes_i_really_mean_it") || call.args.flag("force");

@@ -1,8 +1,10 @@
-//! `osd new`: an OSD with its keys, as `ceph-volume` makes it (`prepare_command_osd_new` of Ceph's `src/mon/OSDMonitor.cc`,
-//! `validate_osd_new` of `AuthMonitor.cc` and `KVMonitor.cc`), and the removal of what goes with it.
+//! `osd new`: an OSD with its keys, as `ceph-volume` makes it (`prepare_command_osd_new` of Ceph's
+//! `src/mon/OSDMonitor.cc`, `validate_osd_new` of `AuthMonitor.cc` and `KVMonitor.cc`), and the
+//! removal of the keys.
 //!
-//! An encrypted OSD has two secrets besides its own key: that of its device, which is kept with the configuration keys as
-//! `dm-crypt/osd/UUID/luks`, and the key of `client.osd-lockbox.UUID`, who may read just that.
+//! An encrypted OSD has two secrets besides its own key: that of its device, which is kept with the
+//! configuration keys as `dm-crypt/osd/UUID/luks`, and the key of `client.osd-lockbox.UUID`, which
+//! may read just that.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +27,7 @@ fn lockbox(uuid: &Fsid) -> AuthName {
     AuthName::new(EntityType::CLIENT, format!("osd-lockbox.{uuid}"))
 }
 
-/// Where what belongs to an OSD's store is kept among the configuration keys.
+/// The prefix of the configuration keys for an OSD's store.
 fn device_keys(uuid: &Fsid) -> String {
     format!("dm-crypt/osd/{uuid}/")
 }
@@ -34,10 +36,10 @@ fn device_key(uuid: &Fsid) -> String {
     device_keys(uuid) + "luks"
 }
 
-/// Where the device class that an OSD is to have is kept till it boots.
+/// The service that keeps the device class of an OSD until it boots.
 pub(super) const CLASS: &str = "osd_class";
 
-/// What is given with `-i`.
+/// The secrets that are given with `-i`.
 #[derive(Default)]
 struct Given {
     class: Option<String>,
@@ -129,7 +131,8 @@ fn entities(osd: i32, uuid: &Fsid, secrets: &Secrets) -> Vec<(AuthName, EntityAu
     all
 }
 
-/// Whether an entity is there already. One of the same name with another key or other capabilities is left alone.
+/// Whether an entity exists already. An entity of the same name with another key or other
+/// capabilities is left alone.
 fn is_there(m: &View, name: &AuthName, want: &EntityAuth) -> Result<bool, Reply> {
     let Some(have) = m.state.auth.lookup(name) else {
         return Ok(false);
@@ -208,7 +211,8 @@ fn new(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     Ok(Outcome::Commit(id_reply(call, osd)))
 }
 
-/// Takes away the keys of an OSD that is no more: its own and its lockbox's, that of its device, and what it kept for itself.
+/// Removes the keys of an OSD that no longer exists: its own and its lockbox's, that of its device,
+/// and the values that it kept for itself.
 pub(super) fn remove_secrets(m: &mut Turn<'_>, osd: i32) -> Result<(), Reply> {
     let index = usize::try_from(osd).ok();
     let uuid = index.and_then(|i| m.view.state.osd.map.osd_uuid.get(i)).copied();

@@ -135,7 +135,7 @@ fn versions(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &json!(misc::osd_versions(m.view)))
 }
 
-/// OSDs are bound to no NUMA node, so there is a host to show and nothing else.
+/// OSDs are not bound to NUMA nodes, so only the host is shown.
 fn numa_status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let hosts: Vec<(i32, String)> = m
         .view
@@ -264,7 +264,7 @@ fn why_no_osd(word: &str) -> String {
     }
 }
 
-/// What the official parser makes of such a word.
+/// The number that the official parser makes of such a word.
 fn no_osd(word: &str) -> i32 {
     let text = word.strip_prefix("osd.").unwrap_or(word);
     if text.parse::<i64>().is_ok() {
@@ -274,7 +274,7 @@ fn no_osd(word: &str) -> i32 {
     }
 }
 
-/// OSDs that a question names: all of them have to be readable, and the answer repeats the word that is not.
+/// The OSDs that a question names: all words must be valid, and the answer repeats one that is not.
 pub(super) fn asked(m: &View, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
     let words = call.args.list("ids");
     osd_ids(m, &words).map_err(|refusal| {

@@ -1,4 +1,5 @@
-//! `ceph osd status`: each OSD with its space, what clients do by it, and its state, in the layout of Ceph's module.
+//! `ceph osd status`: each OSD with its space, client I/O and state, in the layout of Ceph's
+//! module.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +21,8 @@ const ENOENT: i32 = 2;
 /// Whether a name fits a pattern with `*`, `?` and `[…]`, as in a shell.
 fn fits(pattern: &[char], name: &[char]) -> bool {
     let (mut at, mut seen) = (0, 0);
-    // Behind the last star, and what of the name that star stands for ends there.
+    // The places in the pattern after the last star, and in the name where the text for that star
+    // ends.
     let mut star = None;
     while let Some(c) = name.get(seen) {
         if pattern.get(at) == Some(&'*') {
@@ -38,7 +40,7 @@ fn fits(pattern: &[char], name: &[char]) -> bool {
     pattern[at..].iter().all(|c| *c == '*')
 }
 
-/// How long the part of a pattern is that stands for this character.
+/// The length of the part at the beginning of the pattern that matches this character.
 fn takes(pattern: &[char], c: char) -> Option<usize> {
     let (first, rest) = pattern.split_first()?;
     match (first, one_of(rest)) {
@@ -72,7 +74,7 @@ impl Set<'_> {
     }
 }
 
-/// What follows a `[`: its characters, and the pattern behind it. `None` where it is not closed.
+/// The characters after a `[`, and the pattern after the `]`. `None` if there is no `]`.
 fn one_of(pattern: &[char]) -> Option<(Set<'_>, &[char])> {
     let negated = pattern.first() == Some(&'!');
     let members = &pattern[usize::from(negated)..];
@@ -85,7 +87,7 @@ fn one_of(pattern: &[char]) -> Option<(Set<'_>, &[char])> {
     Some((set, &members[end + 1..]))
 }
 
-/// The OSDs below all buckets whose names fit a pattern; `None` where there are none.
+/// The OSDs below all buckets whose names fit a pattern; `None` if there are none.
 fn below(m: &View, pattern: &str) -> Option<BTreeSet<i32>> {
     let map = m.state.osd.map.clone();
     let crush = map.crush.map();

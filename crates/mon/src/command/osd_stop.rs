@@ -20,7 +20,7 @@ fn list(osds: &BTreeSet<i32>) -> String {
     osds.iter().map(i32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The OSDs that a question names; there must be one at least.
+/// The OSDs that a question names; there must be at least one.
 fn asked_set(m: &View, call: &Call<'_>) -> Result<BTreeSet<i32>, Reply> {
     let osds: BTreeSet<i32> = asked(m, call)?.into_iter().collect();
     match osds.is_empty() {
@@ -33,13 +33,13 @@ fn asked_set(m: &View, call: &Call<'_>) -> Result<BTreeSet<i32>, Reply> {
 #[derive(Default)]
 struct Removable {
     safe: BTreeSet<i32>,
-    /// PGs are to be on these.
+    /// OSDs to which PGs are mapped.
     active: BTreeSet<i32>,
-    /// Nothing is known of these, and not all PGs are active and clean.
+    /// OSDs without statistics, while not all PGs are active and clean.
     missing: BTreeSet<i32>,
-    /// These said last that they have PGs still, and not all PGs are active and clean.
+    /// OSDs that last reported that they still have PGs, while not all PGs are active and clean.
     stored: BTreeSet<i32>,
-    /// PGs on the active ones.
+    /// The number of PGs on the active OSDs.
     pgs: usize,
 }
 
@@ -76,7 +76,7 @@ fn sort_removable(m: &View, osds: &BTreeSet<i32>) -> Result<Removable, Reply> {
 }
 
 impl Removable {
-    /// Refuses where one of the OSDs holds something that is needed, or may.
+    /// Refuses if one of the OSDs holds data that is needed, or may be.
     fn check(&self) -> Result<(), Reply> {
         let mut text = String::new();
         if !self.active.is_empty() {
@@ -110,7 +110,7 @@ impl Removable {
     }
 }
 
-/// Refuses where an OSD holds something that is needed, or may.
+/// Refuses if an OSD holds data that is needed, or may be.
 pub(super) fn removable(m: &View, osd: i32) -> Result<(), Reply> {
     sort_removable(m, &BTreeSet::from([osd]))?.check()
 }
@@ -129,7 +129,7 @@ fn safe_to_destroy(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     )))
 }
 
-/// What becomes of PGs when OSDs are stopped.
+/// The state of PGs if OSDs are stopped.
 #[derive(Default)]
 struct Offline {
     osds: BTreeSet<i32>,
@@ -232,8 +232,8 @@ fn devices_below(m: &View, item: i32, out: &mut BTreeSet<i32>) {
     }
 }
 
-/// As many OSDs as `max` that may be stopped together, beginning with these: their neighbours in the CRUSH hierarchy, level by level
-/// as long as all of a level may.
+/// Up to `max` OSDs that may be stopped together, beginning with these: their neighbours in the
+/// CRUSH hierarchy, level by level as long as all of a level may be.
 fn most_to_stop(m: &View, osds: BTreeSet<i32>, max: usize) -> Offline {
     let mut report = Offline::of(m, &osds);
     let Some(mut at) = osds.first().copied() else {

@@ -26,7 +26,7 @@ pub(super) fn weight_text(w: f64) -> String {
     }
 }
 
-/// What both trees show of a line.
+/// A line's contents that both trees show.
 pub(super) struct Line {
     pub(super) id: i32,
     pub(super) name: String,
@@ -37,7 +37,8 @@ pub(super) struct Line {
     pub(super) depth: usize,
     pub(super) children: Vec<i32>,
     is_root: bool,
-    /// By pool: its weights in its bucket's weight sets, a number a position. Empty where the bucket has none.
+    /// By pool, the item's weights in its bucket's weight sets, a number a position. Empty if the
+    /// bucket has none.
     weight_sets: Vec<(i64, Vec<f64>)>,
 }
 
@@ -96,7 +97,7 @@ fn weight_sets(crush: &CrushMap, parent: i32, item: i32) -> Vec<(i64, Vec<f64>)>
     all.filter(|(_, weights)| !weights.is_empty()).collect()
 }
 
-/// What a pool's weight sets are called in the trees.
+/// The name of a pool's weight sets in the trees.
 fn weight_set_name(map: &OsdMap, pool: i64) -> String {
     match map.pool_name(pool) {
         _ if pool == spirula_crush::DEFAULT_CHOOSE_ARGS => "(compat)".to_owned(),
@@ -105,7 +106,7 @@ fn weight_set_name(map: &OsdMap, pool: i64) -> String {
     }
 }
 
-/// A line as JSON, up to what the particular tree adds.
+/// A line as JSON, without the fields that only one of the trees has.
 pub(super) fn line_json(map: &OsdMap, l: &Line) -> Map<String, Value> {
     let mut v = Map::new();
     v.insert("id".into(), json!(l.id));

@@ -1,4 +1,4 @@
-//! Which OSDs take part, and how much.
+//! The OSDs' weights, states and flags.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,8 @@ commands! {
     "osd rm-pg-upmap-items pgid:Pgid" "osd" "rw" rm_upmap_items, "undo pg-upmap-items";
 }
 
-/// Applies `change` to each named OSD; it answers with the line for that OSD and whether anything changed.
+/// Applies `change` to each named OSD; `change` returns the line for that OSD and whether anything
+/// changed.
 fn each(
     m: &mut Turn<'_>,
     call: &Call<'_>,
@@ -209,7 +210,7 @@ fn group_flags(text: &str) -> Result<OsdState, Reply> {
     Ok(out)
 }
 
-/// Whom flags are for, and the official remarks on words that name nobody.
+/// The targets of flags, and the official remarks on words that name no target.
 #[derive(Default)]
 struct Targets {
     osds: BTreeSet<i32>,

@@ -106,7 +106,7 @@ fn map(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     now(Reply::text(text))
 }
 
-/// The states that the official refusal lists: it does not know the last ones.
+/// The states that the official refusal lists: the newest are missing from it.
 fn choices() -> String {
     let names = || PgState::NAMES.iter().map(|(_, n)| *n);
     let known = names().position(|n| n == "snaptrim_error").map_or(0, |at| at + 1);

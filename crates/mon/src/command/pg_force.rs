@@ -1,4 +1,5 @@
-//! What recovers first: `pg force-recovery` and its like. The primaries are told; nothing of it is kept here.
+//! `pg force-recovery` and its like: forcing PGs to recover first. The primaries are told; nothing
+//! of it is kept here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,7 @@ commands! {
         "backfill pools in their usual order";
 }
 
-/// What is wanted.
+/// The kind of copying, and whether to force it.
 #[derive(Clone, Copy)]
 struct Wish {
     backfill: bool,
@@ -30,13 +31,13 @@ struct Wish {
 }
 
 impl Wish {
-    /// As the official answer names it.
+    /// The wish's name in the official answer.
     fn name(self) -> String {
         let what = if self.backfill { "backfill" } else { "recovery" };
         format!("{}force-{what}", if self.on { "" } else { "cancel-" })
     }
 
-    /// Why it is pointless for this PG, with the official code where it may be a mistake.
+    /// Why the wish is pointless for this PG, with the official code if it may be a mistake.
     fn objection(self, pg: PgId, stat: &PgStat) -> Option<(String, i32)> {
         let (waits, forced, noun, verb) = match self.backfill {
             true => (

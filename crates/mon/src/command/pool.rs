@@ -17,7 +17,7 @@ commands! {
     "osd pool rename srcpool:Poolname destpool:Poolname" "osd" "rw" rename, "rename a pool";
 }
 
-/// What a new pool is to be; `None` for the defaults.
+/// The settings of a new pool; `None` for the defaults.
 #[derive(Debug, Default)]
 pub(crate) struct NewPool {
     pub(crate) name: String,
@@ -42,7 +42,7 @@ const DEFAULT_FLAGS: [(&str, PoolFlags); 4] = [
 /// Official pools are created with at most this many replicas.
 const MAX_SIZE: u8 = 10;
 
-/// A pool's `pg_num` as a number that is allowed at all.
+/// A pool's `pg_num`, if it is within the allowed range.
 pub(super) fn pg_num_in_range(m: &View, n: i64) -> Result<u32, Reply> {
     let most = m.values.uint("mon_max_pool_pg_num");
     let fits = |n: &u32| *n > 0 && u64::from(*n) <= most;
@@ -105,7 +105,7 @@ fn default_rule(m: &View) -> Result<u32, Reply> {
         .ok_or_else(none)
 }
 
-/// A pool's autoscale mode: `off`, as nothing would follow another one.
+/// A pool's autoscale mode: `off`, as nothing implements the others.
 pub(super) fn autoscale_mode(name: &str) -> Result<AutoscaleMode, Reply> {
     match AutoscaleMode::from_name(name) {
         Some(AutoscaleMode::OFF) => Ok(AutoscaleMode::OFF),
@@ -119,7 +119,7 @@ pub(super) fn autoscale_mode(name: &str) -> Result<AutoscaleMode, Reply> {
     }
 }
 
-/// Refuses a size that a pool's rule is not for.
+/// Refuses a size that a pool's rule does not support.
 pub(super) fn check_rule_size(m: &View, rule: u32, size: u8) -> Result<(), Reply> {
     let Some(rule) = m.state.osd.map.crush.map().rule(rule) else {
         return Ok(());
@@ -131,7 +131,7 @@ pub(super) fn check_rule_size(m: &View, rule: u32, size: u8) -> Result<(), Reply
     }
 }
 
-/// Prepares a pool; its id.
+/// Prepares a pool; returns its id.
 pub(crate) fn create_pool(m: &mut Turn<'_>, new: NewPool) -> Result<i64, Reply> {
     if new.name.is_empty() {
         return refuse(errno::EINVAL, "empty pool name");
@@ -278,7 +278,7 @@ fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     committed(format!("pool '{name}' created"))
 }
 
-/// Prepares a pool's removal, where that is allowed.
+/// Prepares a pool's removal, if that is allowed.
 pub(crate) fn delete_pool(m: &mut Turn<'_>, id: i64) -> Result<(), Reply> {
     if !m.view.values.flag("mon_allow_pool_delete") {
         return refuse(

@@ -37,7 +37,7 @@ const TIER: [&str; 16] = [
     "hit_set_search_last_n",
 ];
 
-/// The properties that `all` shows, in its order; options only where they are set.
+/// The properties that `all` shows, in its order; options only if they are set.
 const ALL: [&str; 39] = [
     "size",
     "min_size",
@@ -80,7 +80,7 @@ const ALL: [&str; 39] = [
     "pg_num_max",
 ];
 
-/// The flag that a boolean property is.
+/// The flag of a boolean property.
 pub(super) fn flag(name: &str) -> Option<PoolFlags> {
     let known = [
         "hashpspool",
@@ -111,7 +111,7 @@ fn option(v: &PoolOption) -> Value {
     }
 }
 
-/// A property's value; `None` where it is not set.
+/// A property's value; `None` if it is not set.
 fn value(map: &OsdMap, p: &PgPool, var: &str) -> Option<Value> {
     if let Some(f) = flag(var) {
         return Some(json!(p.flags.contains(f)));

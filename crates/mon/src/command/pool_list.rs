@@ -1,4 +1,4 @@
-//! What there is to say of pools.
+//! Lists and statistics of pools.
 
 use serde_json::{Map, Value, json};
 use spirula_maps::ObjectStatSum;

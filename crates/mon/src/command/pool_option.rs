@@ -1,4 +1,5 @@
-//! Values of the pool properties that are options: which are allowed, and what the official monitor says of others.
+//! Values of the pool properties that are options: the allowed ones, and the official refusals of
+//! others.
 
 use spirula_maps::PgPool;
 use spirula_maps::pool::{PoolOption, PoolOptionKind, PoolOptions};

@@ -1,4 +1,4 @@
-//! `ceph osd pool set` and what else changes a pool.
+//! `ceph osd pool set` and other changes of a pool.
 
 use spirula_maps::pool::PoolOption;
 use spirula_maps::{PgPool, PoolFlags};
@@ -171,7 +171,8 @@ fn set_min_size(p: &mut PgPool, n: i64) -> Result<(), Reply> {
     }
 }
 
-/// Sets where `pg_num` is to go; [`Monitor::adjust_pg_nums`] takes it there. `pgp_num` follows where it was the same.
+/// Sets the target of `pg_num`; [`Monitor::adjust_pg_nums`] takes it there. `pgp_num` follows if it
+/// was the same.
 fn set_pg_num(m: &View, id: i64, p: &mut PgPool, n: i64) -> Result<(), Reply> {
     if p.flags.contains(PoolFlags::NOPGCHANGE) {
         return refuse(
@@ -266,13 +267,13 @@ fn set_quota(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     committed(format!("set-quota {field} = {n} for pool {name}"))
 }
 
-/// Most applications of a pool, and notes of an application.
+/// The most applications of a pool, and the most keys of an application.
 const MAX_APPS: usize = 4;
 const MAX_KEYS: usize = 64;
 /// Longest application name, key and value.
 const MAX_TEXT: usize = 128;
 
-/// Refuses a text that is too long. `shown` is what the message names.
+/// Refuses a text that is too long. `shown` names it in the message.
 fn short(what: &str, text: &str, shown: &str) -> Result<(), Reply> {
     if text.len() > MAX_TEXT {
         return refuse(

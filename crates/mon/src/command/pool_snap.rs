@@ -8,7 +8,7 @@ commands! {
     "osd pool rmsnap pool:Poolname snap:String" "osd" "rw" rmsnap, "remove a snapshot of a pool";
 }
 
-/// The pool's name and id and the snapshot's name, where the pool may have snapshots of itself.
+/// The pool's name and id and the snapshot's name, if the pool may have snapshots of itself.
 fn arguments(m: &View, call: &Call<'_>) -> Result<(String, i64, String), Reply> {
     let (name, snap) = (call.args.str("pool")?, call.args.str("snap")?);
     let id = m.state.osd.map.pool_id(&name);

@@ -1,4 +1,5 @@
-//! `rbd perf image stats|counters`: what clients do to block images, in the words of Ceph's module `rbd_support`.
+//! `rbd perf image stats|counters`: the clients' I/O on block images, in the format of Ceph's
+//! module `rbd_support`.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,7 @@ fn authorize(m: &mut Turn<'_>, call: &Call<'_>, target: Option<(&str, &str)>) ->
     if rbd_support::authority(m.view, call).allows(pool, namespace) {
         return Ok(());
     }
-    // As Python spells what is not there.
+    // Python's spelling of absent values.
     let (pool, namespace) = target.unwrap_or(("None", "None"));
     let text = format!("not authorized on pool={pool}, namespace={namespace}");
     Err(denied_by_module(

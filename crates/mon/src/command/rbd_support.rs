@@ -31,10 +31,11 @@ commands! {
     "rbd task list task_id?:String" "mgr" "r" ask, "list the tasks that are under way or wait";
 }
 
-/// The pool that is meant where none is named.
+/// The pool of a command that names none.
 const DEFAULT_POOL: &str = "rbd";
 
-/// What whoever has sent a command may touch. Whoever may ask the monitors for it has no limits there.
+/// The images that the sender of a command may touch. A sender that may run the command at the
+/// monitors has no limits.
 pub(super) fn authority(m: &View, call: &Call<'_>) -> Authority {
     let perm = official::find(call.args.prefix()).map_or("", |o| o.perm);
     match m.state.manager.sessions.get(&call.session) {

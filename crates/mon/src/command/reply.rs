@@ -1,4 +1,4 @@
-//! What a command answers.
+//! The answer to a command.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -39,7 +39,7 @@ impl Reply {
         Self::data(text.into().into_bytes())
     }
 
-    /// Success with a value as output: JSON, or XML once `named` has told the names.
+    /// Success with a value as output: JSON, or XML after [`Reply::named`].
     pub fn json(format: Format, v: &Value) -> Self {
         match format.is_xml() {
             false => Self::data(format.render(v)),
@@ -50,7 +50,7 @@ impl Reply {
         }
     }
 
-    /// The same reply with a newline after its output, where the official monitor has one.
+    /// The same reply with a newline after its output, as in the official monitor.
     #[must_use]
     pub fn with_newline(mut self) -> Self {
         if self.tree.is_none() {

@@ -1,4 +1,4 @@
-//! `ceph report`: everything the monitor knows, for someone who cannot look.
+//! `ceph report`: everything the monitor knows, for support from outside.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ commands! {
     "report tags?:String..." "mon" "r" report, "report the cluster's whole state";
 }
 
-/// What the checksum in the status line starts with: the official monitor's old port.
+/// The seed of the checksum in the status line: the official monitor's old port.
 const CRC_SEED: u32 = 6789;
 
 /// Ceph's CRC-32C neither begins nor ends with an inversion.

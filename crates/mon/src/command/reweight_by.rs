@@ -1,4 +1,4 @@
-//! How evenly PGs are spread over OSDs, and making it more even by weights.
+//! How evenly PGs are spread over OSDs, and evening that out by weights.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ struct Spread {
     osds: BTreeMap<i32, (usize, usize)>,
     total: usize,
     moved: usize,
-    /// Whether there is an after.
+    /// Whether there are numbers after the change.
     compares: bool,
 }
 
@@ -75,7 +75,7 @@ impl Spread {
         (sum / self.osds.len().max(1) as f32).sqrt()
     }
 
-    /// What chance alone would make of it.
+    /// The deviation that chance alone would cause.
     fn baseline(&self) -> f32 {
         let spread = 1.0 - 1.0 / self.osds.len().max(1) as f64;
         (f64::from(self.average()) * spread).sqrt() as f32
@@ -139,7 +139,7 @@ impl Spread {
             arrow(f(self.deviation(|n| n.1))),
             f(self.baseline())
         ));
-        // Without PGs the official code divides by zero and prints what C makes of it.
+        // Without PGs the official code divides by zero and prints C's result.
         let share = |n: usize| match avg {
             0.0 => "-nan".to_owned(),
             avg => f(n as f32 / avg),
@@ -167,7 +167,7 @@ fn utilization(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     })
 }
 
-/// What is asked for.
+/// The parameters of the command.
 struct Wish {
     by_pg: bool,
     dry_run: bool,

@@ -1,4 +1,4 @@
-//! Services that registered with the manager.
+//! Services that have registered with the manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +78,7 @@ pub(super) fn version_counts(m: &View) -> BTreeMap<String, BTreeMap<String, usiz
         .collect()
 }
 
-/// What `status` says of a service: `2 gateways active (2 hosts, 1 zones)`.
+/// The summary of a service in `status`: `2 gateways active (2 hosts, 1 zones)`.
 fn summary(s: &Service) -> String {
     if !s.summary.is_empty() {
         return s.summary.clone();
@@ -104,7 +104,7 @@ fn summary(s: &Service) -> String {
     }
 }
 
-/// How far the names in `status` are moved to the right by the longest service's.
+/// The padding of the names in `status`, which depends on the longest service's name.
 pub(super) fn padding(m: &View) -> String {
     let names = m.state.manager.services.map.services.keys();
     " ".repeat(names.map(String::len).max().unwrap_or(0).saturating_sub(3))
@@ -122,7 +122,7 @@ pub(super) fn lines(m: &View) -> String {
         .collect()
 }
 
-/// The part of `status` on what the services' daemons do; empty where they do nothing.
+/// The part of `status` on the tasks of the services' daemons; empty if there are none.
 pub(super) fn tasks(m: &View) -> String {
     let mut text = String::new();
     for (name, s) in &m.state.manager.services.map.services {

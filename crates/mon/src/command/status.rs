@@ -1,4 +1,4 @@
-//! `ceph status`, and what is said of the monitors.
+//! `ceph status`, and commands about the monitors.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -120,7 +120,7 @@ fn quorum_status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     now(Reply::json(call.format.or_json(), &v))
 }
 
-/// What this monitor is, in the official monitor's words.
+/// This monitor's role, in the official monitor's words.
 fn state(m: &View) -> &'static str {
     match m.quorum.role {
         Role::Leader => "leader",
@@ -289,7 +289,7 @@ fn metadata(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     now(Reply::json(format, &Value::Object(v)))
 }
 
-/// How many monitors have each value of a property.
+/// The number of monitors with each value of a property.
 pub(super) fn count_mons(m: &View, property: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for name in &m.state.monmap.map.ranks {
@@ -412,7 +412,7 @@ fn pgmap_json(m: &View) -> Value {
     Value::Object(v)
 }
 
-/// PGs that nobody reported, and other PGs that are not active.
+/// The number of PGs that nobody reported, and of other PGs that are not active.
 fn inactive(m: &View) -> (usize, usize) {
     m.state.stats.pgs.values().fold((0, 0), |(u, i), s| {
         if s.state == PgState::empty() {
@@ -448,7 +448,7 @@ fn status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     now(Reply::text(status_text(m.view)))
 }
 
-/// Before each check of `status`.
+/// The padding before each check of `status`.
 const HEALTH_PAD: &str = "\n            ";
 
 fn mgr_line(m: &View) -> String {
@@ -460,7 +460,7 @@ fn mgr_line(m: &View) -> String {
     format!("{}(active, since {since})", map.active_name)
 }
 
-/// `, out of quorum: b,c`; nothing where all monitors are in.
+/// `, out of quorum: b,c`; empty if all monitors are in quorum.
 fn out_of_quorum(m: &View) -> String {
     let out: Vec<&str> = m.out_of_quorum().into_iter().map(String::as_str).collect();
     match out.is_empty() {

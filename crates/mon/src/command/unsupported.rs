@@ -77,7 +77,7 @@ const REASONS: &[(&str, &str)] = &[
     ("zabbix", NO_MANAGER),
 ];
 
-/// Why a command is not supported; `None` where nobody has said so.
+/// Why a command is not supported; `None` if no reason is listed.
 pub(super) fn reason(prefix: &str) -> Option<&'static str> {
     let leads = |words: &str| {
         let rest = prefix.strip_prefix(words);

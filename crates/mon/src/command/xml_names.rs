@@ -1,10 +1,10 @@
-//! What commands' outputs are called in XML.
+//! The XML names of commands' outputs.
 
 use spirula_text::Names;
 
 use super::Args;
 
-/// Command, outermost element, and the name of its elements where it is an array.
+/// The command, its outermost element, and the name of its elements if it is an array.
 const NAMES: &[(&str, &str, &str)] = &[
     ("osd dump", "osdmap", ""),
     ("osd tree", "tree", ""),
@@ -84,7 +84,7 @@ const NAMES: &[(&str, &str, &str)] = &[
     ("sessions", "sessions", "session"),
 ];
 
-/// Families of commands with one name.
+/// Families of commands that share a name.
 const PREFIXES: &[(&str, &str)] = &[("auth ", "auth"), ("pg ", "pg_info"), ("config ", "config")];
 
 /// The names for a command's output.

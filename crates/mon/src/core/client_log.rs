@@ -8,17 +8,17 @@ use spirula_proto::mon::{LogEntry, LogPriority, MLog, MLogAck};
 use super::{Sender, SessionId, View};
 use crate::pace::Pace;
 
-/// Lines of one entity that are taken in each [`PERIOD`].
+/// Lines of one entity that are accepted in each [`PERIOD`].
 const LINES: u32 = 500;
 const PERIOD: Duration = Duration::from_secs(60);
 /// Longest name of a channel that is not one of ours, in bytes.
 const MAX_CHANNEL: usize = 32;
-/// Only monitors write here, as it is about those who would.
+/// The channel that only monitors write to: it is about the senders of such lines.
 const AUDIT: &str = "audit";
 
-/// What daemons and clients write to the cluster log.
+/// The lines that daemons and clients write to the cluster log.
 pub(super) struct ClientLog {
-    /// How many lines each of them may write.
+    /// The limit of lines of each entity.
     lines: Pace<AuthName>,
 }
 
@@ -31,7 +31,8 @@ impl Default for ClientLog {
 }
 
 impl ClientLog {
-    /// Takes a session's lines. What is acknowledged need not have been taken; `None` where there are none.
+    /// Handles a session's lines. Acknowledged lines need not have been accepted; `None` if there
+    /// are no lines.
     pub(super) fn take(&mut self, view: &mut View, id: SessionId, m: MLog) -> Option<MLogAck> {
         let last = m.entries.last()?;
         let ack = MLogAck {
@@ -49,7 +50,7 @@ impl ClientLog {
         Some(ack)
     }
 
-    /// A line, under the name of whoever the session belongs to.
+    /// Adds a line, under the name of the session's entity.
     fn take_line(&mut self, view: &mut View, s: &Sender, e: LogEntry) {
         if e.channel == AUDIT || e.channel.len() > MAX_CHANNEL {
             tracing::debug!(
@@ -70,7 +71,7 @@ impl ClientLog {
         });
     }
 
-    /// Tells of lines that were not taken.
+    /// Logs how many lines were not accepted.
     pub(super) fn tell_suppressed(&mut self, view: &mut View) {
         for (name, count) in self.lines.over(view.steady.now()) {
             let text = format!("{count} more lines of {name} within {} s", PERIOD.as_secs());

@@ -17,7 +17,8 @@ use super::write::Change;
 use super::{DropReason, Fate, Monitor, Output, Topic, View, Waiter};
 use crate::command::{self, Outcome, Parsed, Reply};
 
-/// Writes that may wait for their turn, of which an entity may have what it leaves free to others; honest clients wait for answers and stay far below.
+/// The most writes that may wait for their turn; an entity may have as many as it leaves free for
+/// others. Honest clients wait for answers and stay far below.
 const MAX_WAITING: usize = 4096;
 /// Longest name of a client's host, in bytes.
 const MAX_HOST: usize = 256;
@@ -27,7 +28,7 @@ const MAX_SUBSCRIPTIONS: usize = 64;
 /// The feature of clients that renew subscriptions by themselves (`CEPH_FEATURE_MON_STATEFUL_SUB`).
 const MON_STATEFUL_SUB: u64 = spirula_maps::features::MON_STATEFUL_SUB;
 
-/// Answers that need nothing but what the monitor knows.
+/// Answers that only need the monitor's state.
 impl View {
     fn version_of(&self, m: &MMonGetVersion) -> RawMessage {
         let versions = Topic::parse(&m.what).and_then(|topic| self.state.versions(&topic));
@@ -58,7 +59,7 @@ impl View {
         reply.to_message()
     }
 
-    /// A session renews its tickets.
+    /// Renews a session's tickets.
     fn renew(&mut self, id: SessionId, m: &MAuth) -> RawMessage {
         let Some(s) = self.sessions.get_mut(&id) else {
             impossible!("the session that renews its tickets"; session = id);
@@ -78,7 +79,7 @@ impl View {
 }
 
 impl Monitor {
-    /// A session has authenticated.
+    /// Opens a session that has authenticated.
     pub fn open(&mut self, id: SessionId, new: NewSession, now: UTime) {
         self.view.see_time(now);
         let session = Session::new(new);
@@ -90,7 +91,7 @@ impl Monitor {
         self.view.sessions.insert(id, session);
     }
 
-    /// A session has ended.
+    /// Closes a session that has ended.
     pub fn close(&mut self, id: SessionId, now: UTime) {
         self.view.see_time(now);
         self.view.state.manager.sessions.remove(&id);
@@ -105,7 +106,7 @@ impl Monitor {
         }
     }
 
-    /// A message came on a session. Malformed ones end it.
+    /// Handles a message on a session. A malformed one ends it.
     pub fn message(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
         self.view.see_time(now);
         let handled = if self.view.state.manager.sessions.contains_key(&id) {
@@ -190,7 +191,8 @@ impl Monitor {
         }
     }
 
-    /// A change whose turn it is. Nobody waits for it where the session has ended meanwhile.
+    /// Prepares a change that has its turn. If the session has ended meanwhile, nobody waits for
+    /// it.
     pub(super) fn change(&mut self, id: SessionId, tid: u64, change: Change) {
         let is_open = match change {
             Change::ManagerCommand(_) => self.view.state.manager.sessions.contains_key(&id),
@@ -217,7 +219,7 @@ impl Monitor {
         let stateful = s.features & MON_STATEFUL_SUB == MON_STATEFUL_SUB;
         let mut topics = Vec::new();
         for (name, sub) in m.what {
-            // As in Ceph, what there is not is passed over.
+            // As in Ceph, unknown topics are skipped.
             let Some(topic) = Topic::parse(&name) else {
                 tracing::debug!("{}: a subscription to nothing that there is", s.name);
                 continue;

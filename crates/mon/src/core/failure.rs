@@ -1,8 +1,9 @@
-//! The judgement on an OSD that others say does not answer. Official monitors want complaints from OSDs in different
-//! buckets of one type, which have lasted for a grace that is longer for OSDs known to be slow. Here the monitor is a
-//! witness too: when it has heard nothing from the OSD itself for that long, this counts as one more complaint. So a dead
-//! OSD is found in a cluster of two hosts or of one, and two OSDs that cannot reach each other but the monitors are both
-//! left alone.
+//! The judgement on an OSD that others report as not answering. Official monitors want complaints
+//! from OSDs in different buckets of one type, which have lasted for a grace that is longer for
+//! OSDs known to be slow. Here the monitor is a witness too: if it has heard nothing from the OSD
+//! itself for that long, this counts as one more complaint. So a dead OSD is found in a cluster of
+//! two hosts or of one, and two OSDs that cannot reach each other but the monitors are both left
+//! alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,10 +13,11 @@ use spirula_maps::{OsdMap, OsdXInfo};
 
 use crate::options::Values;
 
-/// An OSD that was well for so many half-lives is not slow any more.
+/// An OSD that was well for this many half-lives is not slow any more.
 const FORGIVEN_AFTER: u32 = 48;
 
-/// Who complains about an OSD, and since when it is silent on each of their monotonic clocks, told on the monitor's steady one.
+/// The complaints about an OSD: their reporters, and since when it is silent to each, converted
+/// from the reporter's monotonic clock to the monitor's steady one.
 #[derive(Debug, Clone, Default)]
 pub struct Failure {
     reports: BTreeMap<i32, Duration>,
@@ -26,7 +28,7 @@ impl Failure {
         self.reports.insert(reporter, since);
     }
 
-    /// Takes a complaint back.
+    /// Removes a complaint that its reporter has withdrawn.
     pub(crate) fn cancel(&mut self, reporter: i32) {
         self.reports.remove(&reporter);
     }
@@ -65,7 +67,7 @@ impl Policy {
     }
 }
 
-/// Seconds in which what is known of an OSD's slowness counts half.
+/// Seconds after which a measurement of an OSD's slowness counts half.
 pub(super) fn halflife(values: &Values) -> f64 {
     values.float("mon_osd_laggy_halflife").max(1.0)
 }
@@ -85,7 +87,7 @@ pub(super) struct Verdict {
     pub(super) grace: Duration,
 }
 
-/// How long an OSD takes to answer, by what is known, after `elapsed` since that was measured.
+/// The time that an OSD is known to take to answer, `elapsed` after that was measured.
 pub(super) fn lag(x: &OsdXInfo, elapsed: Duration, halflife: f64) -> Duration {
     let decay = 0.5f64.powf(elapsed.as_secs_f64() / halflife);
     let seconds = decay * f64::from(x.laggy_interval) * f64::from(x.laggy_probability());
@@ -100,7 +102,7 @@ fn xinfo(map: &OsdMap, osd: i32) -> OsdXInfo {
         .unwrap_or_default()
 }
 
-/// The grace for an OSD: longer where it was found to be slow before, or those who complain were.
+/// The grace for an OSD: longer if it or its reporters were found to be slow before.
 fn grace(map: &OsdMap, target: i32, f: &Failure, failed_for: Duration, p: &Policy, wall: UTime) -> Duration {
     if !p.adjust {
         return p.grace;
@@ -116,7 +118,8 @@ fn grace(map: &OsdMap, target: i32, f: &Failure, failed_for: Duration, p: &Polic
     p.grace + own + of_reporters / reporters
 }
 
-/// Judges an OSD; `silent` is how long this monitor has heard nothing from it, where that says anything.
+/// Judges an OSD; `silent` is how long this monitor has heard nothing from it, if that means
+/// anything.
 pub(super) fn judge(
     map: &OsdMap,
     target: i32,
@@ -146,13 +149,14 @@ pub(super) fn judge(
         });
     }
     if failed_for >= p.grace + p.stale {
-        // Neither confirmed nor taken back for so long: who said so has forgotten.
+        // Neither confirmed nor withdrawn for this long: the reporters have forgotten it.
         f.clear();
     }
     None
 }
 
-/// What is known of an OSD's slowness after it has booted: `slow` where the process ran all the time it was down.
+/// Updates the measured slowness of an OSD that has booted: `slow` if its process ran all the time
+/// while it was down.
 pub(super) fn after_boot(x: &mut OsdXInfo, slow: bool, now: UTime, values: &Values) {
     let weight = values.float("mon_osd_laggy_weight").clamp(0.0, 1.0);
     let mut interval = f64::from(x.laggy_interval) * (1.0 - weight);
@@ -172,7 +176,7 @@ pub(super) fn after_boot(x: &mut OsdXInfo, slow: bool, now: UTime, values: &Valu
     x.laggy_probability_raw = (probability.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
 }
 
-/// What is known of an OSD's slowness when it is marked down.
+/// Updates the measured slowness of an OSD that is marked down.
 pub(super) fn before_down(x: &mut OsdXInfo, now: UTime, halflife: f64) {
     let well_for = now.since(x.down_stamp).as_secs_f64();
     if !x.down_stamp.is_zero() && well_for > halflife * f64::from(FORGIVEN_AFTER) {

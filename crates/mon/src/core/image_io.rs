@@ -1,4 +1,4 @@
-//! Asking OSDs what clients do to block images, and taking their answers.
+//! Querying OSDs for the clients' I/O on block images.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{DropReason, Monitor, Output, SessionId};
 use crate::image_io::Action;
 
 impl Monitor {
-    /// Does what is due. To be called several times a second where this monitor leads.
+    /// Sends the queries that are due. To be called several times a second if this monitor leads.
     pub(crate) fn watch_image_io(&mut self) {
         let (map, sessions) = (&self.view.state.osd.map, &self.view.sessions);
         let osds = || -> BTreeSet<i32> {
@@ -39,7 +39,7 @@ impl Monitor {
         }
     }
 
-    /// What an OSD has counted.
+    /// Handles the counts of an OSD.
     pub(super) fn image_io_report(&mut self, id: SessionId, report: ImageIoReport) {
         let ImageIoReport::Counts(counts) = report;
         match self.view.sessions.get(&id).and_then(super::Session::osd) {

@@ -1,10 +1,13 @@
-//! The manager: Ceph's own daemon beside the monitors, here a part of the monitor that leads, with an endpoint of its own.
+//! The manager: Ceph's own daemon beside the monitors, here a part of the monitor that leads, with
+//! an endpoint of its own.
 //!
-//! The monitors answer the manager's commands themselves, but librados sends some to a manager only, and waits for one. So
-//! the leader puts itself into the manager map (`MgrMap` of Ceph's `src/mon/MgrMap.h`; stored encoded as `mgr/map`), and
-//! serves the same commands there, under the capabilities that clients have at managers. What its modules do that need a client of
-//! the cluster is done elsewhere (`module.rs`). What reports to a manager is told how often; of services that registered it is
-//! remembered (`services.rs`), else it is left unread, as our own daemons report to the monitors.
+//! The monitors answer the manager's commands themselves, but librados sends some to a manager
+//! only, and waits for one. So the leader puts itself into the manager map (`MgrMap` of Ceph's
+//! `src/mon/MgrMap.h`; stored encoded as `mgr/map`), and serves the same commands there, under the
+//! capabilities that clients have at managers. Work of its modules that needs a client of the
+//! cluster is done elsewhere (`module.rs`). Daemons that report to a manager are told how often to;
+//! registered services are remembered (`services.rs`), other reports are left unread, as our own
+//! daemons report to the monitors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -38,7 +41,7 @@ const SERVICES: &str = "services";
 /// (`mgr_stats_threshold`).
 const STATS: (u32, u32) = (5, 5);
 
-/// The modules of Ceph's manager whose work is done here, all of it and always.
+/// The modules of Ceph's manager whose whole work is always done here.
 pub(crate) const MODULES: [&str; 5] = ["crash", "iostat", "progress", spirula_manager::MODULE, "status"];
 
 fn always_on_modules() -> BTreeMap<u32, BTreeSet<String>> {
@@ -57,7 +60,7 @@ pub struct MgrSession {
 }
 
 impl MgrSession {
-    /// What a handshake found out. `caps` that can't be read allow nothing.
+    /// A session from the results of a handshake. `caps` that can't be read allow nothing.
     pub fn new(name: AuthName, global_id: u64, caps: &str, addr: EntityAddr, ip: Option<IpAddr>) -> Self {
         let cap = MgrCap::parse(caps).unwrap_or_else(|e| {
             tracing::warn!("{name}: {e}");
@@ -92,7 +95,7 @@ impl MgrSession {
         })
     }
 
-    /// What a module of the manager is told of it that runs a command.
+    /// The information for a module of the manager on the session that runs a command.
     pub(crate) fn holder(&self, perm: &str) -> spirula_manager::Holder {
         spirula_manager::Holder {
             name: self.name.clone(),
@@ -102,7 +105,7 @@ impl MgrSession {
         }
     }
 
-    /// Whether it may do everything.
+    /// Whether the session may do everything.
     pub(crate) fn is_allowed_all(&self) -> bool {
         self.cap.is_allow_all()
     }
@@ -112,7 +115,7 @@ impl MgrSession {
     }
 }
 
-/// Who sent a command, be it to the monitor or to the manager.
+/// The sender of a command to the monitor or to the manager.
 #[derive(Debug, Clone)]
 pub(crate) struct Sender {
     pub(crate) name: AuthName,
@@ -149,7 +152,7 @@ impl ManagerCommand {
 /// The manager's state.
 #[derive(Debug)]
 pub struct Manager {
-    /// Where this monitor would be the manager; empty for nowhere.
+    /// The addresses at which this monitor would be the manager; empty for none.
     own: EntityAddrVec,
     /// The committed map.
     pub(crate) map: MgrMap,
@@ -238,7 +241,7 @@ fn reply_message(kind: MsgType, tid: u64, reply: Reply) -> RawMessage {
 }
 
 impl View {
-    /// Who is at the other end of a session with the monitor or the manager.
+    /// The peer of a session with the monitor or the manager.
     pub(crate) fn sender(&self, id: SessionId) -> Option<Sender> {
         if let Some(s) = self.sessions.get(&id) {
             return Some(Sender {
@@ -262,8 +265,9 @@ impl View {
         }
     }
 
-    /// Whether a session with the manager may register services: whoever may write `service` at the manager, or at the monitors,
-    /// as gateways and mirrors mostly have capabilities there alone. In Ceph everybody may.
+    /// Whether a session with the manager may register services: it may write `service` at the
+    /// manager, or at the monitors, as gateways and mirrors mostly have capabilities there alone.
+    /// In Ceph every session may.
     fn may_register(&self, id: SessionId) -> bool {
         let Some(s) = self.state.manager.sessions.get(&id) else {
             return false;
@@ -297,8 +301,8 @@ impl View {
         }
     }
 
-    /// Daemons that are no services report to the monitors, and clients for want of anybody else who wants their counters. Whether the session may
-    /// go on.
+    /// Handles a report to the manager. Daemons other than services report to the monitors, and the
+    /// counters of clients are used by nothing. Returns whether the session may go on.
     fn service_report(&mut self, id: SessionId, report: MMgrReport) -> spirula_proto::Result<bool> {
         let now = self.service_clocks();
         // One that may not register would only come again, and again.
@@ -309,7 +313,7 @@ impl View {
         self.state.manager.services.report(report, gid, now)
     }
 
-    /// Commits what has become of the services.
+    /// Commits the changes of the services.
     pub(super) fn review_services(&mut self, txn: &mut Txn) {
         let grace = self.values.float("mgr_service_beacon_grace").max(0.0);
         let (grace, now) = (Duration::from_secs_f64(grace.min(1e9)), self.service_clocks());
@@ -333,14 +337,15 @@ impl Turn<'_> {
 }
 
 impl Monitor {
-    /// A session has authenticated with the manager.
+    /// Opens a session that has authenticated with the manager.
     pub fn open_mgr(&mut self, id: SessionId, session: MgrSession) {
         let is_other = !self.view.sessions.contains_key(&id);
         invariant!(is_other, "a session with a number of its own"; session = id);
         self.view.state.manager.sessions.insert(id, session);
     }
 
-    /// Puts the leading monitor into the manager map with the client of its modules, unless that is there; starts these.
+    /// Puts the leading monitor into the manager map with the client of its modules, unless it is
+    /// there, and starts the modules.
     pub(super) fn claim_manager(&mut self) {
         if self.view.state.manager.own.0.is_empty() {
             return; // This monitor is no manager.
@@ -380,14 +385,14 @@ impl Monitor {
         self.changes.txn.put(SERVICE, KEY, encode_to_vec(&next));
     }
 
-    /// The manager that this monitor is ends: its modules, and the sessions with it.
+    /// Stops the manager of this monitor: its modules, and the sessions with it.
     pub(super) fn stop_manager(&mut self) {
         self.stop_module();
         let sessions = self.view.state.manager.sessions.keys();
         self.out.extend(sessions.map(|id| Output::Close(*id)));
     }
 
-    /// A message to the manager.
+    /// Handles a message to the manager.
     pub(super) fn mgr_dispatch(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
         match msg.kind() {
             MsgType::MGR_COMMAND => {
@@ -441,7 +446,7 @@ impl Monitor {
         }
     }
 
-    /// Runs a command to the manager, whose turn it is if it writes.
+    /// Runs a command to the manager; a command that writes must have its turn.
     pub(super) fn run_mgr_command(&mut self, id: SessionId, tid: u64, command: ManagerCommand) {
         let ManagerCommand { kind, parsed, input } = command;
         match command::run_mgr(self, id, parsed, &input) {

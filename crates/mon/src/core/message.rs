@@ -1,4 +1,4 @@
-//! Messages of sessions with the monitor, read once.
+//! Messages of sessions with the monitor, decoded once.
 
 use spirula_proto::internal::image_io::ImageIoReport;
 use spirula_proto::internal::report::OsdReport;
@@ -31,11 +31,11 @@ pub(super) enum Message {
     Report(OsdReport),
     Statfs(MStatfs),
     Subscribe(MMonSubscribe),
-    /// One that monitors do not take.
+    /// A message that monitors do not handle.
     Other(MsgType),
 }
 
-/// A message with the number that its answer has.
+/// A message with the transaction id for its answer.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) tid: u64,
@@ -80,7 +80,7 @@ impl Received {
         Ok(Self { tid, message })
     }
 
-    /// The answer that it waits for, if it has one that the leader gives.
+    /// The answer that the message waits for, if the leader gives it one.
     pub(super) fn answer(&self) -> Option<Answer> {
         let kind = match &self.message {
             Message::Command(..) => MsgType::MON_COMMAND_ACK,
@@ -93,7 +93,7 @@ impl Received {
         Some((kind, self.tid))
     }
 
-    /// Whether only the leader can deal with it.
+    /// Whether only the leader can handle the message.
     pub(super) fn is_for_leader(&self) -> bool {
         let is_report = matches!(
             self.message,

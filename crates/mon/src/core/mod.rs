@@ -1,12 +1,13 @@
 //! The monitor as a state machine without I/O.
 //!
-//! Call order: [`Monitor::load`] from the committed state; then [`Monitor::open`], [`Monitor::message`],
-//! [`Monitor::close`], [`Monitor::tick`] and [`Monitor::committed`] as things happen, and after each of them
-//! [`Monitor::take_outputs`], whose commands the daemon carries out in order.
+//! Call order: [`Monitor::load`] from the committed state; then [`Monitor::open`],
+//! [`Monitor::message`], [`Monitor::close`], [`Monitor::tick`] and [`Monitor::committed`] as things
+//! happen, and after each of them [`Monitor::take_outputs`], whose commands the daemon carries out
+//! in order.
 //!
-//! Everything that changes replicated state goes one at a time: while a proposal is in flight, further writes wait in
-//! a queue, so that each of them sees the committed result of the one before. Reads are answered once it is certain that
-//! this monitor leads, which in a group of one is always so.
+//! Changes of the replicated state go one at a time: while a proposal is in flight, further writes
+//! wait in a queue, so that each of them sees the committed result of the one before. Reads are
+//! answered once it is certain that this monitor leads, which in a group of one is always so.
 
 mod client_log;
 mod dispatch;
@@ -74,7 +75,7 @@ use crate::progress::Progress;
 use crate::raft::Applied;
 use crate::service::{Auth, Config, Service, Source, State};
 
-/// What the core wants done.
+/// A command of the core to the daemon.
 #[derive(Debug)]
 pub enum Output {
     /// Send a message on a session.
@@ -91,15 +92,15 @@ pub enum Output {
     AskIds(u64),
     /// Ask these monitors for the time, in this round; [`Monitor::time_answer`] takes the answers.
     AskTimes(u64, Vec<String>),
-    /// Start the manager's modules; what they tell comes to [`Monitor::module_news`].
+    /// Start the manager's modules; their news go to [`Monitor::module_news`].
     StartModule(Box<ModuleStart>),
-    /// Hand a request over to them.
+    /// Hand a request over to the modules.
     AskModule(Request),
-    /// End them. Nothing that they told before counts any more.
+    /// End the modules. Their earlier news do not count any more.
     StopModule,
 }
 
-/// Who this monitor is.
+/// The identity of this monitor.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// The cluster.
@@ -108,9 +109,9 @@ pub struct Identity {
     pub name: String,
     /// The host it runs on.
     pub hostname: String,
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub addrs: EntityAddrVec,
-    /// Where it listens as the manager; empty for nowhere.
+    /// The addresses that it listens on as the manager; empty for none.
     pub mgr_addrs: EntityAddrVec,
     /// `ceph mon metadata`.
     pub metadata: BTreeMap<String, String>,
@@ -130,7 +131,7 @@ pub enum LoadError {
         /// Why.
         source: spirula_denc::Error,
     },
-    /// Something that every initialised monitor has is missing.
+    /// A value that every initialised monitor has is missing.
     #[error("the store holds no {0}: was mkfs run?")]
     Missing(&'static str),
     /// Stored maps do not fit together.
@@ -154,7 +155,7 @@ pub struct Monitor {
     pub(crate) writes: write::Writes,
     queue: write::WriteQueue,
     pub(crate) out: Vec<Output>,
-    /// How often something was dropped.
+    /// How often messages were dropped, by reason.
     dropped: Counts<DropReason>,
     recent: Recent,
     /// The first unreadable value, which ends the daemon.
@@ -177,7 +178,7 @@ impl View {
         self.versions.set(daemons.into_iter(), self.now);
     }
 
-    /// The clock shows `now`.
+    /// Updates the clocks to `now`.
     fn see_time(&mut self, now: UTime) {
         self.steady.see(now);
         self.now = now;
@@ -276,23 +277,24 @@ impl Monitor {
         Ok(m)
     }
 
-    /// What there is to do since the last call.
+    /// Takes the commands since the last call.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         self.recent.note_dropped(&self.dropped, &self.view);
         std::mem::take(&mut self.out)
     }
 
-    /// Says that this thread works on the monitor: where an invariant breaks meanwhile, its last transitions are told.
+    /// Marks this thread as working on the monitor: if an invariant breaks meanwhile, the monitor's
+    /// last transitions are reported.
     pub fn at_work(&self) -> AtWork {
         self.recent.recorder().at_work()
     }
 
-    /// Its last transitions, for the report on a failed test or simulation.
+    /// The monitor's last transitions, for the report on a failed test or simulation.
     pub fn trace(&self) -> String {
         self.recent.recorder().tell()
     }
 
-    /// The error that makes going on impossible, once.
+    /// Takes the error that makes going on impossible.
     pub fn take_failure(&mut self) -> Option<LoadError> {
         self.failed.take()
     }
@@ -317,7 +319,7 @@ impl Monitor {
         &self.view.values
     }
 
-    /// Time passes; call about twice a second.
+    /// Handles the passing of time; to be called about twice a second.
     pub fn tick(&mut self, now: UTime) {
         self.view.see_time(now);
         if !self.view.quorum.leads() {
@@ -343,12 +345,13 @@ impl Monitor {
         self.pump();
     }
 
-    /// How full the monitor's disk is.
+    /// Sets how full the monitor's disk is.
     pub fn disk(&mut self, disk: DiskUse) {
         self.view.disk = Some(disk);
     }
 
-    /// What falls due by time: mutes, down and out OSDs, full pools, secrets, ids, trimming, news of the health.
+    /// Does the work that falls due by time: mutes, down and out OSDs, full pools, secrets, ids,
+    /// trimming, news of the health.
     fn maintain(&mut self) {
         let auth = self.view.state.auth.maintenance(self.view.now);
         self.changes.txn.extend(auth);
@@ -368,7 +371,8 @@ impl Monitor {
         self.changes.txn.extend(monitors);
     }
 
-    /// The log committed something: what this monitor proposed where it leads, what the leader did otherwise.
+    /// Handles what the log has committed: this monitor's proposals if it leads, otherwise the
+    /// leader's.
     pub fn committed(&mut self, applied: &Applied, now: UTime) {
         self.view.see_time(now);
         let (what, result) = match applied {

@@ -1,8 +1,10 @@
-//! The manager's modules that need a RADOS client (crate `manager`): when they run, and what is asked of them.
+//! The manager's modules that need a RADOS client (crate `manager`): when they run, and the
+//! questions to them.
 //!
-//! They run where this monitor leads. Before they begin, the manager map has the address of their client, and the OSDMap shuts out
-//! the client of whoever was the manager before, in one transaction. So two managers never work at the same time, and whatever
-//! ends this one, the next knows whom to shut out.
+//! They run on the monitor that leads. Before they begin, one transaction puts the address of their
+//! client into the manager map, and the client of the former manager on the OSDMap's blocklist. So
+//! two managers never work at the same time, and however this one ends, the next knows which client
+//! to put on the blocklist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,40 +20,40 @@ use super::rights::one_line;
 use super::{DropReason, Monitor, Output, SessionId, Turn, View};
 use crate::command::{self, Reply};
 
-/// Questions that wait for an answer.
+/// The most questions that wait for an answer.
 const MAX_QUESTIONS: usize = 256;
-/// The modules that end so many times in a row are said to have failed.
+/// Modules that end this many times in a row are reported as failed.
 const FAILED: u32 = 3;
 /// The pause before they start for the third time; it doubles each time.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Less is no silence, in seconds.
+/// The least time that counts as silence, in seconds.
 const SHORTEST_SILENCE: f64 = 1.0;
-/// The longest pause: each start shuts the clients of the one before out for a day.
+/// The longest pause: each start puts the clients of the one before on the blocklist for a day.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
-/// Modules that have worked for so long start at once when they end.
+/// Modules that have worked for this long start at once when they end.
 const STEADY: Duration = Duration::from_secs(600);
-/// For how long the client of a former manager is shut out (`mon_mgr_blocklist_interval`).
+/// How long the client of a former manager is on the blocklist (`mon_mgr_blocklist_interval`).
 const SHUT_OUT_FOR: Duration = Duration::from_secs(86_400);
 
-/// What the modules are started with.
+/// The parameters with which the modules are started.
 #[derive(Debug)]
 pub struct ModuleStart {
-    /// Who their own client is; those that work are made as they are wanted ([`News::Open`]).
+    /// The entity of their own client; the clients for work are made on demand ([`News::Open`]).
     pub name: AuthName,
     /// Its key, which nobody else knows.
     pub key: CryptoKey,
     /// The addresses of all their clients, that one's first.
     pub addresses: Vec<EntityAddr>,
-    /// The OSDMap in which the former manager's client is shut out.
+    /// The OSDMap in which the former manager's client is on the blocklist.
     pub osdmap_epoch: u32,
 }
 
-/// What the modules do.
+/// The state of the modules.
 #[derive(Debug, Default)]
 enum Life {
     #[default]
     Off,
-    /// The map that names their clients is on its way, with this global id.
+    /// The map that names their clients is being committed, with this global id.
     Claimed {
         gid: u64,
         addresses: Vec<EntityAddr>,
@@ -59,20 +61,20 @@ enum Life {
     Running,
 }
 
-/// How often the modules have ended, as nobody asked them to.
+/// How often the modules have ended unasked.
 #[derive(Debug, Default)]
 struct Deaths {
-    /// In a row.
+    /// How often in a row.
     count: u32,
-    /// Why the last time.
+    /// The reason of the last time.
     why: String,
-    /// When they were started last, and when they may be again, by the clock that nobody sets.
+    /// When the modules were last started, and when they may be again, by the steady clock.
     started: Duration,
     not_before: Duration,
 }
 
 impl Deaths {
-    /// They have ended.
+    /// Notes that the modules have ended.
     fn mourn(&mut self, why: String, now: Duration) {
         if self.are_past(now) {
             self.count = 0;
@@ -87,7 +89,7 @@ impl Deaths {
         self.not_before = now + pause.min(MAX_PAUSE);
     }
 
-    /// Whether those that were started last have worked for long enough.
+    /// Whether the modules have worked for long enough since their last start.
     fn are_past(&self, now: Duration) -> bool {
         now.saturating_sub(self.started) >= STEADY
     }
@@ -95,7 +97,7 @@ impl Deaths {
 
 type Compose = Box<dyn FnOnce(&View, Reply) -> RawMessage>;
 
-/// Who waits for an answer.
+/// The session that waits for an answer.
 struct Asker {
     session: SessionId,
     compose: Compose,
@@ -121,34 +123,34 @@ impl std::fmt::Debug for Module {
 }
 
 impl Module {
-    /// Whether the manager map has to be made anew for them.
+    /// Whether the manager map has to be made anew for the modules.
     pub(super) fn is_off(&self) -> bool {
         matches!(self.life, Life::Off)
     }
 
-    /// Whether they may start by now.
+    /// Whether the modules may start by now.
     pub(super) fn may_start(&self, now: Duration) -> bool {
         now >= self.deaths.not_before
     }
 
-    /// Whether they work.
+    /// Whether the modules are running.
     pub(super) fn is_running(&self) -> bool {
         matches!(self.life, Life::Running)
     }
 
-    /// Why they have failed, where they end again and again.
+    /// Why the modules have failed, if they end again and again.
     pub(crate) fn failure(&self, now: Duration) -> Option<&str> {
         let works = matches!(self.life, Life::Running) && self.deaths.are_past(now);
         (self.deaths.count >= FAILED && !works).then_some(&self.deaths.why)
     }
 
-    /// The manager map that is on its way names their clients.
+    /// Notes that a manager map which names the modules' clients is being committed.
     pub(super) fn claim(&mut self, gid: u64, addresses: Vec<EntityAddr>) {
         invariant!(self.is_off() && self.askers.is_empty(), "modules that are off"; gid = gid);
         self.life = Life::Claimed { gid, addresses };
     }
 
-    /// The session of whoever waits for the answer to a question.
+    /// The session that waits for the answer to a question.
     pub(super) fn asker(&self, question: u64) -> Option<SessionId> {
         self.askers.get(&question).map(|a| a.session)
     }
@@ -180,7 +182,8 @@ impl View {
 }
 
 impl Turn<'_> {
-    /// Shuts the clients of the manager in the map out. Returns the epoch in which they are.
+    /// Puts the clients of the manager in the map on the blocklist. Returns the epoch in which they
+    /// are there.
     pub(super) fn shut_manager_out(&mut self) -> u32 {
         let clients: Vec<EntityAddrVec> = self.view.state.manager.map.client_addrs.clone();
         let until = self.view.now.plus(SHUT_OUT_FOR);
@@ -222,7 +225,7 @@ impl Monitor {
         }
     }
 
-    /// Ends the modules. Who waits for an answer asks the next manager.
+    /// Ends the modules. Sessions that wait for an answer ask the next manager.
     pub(crate) fn stop_module(&mut self) {
         self.view.state.auth.dismiss_all();
         self.view.state.manager.origins.clear();
@@ -245,7 +248,7 @@ impl Monitor {
         })
     }
 
-    /// Asks the modules; the answer is composed when they have told.
+    /// Asks the modules; `compose` makes the answer from theirs.
     pub(crate) fn ask_module(&mut self, session: SessionId, question: Question, compose: Compose) {
         let module = &mut self.view.state.manager.module;
         if !module.is_running() || module.askers.len() >= MAX_QUESTIONS {
@@ -260,7 +263,7 @@ impl Monitor {
             .push(Output::AskModule(Request::Ask(id, Box::new(question))));
     }
 
-    /// The modules tell something.
+    /// Handles news of the modules.
     pub fn module_news(&mut self, news: News, now: UTime) {
         self.view.see_time(now);
         if !self.view.state.manager.module.is_running() {
@@ -284,7 +287,7 @@ impl Monitor {
             News::Tasks(keys) => self.turn(|turn| turn.keep_tasks(&keys)),
             News::Suspect(what) => self.view.suspect(&what),
             News::Ended(why) => {
-                // What a process says of its end may be anything.
+                // The reason that a process gives for its end may be any text.
                 let why = one_line(&why);
                 self.view.log_event(
                     LogPriority::WARN,

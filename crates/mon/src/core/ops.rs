@@ -1,4 +1,5 @@
-//! Requests as `ops` and `dump_historic_ops` show them: by the monitor that the client has its session with.
+//! Requests as `ops` and `dump_historic_ops` show them, on the monitor that the client has its
+//! session with.
 
 use serde_json::{Map, Value, json};
 use spirula_asok::op_history::{OpClock, OpHistory, TrackedOp, filters};
@@ -100,7 +101,7 @@ fn describe(msg: &RawMessage) -> String {
     text.unwrap_or_else(|_| msg.kind().to_string())
 }
 
-/// A command without what it sets: that may be a secret.
+/// A command without its values, which may be secret.
 fn describe_command(m: &MMonCommand) -> String {
     let shown = Args::parse(&m.cmd).map_or_else(|_| "not understood".to_owned(), |args| shown(&args));
     format!("mon_command({shown} v {})", m.paxos.0)
@@ -114,12 +115,12 @@ impl View {
         }
     }
 
-    /// Microseconds for which the monitor has been running.
+    /// Microseconds since the monitor's start.
     pub(super) fn steady_usec(&self) -> u64 {
         u64::try_from(self.steady.now().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// A client's request was answered.
+    /// Notes that a client's request was answered.
     pub(super) fn op_done(&mut self, session: super::SessionId, request: &Request) {
         let op = MonOp::new(request, self.sessions.get(&session));
         let now = self.steady_usec();
@@ -147,7 +148,7 @@ impl Daemon<'_> {
     }
 }
 
-/// What is remembered of requests.
+/// The remembered requests.
 pub(crate) type MonOps = OpHistory<MonOp>;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! When an OSD is marked down, and out after it was down for long; the cluster log words it as the official monitor does.
+//! Marking OSDs down, and out after they were down for long; the cluster log words it as the
+//! official monitor does.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use spirula_proto::mon::LogPriority;
 use super::failure::{self, Clocks, Policy};
 use super::{DropReason, Monitor, Turn, View};
 
-/// The monitor's own silence says something only when so many beacons are missing.
+/// The monitor's own silence means something only if this many beacons are missing.
 const BEACONS_MISSED: u32 = 2;
 
 impl View {
@@ -86,7 +87,7 @@ impl Turn<'_> {
         }
     }
 
-    /// An OSD that was marked down while it ran has stopped serving.
+    /// Notes that an OSD that was marked down while it ran has stopped serving.
     pub(super) fn confirmed_dead(&mut self, osd: i32, epoch: u32) {
         let map = &self.view.state.osd.map;
         if !map.exists(osd) || map.is_up(osd) || epoch > map.epoch {
@@ -178,7 +179,7 @@ impl Monitor {
         }
     }
 
-    /// Marks an OSD down where enough others have complained for long enough.
+    /// Marks an OSD down if enough others have complained for long enough.
     fn judge(&mut self, target: i32) {
         let policy = Policy::of(&self.view.values);
         let clocks = Clocks {
@@ -209,7 +210,8 @@ impl Monitor {
         }
     }
 
-    /// OSDs whose connection broke, who have not been heard of for long, or about whom others complain.
+    /// Marks OSDs down whose connection broke, which have not been heard of for long, or about
+    /// which others complain.
     pub(super) fn mark_silent_down(&mut self) {
         let now = self.view.steady.now();
         let broken = Duration::from_millis(self.view.values.uint("spirula_osd_down_grace"));
@@ -239,8 +241,8 @@ impl Monitor {
         }
     }
 
-    /// Marks OSDs out that were down for long, unless all of a large bucket is down: that is rather a network or power
-    /// supply, which comes back as a whole.
+    /// Marks OSDs out that were down for long, unless all of a large bucket is down: that is rather
+    /// a failed network or power supply, which comes back as a whole.
     pub(super) fn mark_long_down_out(&mut self) {
         let now = self.view.steady.now();
         let map = self.view.state.osd.map.clone();

@@ -18,13 +18,13 @@ use super::{DropReason, Monitor, SessionId, Turn, View, Waiter};
 use crate::command::errno;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 
-/// Most bytes that are kept of what an OSD says of itself when it boots.
+/// The most bytes that are kept of an OSD's metadata.
 const MAX_METADATA: usize = 64 << 10;
-/// Most addresses of an OSD on one network: of either protocol and family.
+/// The most addresses of an OSD on one network: of either protocol and family.
 const MAX_ADDRESSES: usize = 8;
 
 impl View {
-    /// What is known of an OSD that boots, and its weight where it is marked in.
+    /// The extended info of an OSD that boots, and its weight if it is marked in.
     fn after_boot(&self, map: &OsdMap, osd: i32, b: &OsdBoot) -> (OsdXInfo, Option<u32>) {
         let (known, state) = (map.exists(osd), map.state(osd));
         let mut x = map.osd_xinfo.get(osd as usize).copied().unwrap_or_default();
@@ -43,7 +43,7 @@ impl View {
         (x, Some(weight))
     }
 
-    /// The CRUSH map with the OSD in its place; `None` where it stands there already.
+    /// The CRUSH map with the OSD in its place; `None` if it is there already.
     fn place(
         &self,
         map: &OsdMap,
@@ -73,7 +73,8 @@ impl View {
         Ok(changed.then_some(crush))
     }
 
-    /// Which epochs must stay: the last ones, and everything since the oldest epoch in which all PGs were clean.
+    /// The first epoch that must stay: the last ones do, and everything since the oldest epoch in
+    /// which all PGs were clean.
     fn keep_from(&self) -> u32 {
         let keep = u32::try_from(self.values.uint("mon_min_osdmap_epochs"))
             .unwrap_or(500)
@@ -86,7 +87,7 @@ impl View {
             .values()
             .map(|s| s.effective_last_epoch_clean())
             .min();
-        // Without any statistics nothing is known about what is still needed.
+        // Without any statistics it is not known which epochs are still needed.
         let clean = if self.state.osd.map.pools.is_empty() {
             recent
         } else {
@@ -99,7 +100,7 @@ impl View {
         recent.min(clean).min(reported.unwrap_or(recent))
     }
 
-    /// Completes a map's changes: what follows from them.
+    /// Completes a map's changes with their consequences.
     pub(super) fn finish_incremental(&mut self, inc: &mut Incremental) {
         let mut next = (*self.state.osd.map).clone();
         if next
@@ -154,16 +155,17 @@ impl View {
     }
 }
 
-/// What becomes of an OSD that boots.
+/// The outcome of an OSD's boot.
 enum Booted {
-    /// It is up, in the next map at the latest.
+    /// The OSD is up, in the next map at the latest.
     Up,
-    /// Another process has its id: this one first goes down, then it comes back in the next epoch.
+    /// Another process has the OSD's id: that one first goes down, then the OSD comes back in the
+    /// next epoch.
     DownFirst,
 }
 
 impl Turn<'_> {
-    /// An OSD wants a PG to have these acting members for a while, or none.
+    /// Gives a PG these acting members for a while, or none, as an OSD asks.
     fn temporary_members(&mut self, osd: i32, pg: PgId, acting: Vec<i32>) {
         let map = self.view.state.osd.map.clone();
         // As in Ceph the PG's primary has its say, and nobody else.
@@ -185,7 +187,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The next map is to say that an OSD was up in this epoch.
+    /// Notes in the next map that an OSD was up in this epoch.
     fn note_up_thru(&mut self, osd: i32, epoch: u32) {
         let newest = self.view.state.osd.map.epoch;
         invariant!(epoch <= newest + 1, "no epoch behind the next one"; osd = osd, epoch = epoch, newest = newest);
@@ -195,7 +197,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Marks an OSD up, creating it and its place in the CRUSH map where they are missing.
+    /// Marks an OSD up, and creates it and its place in the CRUSH map if they are missing.
     fn boot(&mut self, osd: i32, b: &OsdBoot) -> Result<Booted, (i32, String)> {
         let map = self.view.state.osd.map.clone();
         if b.osd != osd || !(0..MAX_OSD_LIMIT.cast_signed()).contains(&osd) {
@@ -294,7 +296,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Marks an OSD down that says so itself.
+    /// Marks an OSD down at its own request.
     fn mark_ending(&mut self, osd: i32) {
         let map = &self.view.state.osd.map;
         if !map.is_up(osd) {
@@ -306,7 +308,8 @@ impl Turn<'_> {
         self.pending_osd().new_last_clean_interval.insert(osd, interval);
     }
 
-    /// Quotas, expired blocklist entries, trimmed snapshots, numbers of PGs, old epochs.
+    /// Updates the map for quotas, expired blocklist entries, trimmed snapshots, numbers of PGs and
+    /// old epochs.
     fn review_osdmap(&mut self) {
         let map = self.view.state.osd.map.clone();
         self.expire_blocklist(&map);
@@ -369,7 +372,8 @@ impl Turn<'_> {
 }
 
 impl Monitor {
-    /// A report on a session. Reads are served at once; what changes the map waits for its turn.
+    /// Handles a report on a session. Reads are served at once; reports that change the map wait
+    /// for their turn.
     pub(super) fn osd_report(&mut self, id: SessionId, tid: u64, report: OsdReport) {
         let Some(osd) = self.view.sessions.get(&id).and_then(|s| s.osd()) else {
             tracing::warn!("a report from something that is no OSD");
@@ -409,7 +413,7 @@ impl Monitor {
         }
     }
 
-    /// A report that may change the map, in its turn.
+    /// Handles a report that may change the map, in its turn.
     pub(super) fn osd_write(&mut self, id: SessionId, tid: u64, report: OsdReport) {
         let Some(osd) = self.view.sessions.get(&id).and_then(|s| s.osd()) else {
             impossible!("a report of an OSD"; session = id);
@@ -454,7 +458,7 @@ impl Monitor {
         }
     }
 
-    /// An OSD ends. It gets its answer when the map says so.
+    /// Handles an OSD's goodbye. It gets its answer when the map has it down.
     fn going_down(&mut self, id: SessionId, osd: i32, tid: u64, g: OsdGoingDown) {
         if g.osd == osd {
             self.turn(|turn| turn.mark_ending(osd));
@@ -463,7 +467,8 @@ impl Monitor {
         self.writes.waiters.push(Waiter { session: id, make });
     }
 
-    /// Down, out and full OSDs, quotas, expired blocklist entries, old epochs. Only when nothing else changes.
+    /// Maintains down, out and full OSDs, quotas, expired blocklist entries and old epochs. Only if
+    /// nothing else changes.
     pub(super) fn osd_maintenance(&mut self) {
         self.mark_silent_down();
         self.mark_long_down_out();
@@ -471,7 +476,7 @@ impl Monitor {
     }
 }
 
-/// Temporary mappings that say nothing any more, and any mapping of a pool that is gone.
+/// Drops temporary mappings that have no effect any more, and any mapping of a pool that is gone.
 fn drop_stale_mappings(inc: &mut Incremental, next: &OsdMap) {
     for (pg, acting) in &next.pg_temp {
         let useless = !next.has_pg(*pg) || acting.iter().all(|o| next.is_down(*o)) || {
@@ -501,7 +506,7 @@ fn drop_stale_mappings(inc: &mut Incremental, next: &OsdMap) {
     }
 }
 
-/// What changes when an OSD comes up.
+/// Adds the changes for an OSD that comes up.
 fn come_up(inc: &mut Incremental, map: &OsdMap, osd: i32, b: &OsdBoot, now: UTime) {
     // The change of a state is told as the bits that change: to tell it twice would mark the OSD down.
     invariant!(!map.is_up(osd), "an OSD that is down before it boots"; osd = osd, epoch = map.epoch);

@@ -1,4 +1,4 @@
-//! What OSDs report and the monitor only remembers: nothing of it is replicated.
+//! Reports of OSDs that the monitor only remembers: nothing of them is replicated.
 
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use spirula_proto::{Payload, RawMessage};
 use super::{SessionId, View};
 use crate::options;
 
-/// Most bytes of options that are kept for one OSD.
+/// The most bytes of options that are kept for one OSD.
 const MAX_CONFIG_BYTES: usize = 256 << 10;
 
 impl View {
-    /// Kept with the session: it is over when the daemon is. Whether there is room for it.
+    /// Keeps an OSD's options with the session, which ends with the daemon. Returns whether there
+    /// is room for them.
     pub(super) fn config_report(&mut self, id: SessionId, osd: i32, c: ConfigReport) -> bool {
         let layers = [&c.file, &c.central, &c.overrides];
         let pairs = layers.iter().flat_map(|l| l.iter());
@@ -32,7 +33,8 @@ impl View {
         true
     }
 
-    /// Statistics of an OSD and its PGs; the acknowledgement, or `None` where they can't be read.
+    /// Handles the statistics of an OSD and its PGs; returns the acknowledgement, or `None` if they
+    /// can't be read.
     pub(super) fn pg_stats(&mut self, osd: i32, r: &PgStatsReport) -> Option<RawMessage> {
         let life = self.state.osd.lives.entry(osd);
         life.slow_ops = (r.slow_ops.0, Duration::from_millis(u64::from(r.slow_ops.1)));

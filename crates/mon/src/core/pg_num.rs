@@ -1,14 +1,14 @@
-//! Taking pools to the number of PGs that was asked for. In Ceph the manager does this.
+//! Taking pools to their target number of PGs. In Ceph the manager does this.
 
 use spirula_maps::{PgId, PgPool, PgState};
 
 use super::{Turn, View};
 
 impl View {
-    /// Takes a pool closer to its targets where its PGs are ready for it. Whether it changed.
+    /// Takes a pool closer to its targets if its PGs are ready for it. Returns whether it changed.
     ///
-    /// First PGs split where they are; once the new ones are active, `pgp_num` spreads them. Not both at once: a PG that
-    /// is born and moved in one step would have to be looked for.
+    /// First PGs split where they are; once the new ones are active, `pgp_num` spreads them. Not
+    /// both at once: a PG that is split off and moved in one step would have to be searched for.
     pub(crate) fn adjust_pg_num(&self, id: i64, p: &mut PgPool) -> bool {
         let pgp_num = p.pgp_num_target.min(p.pg_num);
         let split = p.pg_num_target > p.pg_num;

@@ -13,9 +13,9 @@ use spirula_proto::{Payload, RawMessage};
 use super::{Fate, Monitor, SessionId, Turn, View, Waiter};
 use crate::command::{NewPool, create_pool, delete_pool, errno};
 
-/// What a pool operation leads to.
+/// The outcome of a pool operation.
 enum Prepared {
-    /// Something to commit; with the reply's data.
+    /// There is something to commit; with the reply's data.
     Commit(bytes::Bytes),
     /// Nothing to do.
     Nothing,
@@ -34,7 +34,8 @@ impl View {
         reply.to_message().with_tid(tid)
     }
 
-    /// Snapshots that clients manage are also allowed to who may write in the pool, by its capabilities at the OSDs.
+    /// Whether a pool operation is allowed. Self-managed snapshots are also allowed to a client
+    /// that may write in the pool, by its capabilities at the OSDs.
     fn pool_op_allowed(&self, id: SessionId, m: &MPoolOp) -> bool {
         let Some(s) = self.sessions.get(&id) else {
             return false;
@@ -87,7 +88,7 @@ impl View {
 }
 
 impl Turn<'_> {
-    /// What is to be committed; the error is the result code.
+    /// Prepares a pool operation; the error is the result code.
     fn prepare_pool_op(&mut self, id: SessionId, m: &MPoolOp) -> Result<Prepared, i32> {
         if !self.view.pool_op_allowed(id, m) {
             return Err(errno::EPERM);
@@ -122,7 +123,7 @@ impl Turn<'_> {
 }
 
 impl Monitor {
-    /// A pool operation whose turn it is.
+    /// Handles a pool operation that has its turn.
     pub(super) fn pool_op(&mut self, id: SessionId, tid: u64, m: &MPoolOp) {
         let result = match self.attempt(|turn| turn.prepare_pool_op(id, m)) {
             Ok(Prepared::Commit(data)) => {

@@ -1,7 +1,8 @@
-//! Snapshots of pools: giving out ids, removing, and noting what is trimmed everywhere.
+//! Snapshots of pools: giving out ids, removing, and noting which are trimmed everywhere.
 //!
-//! A removed snapshot is in the map's queue (`removed_snaps_queue`) until all PGs of the pool report that they have
-//! trimmed it; then it leaves the queue and is noted as purged in the store ([`PurgedSnaps`]).
+//! A removed snapshot is in the map's queue (`removed_snaps_queue`) until all PGs of the pool
+//! report that they have trimmed it; then it leaves the queue and is noted as purged in the store
+//! ([`PurgedSnaps`]).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -34,14 +35,14 @@ impl Turn<'_> {
         Some(result)
     }
 
-    /// Prepares a snapshot of a pool; whether it is new.
+    /// Prepares a snapshot of a pool; returns whether it is new.
     pub(crate) fn add_pool_snap(&mut self, pool: i64, name: &str) -> bool {
         let now = self.view.now;
         self.view.snap_named(pool, name).is_none()
             && self.change_snaps(pool, |p| p.add_snap(name, now)).is_some()
     }
 
-    /// Prepares the removal of a pool's snapshot; whether it was there.
+    /// Prepares the removal of a pool's snapshot; returns whether it existed.
     pub(crate) fn remove_pool_snap(&mut self, pool: i64, name: &str) -> bool {
         let Some(snap) = self.view.snap_named(pool, name) else {
             return false;
@@ -55,8 +56,8 @@ impl Turn<'_> {
         true
     }
 
-    /// A snapshot operation of librados. What is to be committed, with the new snapshot's id where there is one;
-    /// `None` where nothing is to be done; or the result code.
+    /// Prepares a snapshot operation of librados. Returns the new snapshot's id, if there is one;
+    /// `None` if there is nothing to commit; or the result code.
     pub(super) fn prepare_snap_op(&mut self, m: &MPoolOp) -> Result<Option<Option<SnapId>>, i32> {
         let id = i64::from(m.pool);
         let Some(pool) = self.view.state.osd.map.pool(id) else {
@@ -109,14 +110,15 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// A damaged store ends the daemon; until then nobody gets a wrong answer.
+    /// Ends the daemon because its store is damaged; until then nobody gets a wrong answer.
     fn snaps_unreadable(&mut self, e: LoadError) -> i32 {
         tracing::error!("purged snapshots: {e}");
         self.effect(Effect::Fail(e));
         errno::EIO
     }
 
-    /// Takes from the queues what all PGs have trimmed, and what belonged to pools that are gone.
+    /// Removes from the queues the snapshots that all PGs have trimmed, and those of pools that are
+    /// gone.
     pub(super) fn prune_removed_snaps(&mut self, map: &Rc<OsdMap>) {
         let mut left = self.view.values.uint("mon_max_snap_prune_per_epoch");
         for (id, queue) in &map.removed_snaps_queue {

@@ -1,4 +1,4 @@
-//! Subscriptions: who is sent which map.
+//! Subscriptions: sending maps to the sessions that want them.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use spirula_proto::{Payload, RawMessage};
 use super::{Monitor, Session, SessionId, Topic, View};
 use crate::service::Published;
 
-/// How long a client that has asked once for the next OSDMap hears of those that follow. It asks when OSDs no longer answer it, and
-/// the first map may not say yet what became of them; where none is left that would send it another, it would ask again only
-/// after ten seconds.
+/// How long a client that has asked once for the next OSDMap is sent the following ones. It asks
+/// when OSDs no longer answer it, and the first map may not show their fate yet; if no OSD is left
+/// that would send it another map, it would ask again only after ten seconds.
 const FOLLOWED_FOR: Duration = Duration::from_secs(10);
 
 impl View {
-    /// What a subscription is due, as far as there is something new.
+    /// The messages that a subscription is due, if there is something new.
     fn due(&mut self, id: SessionId, topic: &Topic) -> Vec<RawMessage> {
         let now = self.steady.now();
         let Some(session) = self.sessions.get_mut(&id) else {
@@ -58,7 +58,7 @@ impl View {
         messages
     }
 
-    /// The configuration of a session's owner, if it is another one than that it was sent last.
+    /// The configuration of a session's owner, if it differs from the one that it was last sent.
     fn new_config(&mut self, id: SessionId) -> Option<RawMessage> {
         let s = self.sessions.get_mut(&id)?;
         let class = s
@@ -78,14 +78,14 @@ impl View {
 }
 
 impl Monitor {
-    /// Serves one subscription as far as there is something new.
+    /// Serves one subscription, if there is something new.
     pub(super) fn push(&mut self, id: SessionId, topic: &Topic) {
         for message in self.view.due(id, topic) {
             self.send(id, message);
         }
     }
 
-    /// Sends the configuration to all who have subscribed to it and have another one.
+    /// Sends the configuration to all subscribers whose configuration has changed.
     pub(super) fn push_config_all(&mut self) {
         let sessions: Vec<SessionId> = self.view.sessions.keys().copied().collect();
         for id in sessions {

@@ -1,8 +1,10 @@
-//! The monitor among the others: whether it leads, who is in quorum, and what that changes.
+//! The monitor among the others: whether it leads, which monitors are in quorum, and the effects of
+//! changes.
 //!
-//! The daemon tells the core when it leads ([`Monitor::lead`]), when another monitor does ([`Monitor::follow`]) and when
-//! it knows of none that has a majority ([`Monitor::adrift`]). What is only known to the leader (statistics, when OSDs
-//! were last heard of) is not replicated: OSDs are made to report everything to a new one, by ending their sessions.
+//! The daemon tells the core when it leads ([`Monitor::lead`]), when another monitor does
+//! ([`Monitor::follow`]) and when it knows of none that has a majority ([`Monitor::adrift`]). State
+//! that only the leader has (statistics, when OSDs were last heard of) is not replicated: OSDs are
+//! made to report everything to a new leader, by ending their sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,10 +23,10 @@ use crate::service::MonMaps;
 /// (`mon_lease` of official monitors).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the monitor is to the others.
+/// The role of the monitor in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It decides.
+    /// It leads.
     Leader,
     /// It follows a leader.
     Peon,
@@ -35,22 +37,23 @@ pub enum Role {
 /// The quorum as this monitor knows it.
 #[derive(Debug, Clone)]
 pub struct Quorum {
-    /// What this monitor is in it.
+    /// The role of this monitor.
     pub role: Role,
-    /// The leader's name, empty where there is none.
+    /// The leader's name, empty if there is none.
     pub leader: String,
-    /// The names of the monitors in it, by rank.
+    /// The names of the monitors in quorum, by rank.
     pub names: Vec<String>,
-    /// Since when these are in it.
+    /// Since when these monitors are in quorum.
     pub since: UTime,
-    /// This monitor is the only member of its group: nobody else could have decided anything.
+    /// Whether this monitor is the only member of its group, so that no other could have decided
+    /// anything.
     pub alone: bool,
-    /// Since when there is none.
+    /// Since when there is no quorum.
     adrift_since: UTime,
 }
 
 impl Quorum {
-    /// Of a monitor that was just started: alone it leads.
+    /// The quorum of a monitor that was just started: alone it leads.
     pub(super) fn new(name: &str, alone: bool, now: UTime) -> Self {
         let names = if alone { vec![name.to_owned()] } else { Vec::new() };
         Self {
@@ -70,7 +73,7 @@ impl Quorum {
     }
 }
 
-/// What another monitor tells of itself.
+/// The information that another monitor sends of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PeerInfo {
     /// `ceph mon metadata`.
@@ -92,7 +95,7 @@ impl View {
         self.state.monmap.map.ranks.iter().filter(out).collect()
     }
 
-    /// What a monitor last told of itself.
+    /// The metadata that a monitor last sent of itself.
     pub(crate) fn mon_metadata(&self, name: &str) -> BTreeMap<String, String> {
         if *name == self.me.name {
             return self.me.metadata.clone();
@@ -103,7 +106,7 @@ impl View {
         }
     }
 
-    /// What is to be kept of what monitors tell of themselves, for when they are down.
+    /// The changes of the monitors' metadata, to be kept for when they are down.
     pub(super) fn news_of_monitors(&mut self) -> Txn {
         if !std::mem::take(&mut self.metadata_due) {
             return Txn::default();
@@ -142,7 +145,7 @@ impl Turn<'_> {
 }
 
 impl Monitor {
-    /// This monitor leads, a majority knows it, and everything that was committed before is applied.
+    /// Begins to lead: a majority knows it, and everything that was committed before is applied.
     pub fn lead(&mut self, term: u64, now: UTime) {
         self.change_role(Role::Leader, term, now);
         invariant!(
@@ -162,7 +165,7 @@ impl Monitor {
         self.pump();
     }
 
-    /// Another monitor leads.
+    /// Begins to follow another monitor that leads.
     pub fn follow(&mut self, leader: &str, term: u64, now: UTime) {
         invariant!(leader != self.view.me.name, "another monitor to follow"; leader = leader, term = term);
         self.change_role(Role::Peon, term, now);
@@ -170,7 +173,7 @@ impl Monitor {
         self.resend();
     }
 
-    /// No monitor leads a majority that this one belongs to.
+    /// Notes that no monitor leads a majority that this one belongs to.
     pub fn adrift(&mut self, term: u64, now: UTime) {
         if self.view.quorum.role != Role::Adrift {
             self.view.quorum.adrift_since = now;
@@ -180,8 +183,8 @@ impl Monitor {
         self.view.quorum.names.clear();
     }
 
-    /// The connection to the leader is new: what was sent on the old one may be lost, and what the leader knew of our
-    /// clients is.
+    /// Handles a new connection to the leader: messages on the old one may be lost, and the leader
+    /// has lost its state of our clients.
     pub fn relinked(&mut self, now: UTime) {
         self.view.see_time(now);
         if self.view.quorum.role == Role::Peon {
@@ -205,18 +208,19 @@ impl Monitor {
         self.stop_manager();
     }
 
-    /// Ends the sessions of which this holds.
+    /// Ends the sessions for which `of` is true.
     pub(super) fn close_sessions(&mut self, of: impl Fn(&Session) -> bool) {
         let ids = self.view.sessions.iter().filter(|(_, s)| of(s));
         self.out.extend(ids.map(|(id, _)| Output::Close(*id)));
     }
 
-    /// Whether clients are taken on: not where nothing could be done for them.
+    /// Whether clients are accepted: not if nothing could be done for them.
     pub fn serves(&self) -> bool {
         self.view.quorum.role != Role::Adrift || self.view.now.since(self.view.quorum.adrift_since) < PATIENCE
     }
 
-    /// Who is in quorum. From the daemon where this monitor leads, otherwise from the leader.
+    /// Sets the monitors in quorum, as told by the daemon if this monitor leads, otherwise by the
+    /// leader.
     pub fn see_quorum(&mut self, names: &[String], since: UTime, now: UTime) {
         self.view.see_time(now);
         let in_quorum = |n: &&String| names.contains(n);
@@ -246,12 +250,12 @@ impl Monitor {
         }
     }
 
-    /// Whether this monitor is all of its group.
+    /// Sets whether this monitor is alone in its group.
     pub fn see_alone(&mut self, alone: bool) {
         self.view.quorum.alone = alone;
     }
 
-    /// What another monitor tells of itself.
+    /// Notes the information that another monitor sends of itself.
     pub fn see_peer(&mut self, name: &str, info: PeerInfo) {
         if self.view.peers.get(name).map(|p| &p.metadata) != Some(&info.metadata) {
             self.view.metadata_due = true;
@@ -259,8 +263,8 @@ impl Monitor {
         self.view.peers.insert(name.to_owned(), info);
     }
 
-    /// A monitor wants to be a member: it gets its place in the monitor map, if it has none there. As with official
-    /// monitors it may bring a new address, and its key is all it has to have.
+    /// Adds a monitor that wants to be a member to the monitor map, if it is not there. As with
+    /// official monitors it may bring a new address, and only needs the key.
     pub fn join(&mut self, name: &str, addrs: &EntityAddrVec, now: UTime) {
         self.view.see_time(now);
         let map = &self.view.state.monmap.map;
@@ -284,7 +288,7 @@ impl Monitor {
     }
 }
 
-/// The service that holds what monitors tell of themselves.
+/// The service that holds the monitors' metadata.
 const MON_METADATA: &str = "mon_metadata";
 
 /// The most monitors of a cluster. Each change waits for a majority, so that more only make it slower.

@@ -1,4 +1,5 @@
-//! What a monitor remembers of itself: its roles and terms, whether its leadership was confirmed, what it proposed and dropped.
+//! A monitor's memory of itself: its roles and terms, whether its leadership was confirmed, its
+//! proposals, and what it dropped.
 
 use std::fmt;
 
@@ -11,29 +12,29 @@ use super::{DropReason, Role, View};
 /// Bytes for a monitor's transitions.
 const RECENT_BYTES: usize = 8 << 10;
 
-/// What changed.
+/// A change of the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// What the monitor is to the others.
+    /// The monitor's role.
     Role(Role),
-    /// So many monitors are in quorum.
+    /// This many monitors are in quorum.
     Quorum(u16),
-    /// A majority knows that it leads: so often in a row.
+    /// A majority has confirmed that it leads, this many times in a row.
     Confirmed(u32),
-    /// It proposed a transaction of so many changes.
+    /// It proposed a transaction of this many changes.
     Proposed(u32),
-    /// So many changes were committed.
+    /// This many changes were committed.
     Committed(u32),
     /// A snapshot replaced its state.
     Snapshot,
-    /// It dropped something, so often in a row.
+    /// It dropped messages for this reason, this many in a row.
     Dropped(DropReason, u32),
-    /// What is committed can't be read.
+    /// The committed state can't be read.
     Failed,
 }
 
 impl What {
-    /// Takes in what comes next, where that only repeats this.
+    /// Merges the next change into this one, if it only repeats it. Returns whether it does.
     fn takes_in(&mut self, next: Self) -> bool {
         match (self, next) {
             (Self::Confirmed(times), Self::Confirmed(_)) => *times = times.saturating_add(1),
@@ -70,7 +71,7 @@ pub(crate) struct Transition {
     pub(crate) at: UTime,
     /// The term of the log.
     pub(crate) term: u64,
-    /// What.
+    /// The change.
     pub(crate) what: What,
 }
 
@@ -83,12 +84,12 @@ impl fmt::Display for Transition {
 /// A monitor's memory of itself.
 pub(crate) struct Recent {
     recorder: Recorder<Transition>,
-    /// Things dropped that are noted.
+    /// The number of dropped messages that are noted.
     drops: u64,
 }
 
 impl Recent {
-    /// Of the monitor with this name.
+    /// The memory of the monitor with this name.
     pub(super) fn new(name: &str) -> Self {
         Self {
             recorder: Recorder::new(format!("mon.{name}"), Ring::<Transition>::fitting(RECENT_BYTES)),
@@ -96,7 +97,7 @@ impl Recent {
         }
     }
 
-    /// The transitions, as others show them.
+    /// The recorded transitions.
     pub(super) fn recorder(&self) -> &Recorder<Transition> {
         &self.recorder
     }
@@ -116,7 +117,7 @@ impl Recent {
         });
     }
 
-    /// Notes what was dropped since the last call.
+    /// Notes the messages dropped since the last call.
     pub(super) fn note_dropped(&mut self, counts: &spirula_invariant::Counts<DropReason>, view: &View) {
         if let Some(reason) = counts.newest_since(self.drops) {
             self.note(What::Dropped(reason, 1), view);
@@ -124,7 +125,7 @@ impl Recent {
         self.drops = counts.total();
     }
 
-    /// What is remembered, the oldest first.
+    /// The remembered transitions, the oldest first.
     pub(crate) fn dump(&self) -> Value {
         let all = self.recorder.entries();
         let one = |t: &Transition| json!({"time": t.at.to_string(), "term": t.term, "transition": t.what.to_string()});

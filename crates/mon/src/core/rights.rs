@@ -1,9 +1,11 @@
-//! By whose rights the manager works.
+//! The rights with which the manager works.
 //!
-//! What it reads in pools may be written by tenants, so it has no rights of its own to do what stands there. For each piece of
-//! work this monitor makes a client that may touch the pool and namespace where that lies, and what whoever asked for it might
-//! touch when it was asked for. Who asked is remembered with the word for word text (`mgr/origin/KEY`), out of tenants' reach: what
-//! was planted or changed in a pool is nobody's, and done by the rights of its place alone.
+//! The records that it reads in pools may be written by tenants, so the manager has no rights of
+//! its own to do what they say. For each piece of work this monitor makes a client that may touch
+//! the pool and namespace where the record lies, and whatever the client that asked for the work
+//! might touch when it asked. That client is remembered with the record's exact text
+//! (`mgr/origin/KEY`), out of tenants' reach: a record that was planted or changed in a pool has no
+//! such origin, and is executed with the rights of its place alone.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,13 +21,14 @@ use spirula_proto::mon::LogPriority;
 use super::{LoadError, Monitor, Output, Turn, View};
 use crate::service::stored;
 
-/// What a client of the manager may do at the monitors: what any that uses images may.
+/// The rights of a client of the manager at the monitors: those of any client that uses images.
 const MON: &str = "profile rbd";
-/// What the manager itself may do there: read maps, and set schedules for all pools.
+/// The rights of the manager itself at the monitors: to read maps, and set schedules for all pools.
 const MANAGER_MON: &str = "allow r, \
     allow command \"config set\" with who=mgr name prefix mgr/rbd_support/, \
     allow command \"config rm\" with who=mgr name prefix mgr/rbd_support/";
-/// What the manager itself may do at the OSDs: read what images there are and what is to be done to them, and write the latter.
+/// The rights of the manager itself at the OSDs: to read the images and the records of work on
+/// them, and to write the latter.
 const MANAGER_OSD: &str = "allow r class-read object_prefix rbd_namespace, \
     allow r class-read object_prefix rbd_directory, \
     allow r class-read object_prefix rbd_id., \
@@ -36,25 +39,25 @@ const MANAGER_OSD: &str = "allow r class-read object_prefix rbd_namespace, \
     allow rw object_prefix rbd_trash_purge_schedule, \
     allow rw object_prefix rbd_mirror_snapshot_schedule";
 
-/// Most clients at a time: more than the manager has addresses for.
+/// The most clients at a time: more than the manager has addresses for.
 const MAX_CLIENTS: usize = 64;
-/// Bytes of what is remembered, all together and of one entity.
+/// The most bytes of remembered origins, in all and of one entity.
 const MAX_BYTES: (usize, usize) = (8 << 20, 512 << 10);
-/// A warning may have so many characters.
+/// The most characters of a warning.
 const MAX_WARNING: usize = 512;
-/// So many warnings go to the cluster log within so long: tenants choose what there is to be warned of.
+/// The most warnings in the cluster log within a time: tenants control the reasons for warnings.
 const WARNINGS: (u32, Duration) = (100, Duration::from_secs(3600));
 
 /// The keys of records in the store.
 pub(crate) const ORIGIN: &str = "origin/";
 
-/// Who had something stored.
+/// The origin of a stored record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Record {
     who: String,
-    /// What they could do at the OSDs.
+    /// The capabilities at the OSDs of the entity that had it stored.
     caps: String,
-    /// What was stored.
+    /// The record's text.
     text: String,
 }
 
@@ -86,15 +89,15 @@ impl Decode for Record {
     }
 }
 
-/// What is known of those who had something stored, and what the modules wait for.
+/// The origins of stored records, and the questions of the modules that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Origins {
     records: BTreeMap<String, Record>,
     /// Questions that wait until a record is committed.
     noting: Vec<(u64, String, Record)>,
-    /// The clients that there are, by their numbers.
+    /// The existing clients, by their numbers.
     clients: BTreeMap<u64, AuthName>,
-    /// How many warnings there were, since when.
+    /// The number of warnings, and since when.
     warned: u32,
     warned_since: Duration,
 }
@@ -108,12 +111,12 @@ impl Origins {
         Ok(())
     }
 
-    /// Everything committed is about to be read again.
+    /// Prepares for reading everything committed again.
     pub(super) fn reload(&mut self) {
         self.records.clear();
     }
 
-    /// The modules have ended.
+    /// Clears the state of modules that have ended.
     pub(super) fn clear(&mut self) {
         self.noting.clear();
         self.clients.clear();
@@ -130,7 +133,7 @@ impl Origins {
         bytes(None) + more <= MAX_BYTES.0 && bytes(Some(&record.who)) + more <= MAX_BYTES.1
     }
 
-    /// The capabilities that count beside those of the place; `None` where there is to be no client.
+    /// The capabilities that apply beside those of the place; `None` if there is to be no client.
     fn caps_of(&self, place: &Place, origin: &Origin, at: Option<&Place>) -> Option<&str> {
         match self.records.get(&origin.key) {
             Some(record) if record.text == origin.text => Some(&record.caps),
@@ -139,19 +142,19 @@ impl Origins {
     }
 }
 
-/// A text of the modules' for the cluster log.
+/// A text of the modules as one line for the cluster log.
 pub(super) fn one_line(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '?' } else { c };
     text.chars().take(MAX_WARNING).map(shown).collect()
 }
 
-/// A name as capabilities quote it; `None` where they can't.
+/// A name as capabilities quote it; `None` if they can't.
 fn quoted(name: &str) -> Option<String> {
     let quote = ['"', '\''].into_iter().find(|q| !name.contains(*q))?;
     (!name.contains(char::is_control)).then(|| format!("{quote}{name}{quote}"))
 }
 
-/// What may be done to images of a pool and namespace.
+/// The capabilities for the images of a pool and namespace.
 fn caps_in(pool: &str, namespace: &str) -> Option<String> {
     // Capabilities take it for all that begin so.
     if namespace.ends_with('*') {
@@ -161,7 +164,7 @@ fn caps_in(pool: &str, namespace: &str) -> Option<String> {
     Some(format!("profile rbd pool={pool} namespace={namespace}"))
 }
 
-/// These capabilities as another client may have them: none where they count only from some addresses.
+/// These capabilities for another client: none if they only apply at some addresses.
 fn portable(caps: &str) -> &str {
     match OsdCap::parse(caps) {
         Ok(cap) if !cap.is_bound_to_networks() => caps,
@@ -170,7 +173,7 @@ fn portable(caps: &str) -> &str {
 }
 
 impl View {
-    /// Who asks a question, and their capabilities at the OSDs.
+    /// The entity that asks a question, and its capabilities at the OSDs.
     fn asker(&self, question: u64) -> Option<(AuthName, String)> {
         let sender = self.sender(self.state.manager.module.asker(question)?)?;
         let entity = self.state.auth.entities().get(&sender.name)?;
@@ -178,7 +181,7 @@ impl View {
         Some((sender.name, caps))
     }
 
-    /// A new entity of the manager's, that only this monitor knows. Its name is nobody else's.
+    /// A new entity of the manager, known only to this monitor. Its name is unique.
     fn admit_client(&mut self, caps: &[(&str, &str)]) -> spirula_cephx::Result<(AuthName, CryptoKey)> {
         let env = Env::system(self.now);
         let id = format!("{}.{:016x}", self.me.name, env.random_u64()?);
@@ -218,14 +221,14 @@ impl View {
         }
     }
 
-    /// A client of the modules has ended.
+    /// Removes a client of the modules that has ended.
     pub(super) fn close_client(&mut self, client: u64) {
         if let Some(name) = self.state.manager.origins.clients.remove(&client) {
             self.state.auth.dismiss(&name);
         }
     }
 
-    /// The modules have found something in a pool that looks like an attack.
+    /// Logs a warning: the modules have found something in a pool that looks like an attack.
     pub(super) fn suspect(&mut self, what: &str) {
         let now = self.steady.now();
         let origins = &mut self.state.manager.origins;
@@ -244,7 +247,7 @@ impl View {
         self.log_event(LogPriority::WARN, format!("manager: {what}"));
     }
 
-    /// The questions for which something is remembered now.
+    /// Takes the questions whose origins are now remembered.
     pub(super) fn take_noted(&mut self) -> Vec<u64> {
         let origins = &mut self.state.manager.origins;
         let records = &origins.records;
@@ -257,7 +260,7 @@ impl View {
 }
 
 impl Turn<'_> {
-    /// Forgets who had something stored.
+    /// Forgets the origin of a record.
     pub(super) fn forget_origin(&mut self, key: &str) {
         if self.view.state.manager.origins.records.contains_key(key) {
             self.changes
@@ -266,7 +269,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Forgets who asked for tasks that are no more.
+    /// Forgets the origins of tasks that no longer exist.
     pub(super) fn keep_tasks(&mut self, keys: &BTreeSet<String>) {
         let records = self.view.state.manager.origins.records.keys();
         let gone = records.filter(|k| k.starts_with("task/") && !keys.contains(*k));
@@ -277,7 +280,7 @@ impl Turn<'_> {
 }
 
 impl Monitor {
-    /// Remembers who asks a question, for what they have stored.
+    /// Remembers the entity that asks a question, for the records that it has stored.
     pub(super) fn note_origin(&mut self, question: u64, origin: Origin) {
         let record = self.view.asker(question).map(|(who, caps)| Record {
             who: who.to_string(),

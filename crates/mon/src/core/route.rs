@@ -1,8 +1,9 @@
 //! Requests on their way to the leader.
 //!
-//! A monitor answers from its own state what may be a little old: maps to subscribers, tickets. Everything else goes to
-//! the leader, which first makes sure that it still leads. A request that has an answer is kept until the answer
-//! comes, and sent again when there is another leader; as in Ceph it may then be carried out twice.
+//! A monitor answers from its own state if the answer may be a little old: maps to subscribers,
+//! tickets. Everything else goes to the leader, which first makes sure that it still leads. A
+//! request that has an answer is kept until the answer comes, and sent again when there is another
+//! leader; as in Ceph it may then be carried out twice.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +21,10 @@ use super::recent::What;
 use super::session::{NewSession, Session};
 use super::{Changes, DropReason, Monitor, Output, SessionId};
 
-/// Most bytes of requests without an answer, of which an entity may have what it leaves free to others. A client that sends more is sent away: its
-/// requests go elsewhere.
+/// The most bytes of requests without an answer; an entity may have as many as it leaves free for
+/// others. A client that sends more is hung up on: its requests go elsewhere.
 const MAX_PENDING_BYTES: usize = 64 << 20;
-/// What a request counts for besides its own bytes.
+/// The bytes that a request counts for besides its own.
 const REQUEST_BYTES: usize = 512;
 /// Most requests of one client without an answer.
 const MAX_PENDING: usize = 4096;
@@ -35,7 +36,8 @@ pub(super) type Answer = (MsgType, u64);
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) msg: RawMessage,
-    /// What happened to it, with official names, and when, in microseconds of the steady clock.
+    /// The events of the request with their official names, and their times in microseconds of the
+    /// steady clock.
     pub(super) events: Vec<(&'static str, u64)>,
 }
 
@@ -61,7 +63,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Keeps a request; `false` where there is no room.
+    /// Keeps a request; returns `false` if there is no room.
     fn add(
         &mut self,
         (session, entity): (SessionId, &AuthName),
@@ -105,7 +107,7 @@ impl Pending {
         }
     }
 
-    /// Something happens to a request, if it is one of these.
+    /// Notes an event of a request, if it is one of these.
     pub(super) fn mark(&mut self, session: SessionId, answer: Option<Answer>, event: &'static str, now: u64) {
         let of_session = self.sessions.get_mut(&session);
         if let Some(request) = of_session.and_then(|s| s.requests.get_mut(&answer?)) {
@@ -113,7 +115,7 @@ impl Pending {
         }
     }
 
-    /// Forgets the request that a message answers, if it answers one, and returns it.
+    /// Removes the request that a message answers, if there is one, and returns it.
     pub(super) fn answered(&mut self, session: SessionId, msg: &RawMessage) -> Option<Request> {
         let of_session = self.sessions.get_mut(&session)?;
         let request = of_session.requests.remove(&answer_of(msg)?)?;
@@ -125,7 +127,7 @@ impl Pending {
         Some(request)
     }
 
-    /// All of them.
+    /// All pending requests.
     pub(super) fn requests(&self) -> impl Iterator<Item = (SessionId, &Request)> {
         let all = self.sessions.iter();
         all.flat_map(|(id, s)| s.requests.values().map(move |r| (*id, r)))
@@ -161,15 +163,15 @@ fn answer_of(msg: &RawMessage) -> Option<Answer> {
 /// Requests that wait until it is certain that this monitor still leads.
 #[derive(Default)]
 pub(super) struct Unconfirmed {
-    /// These came before the question that is under way was asked.
+    /// Requests that came before the confirmation under way was asked for.
     asked: Vec<(SessionId, Received)>,
-    /// These have to wait for the next one.
+    /// Requests that have to wait for the next confirmation.
     next: Vec<(SessionId, Received)>,
     under_way: bool,
 }
 
 impl Monitor {
-    /// Takes a message where it belongs.
+    /// Routes a message.
     pub(super) fn route(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
         let Some(session) = self.view.sessions.get(&id) else {
             dropped!(self.dropped, DropReason::SessionGone; session = id);
@@ -212,7 +214,7 @@ impl Monitor {
                 self.pending.mark(id, received.answer(), FORWARDED, now);
                 self.out.push(Output::Forward(id, msg));
             }
-            // What has an answer is kept; reports come again.
+            // Requests that have an answer are kept; reports come again.
             Role::Adrift if received.answer().is_some() => {}
             Role::Adrift => dropped!(self.dropped, DropReason::NotLeader; session = id),
         }
@@ -228,7 +230,8 @@ impl Monitor {
         }
     }
 
-    /// This monitor led when [`Output::Confirm`] was carried out, in this term, and has applied everything since.
+    /// Notes that this monitor led when [`Output::Confirm`] was carried out, in this term, and has
+    /// applied everything since.
     pub fn confirmed(&mut self, term: u64, now: UTime) {
         self.view.see_time(now);
         if term != self.view.term || !self.view.quorum.leads() {
@@ -247,8 +250,9 @@ impl Monitor {
         self.pump();
     }
 
-    /// What was being changed or asked is over: somebody else may lead. Nobody waits in vain: requests are still pending, and go to
-    /// the next leader; the sessions of OSDs, with the manager and of other monitors' clients end, and these ask again.
+    /// Drops the changes and questions under way: another monitor may lead. Nobody waits in vain:
+    /// requests are still pending, and go to the next leader; the sessions of OSDs, with the
+    /// manager and of other monitors' clients end, and these ask again.
     pub(super) fn drop_writes(&mut self) {
         self.changes = Changes::default();
         self.writes = super::write::Writes::default();
@@ -271,7 +275,7 @@ impl Monitor {
         }
     }
 
-    /// The leader's message for one of our clients.
+    /// Delivers the leader's message to one of our clients.
     pub fn routed(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
         self.view.see_time(now);
         if self.view.sessions.get(&id).is_some_and(|s| !s.forwarded) {
@@ -290,12 +294,12 @@ impl Monitor {
         }
     }
 
-    /// The monitor that a client has its session with is gone; the client is not known to be.
+    /// Forgets a client whose monitor is gone; the client itself may not be.
     pub fn forget(&mut self, id: SessionId) {
         self.view.sessions.remove(&id);
     }
 
-    /// What the leader has to know of a client whose message is forwarded.
+    /// The information that the leader needs on a client whose message is forwarded.
     pub fn client(&self, id: SessionId) -> Option<ForwardedClient> {
         let s: &Session = self.view.sessions.get(&id)?;
         Some(ForwardedClient {

@@ -11,7 +11,7 @@ use super::{Topic, View};
 use crate::caps::MonCap;
 use crate::options::Values;
 
-/// Names a session; never reused by the daemon.
+/// The id of a session; never reused by the daemon.
 pub type SessionId = u64;
 
 /// A subscription.
@@ -19,57 +19,57 @@ pub type SessionId = u64;
 pub struct Sub {
     /// The next version wanted; 0 for the newest in full.
     pub next: u64,
-    /// The first answer ends it.
+    /// Whether the first answer ends it.
     pub onetime: bool,
-    /// When one for OSDMaps ends that was answered, on the steady clock.
+    /// When an answered one-time subscription for OSDMaps ends, on the steady clock.
     pub ends: Option<Duration>,
 }
 
-/// What the handshake found out about a peer.
+/// A peer's properties as the handshake found them.
 #[derive(Debug)]
 pub struct NewSession {
-    /// Who it is.
+    /// The peer's entity name.
     pub name: AuthName,
     /// Its session number.
     pub global_id: u64,
     /// Its monitor capabilities, as text.
     pub caps: String,
-    /// Its address, as it says.
+    /// The address that the peer claims.
     pub addr: EntityAddr,
-    /// Where its connection comes from; what capabilities may be bound to.
+    /// The address that the connection comes from, to which capabilities may be bound.
     pub ip: Option<IpAddr>,
     /// Its features.
     pub features: u64,
-    /// The finished handshake, which renews its tickets.
+    /// The finished handshake, which renews the peer's tickets.
     pub handshake: ServerHandshake,
 }
 
 /// A session.
 #[derive(Debug)]
 pub struct Session {
-    /// Who it is.
+    /// The peer's entity name.
     pub name: AuthName,
     /// Its session number.
     pub global_id: u64,
-    /// What it may do.
+    /// The peer's rights.
     pub caps: MonCap,
     /// Its address.
     pub addr: EntityAddr,
     /// Its features.
     pub features: u64,
-    /// Its host, once it has said so.
+    /// The peer's host, once it has named it.
     pub host: String,
     /// Its subscriptions.
     pub subs: BTreeMap<Topic, Sub>,
     /// The configuration it was last sent.
     pub config: Option<BTreeMap<String, String>>,
-    /// The options it runs with, where it is a daemon that has told them.
+    /// The options that a daemon runs with, if it has reported them.
     pub running: Option<Values>,
-    /// The client's connection is to another monitor, which forwards what it sends.
+    /// Whether the client's connection is to another monitor, which forwards its messages.
     pub forwarded: bool,
-    /// What it may do, as text.
+    /// The peer's capabilities, as text.
     pub(crate) caps_text: String,
-    /// Where its connection comes from.
+    /// The address that the connection comes from.
     pub(crate) ip: Option<IpAddr>,
     pub(crate) handshake: ServerHandshake,
 }
@@ -107,7 +107,8 @@ impl Session {
         }
     }
 
-    /// The OSD's number, where it is one: named so, and with the capabilities that Ceph asks of what reports as an OSD.
+    /// The OSD's number, if the peer is an OSD: it is named so, and has the capabilities that Ceph
+    /// asks of a reporting OSD.
     pub fn osd(&self) -> Option<i32> {
         let may = || self.caps.is_allowed_service("osd", "x");
         self.name.osd_number().filter(|_| may())

@@ -1,15 +1,16 @@
-//! A clock that cannot be set. The core is told the wall clock's time; what counts how long something has lasted must not
-//! believe it when it jumps.
+//! A clock that cannot be set. The core is told the wall clock's time, which may jump; code that
+//! measures how long something has lasted must not follow such jumps.
 
 use std::time::Duration;
 
 use spirula_denc::UTime;
 
-/// The core hears of the time several times a second. More than this at once is a jump of the clock, or a time in which
-/// this process did not run: either way nobody else's silence.
+/// The longest step that counts: the core hears of the time several times a second. A longer one is
+/// a jump of the clock, or a time in which this process did not run: either way no other process
+/// was silent.
 const LONGEST_STEP: Duration = Duration::from_secs(5);
 
-/// How long the monitor has been running.
+/// The time for which the monitor has been running.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steady {
     last: UTime,
@@ -24,7 +25,7 @@ impl Steady {
         }
     }
 
-    /// The wall clock shows `now`.
+    /// Adds the time since the last call; the wall clock shows `now`.
     pub(super) fn see(&mut self, now: UTime) {
         self.passed += now.since(self.last).min(LONGEST_STEP);
         self.last = now;

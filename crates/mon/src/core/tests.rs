@@ -1,4 +1,4 @@
-//! The core with OSDs that are only messages.
+//! The core with OSDs that consist of messages only.
 
 mod bootstrap;
 mod capabilities;
@@ -63,7 +63,7 @@ struct World {
     /// The addresses of the modules' clients, in the order of their starts.
     modules: Vec<EntityAddr>,
     asked: Vec<spirula_manager::Request>,
-    /// How often they were ended.
+    /// How often the modules were ended.
     stopped: usize,
 }
 
@@ -201,7 +201,8 @@ impl World {
         self.boot_as(osd, "h", 9, 0);
     }
 
-    /// An OSD boots on a host, with the nonce of its process; `boot_epoch` is not 0 where that was up before.
+    /// Boots an OSD on a host, with the nonce of its process; `boot_epoch` is not 0 if that process
+    /// was up before.
     fn boot_as(&mut self, osd: i32, host: &str, nonce: u32, boot_epoch: u32) {
         let id = 100 + SessionId::try_from(osd).unwrap();
         self.open(
@@ -230,7 +231,7 @@ impl World {
         self.send(id, OsdReport::Boot(boot).to_message());
     }
 
-    /// Every PG's primary says that it is active and clean.
+    /// Reports as every PG's primary that the PG is active and clean.
     fn all_active(&mut self) {
         for pg in self.mon.view.state.osd.map.pgs().collect::<Vec<_>>() {
             let at = self.mon.view.state.osd.map.map_pg(pg);
@@ -360,7 +361,7 @@ fn an_osd_goes_down_at_once_when_it_says_so_and_soon_when_its_connection_breaks(
     w.mon.close(102, w.now);
     w.pass(Duration::from_secs(601));
     assert!(w.mon.view.state.osd.map.is_down(2) && w.mon.view.state.osd.map.is_in(2));
-    // Who comes back is in again.
+    // An OSD that comes back is in again.
     w.boot(0);
     assert!(w.mon.view.state.osd.map.is_in(0));
 }
@@ -393,7 +394,7 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
             acting: BTreeMap::from([(pgs[pg], acting.to_vec())]),
         })
     };
-    // The first is proposed at once, what comes before that is committed waits.
+    // The first wish is proposed at once; those that come before its commit wait.
     wish(&mut w, 0, temporary(0, &[0, 1]));
     wish(&mut w, 1, temporary(1, &[1, 2]));
     wish(
@@ -412,7 +413,7 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
     assert_eq!(map.epoch, begun + 2);
     let expected = [(pgs[0], vec![0, 1]), (pgs[1], vec![1, 2]), (pgs[3], vec![2])];
     assert_eq!(map.pg_temp, BTreeMap::from(expected));
-    // Who leads the next interval need not ask that it be recorded.
+    // The primary of the next interval need not ask to have it recorded.
     assert!(up_thru < begun);
     let recorded = |osd: usize| map.osd_info[osd].up_thru;
     assert_eq!(

@@ -11,12 +11,12 @@ use super::{DropReason, Monitor, View};
 use spirula_proto::mon::LogPriority;
 use spirula_text::general;
 
-/// A clock that was set between question and answer makes the answer worthless: the round trip on both clocks differs by
-/// more than this.
+/// If the round trip on both clocks differs by more than this, a clock was set between question and
+/// answer, and the answer is worthless.
 const READJUSTED: Duration = Duration::from_millis(20);
 
-/// How far a monitor's clock is ahead of the leader's, in seconds. Signed; at least so much, as what the network may explain
-/// is taken off.
+/// How far a monitor's clock is ahead of the leader's, in seconds. Signed; the least possible
+/// difference, as the part that the network may explain is subtracted.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Skew {
     pub(crate) skew: f64,
@@ -24,16 +24,16 @@ pub(crate) struct Skew {
     pub(crate) latency: f64,
 }
 
-/// What the leader knows of the others' clocks.
+/// The leader's measurements of the others' clocks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TimeCheck {
     pub(crate) round: u64,
     waiting: BTreeSet<String>,
     /// When the round under way began, on the steady clock.
     began: Duration,
-    /// When the next one is due; `None` where there is nobody to ask.
+    /// When the next round is due; `None` if there is no monitor to ask.
     due: Option<Duration>,
-    /// By name, this monitor among them.
+    /// The differences by monitor, this one among them.
     pub(crate) skews: BTreeMap<String, Skew>,
     rounds_since_clean: u32,
 }
@@ -52,17 +52,17 @@ impl TimeCheck {
 /// The answer of a monitor that was asked for the time.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeAnswer {
-    /// The round in which it was asked.
+    /// The round in which the monitor was asked.
     pub round: u64,
-    /// When it was asked, on our clock.
+    /// When the monitor was asked, on our clock.
     pub sent: UTime,
-    /// The time there.
+    /// The time on the monitor's clock.
     pub theirs: UTime,
-    /// How long the answer took, on a clock that nobody sets.
+    /// How long the answer took, on a clock that cannot be set.
     pub round_trip: Duration,
 }
 
-/// The difference of two clocks after a round trip, less what that may explain.
+/// The difference of two clocks after a round trip, less the part that the round trip may explain.
 fn bounded(theirs: UTime, ours: UTime, latency: f64) -> f64 {
     let delta = theirs.as_secs_f64() - ours.as_secs_f64();
     let bound = (delta.abs() - latency).max(0.0);
@@ -70,7 +70,7 @@ fn bounded(theirs: UTime, ours: UTime, latency: f64) -> f64 {
 }
 
 impl View {
-    /// The quorum is another one: everything is measured anew.
+    /// Restarts the measurements, as the quorum has changed.
     pub(super) fn restart_time_checks(&mut self) {
         let others = self.quorum.leads() && self.quorum.names.len() > 1;
         self.timecheck = TimeCheck {
@@ -84,7 +84,8 @@ impl View {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    /// Sooner after a difference was found, and later again the longer it lasts.
+    /// Schedules the next round: sooner after a difference was found, and later again the longer it
+    /// lasts.
     fn schedule_time_check(&mut self) {
         let usual = self.timecheck_interval();
         let skewed = self.values.float("mon_timecheck_skew_interval");
@@ -125,7 +126,7 @@ impl View {
         }
     }
 
-    /// Starts a round where one is due: its number, and whom to ask.
+    /// Starts a round if one is due; returns its number, and the monitors to ask.
     pub(super) fn time_check_due(&mut self) -> Option<(u64, Vec<String>)> {
         let (now, interval) = (self.steady.now(), self.timecheck_interval());
         let t = &mut self.timecheck;
@@ -151,7 +152,7 @@ impl View {
 }
 
 impl Monitor {
-    /// Another monitor has told its time.
+    /// Handles another monitor's answer with its time.
     pub fn time_answer(&mut self, name: &str, a: &TimeAnswer, now: UTime) {
         self.view.see_time(now);
         let t = &mut self.view.timecheck;

@@ -1,4 +1,4 @@
-//! What sessions subscribe to, by the names of Ceph's `MonClient::sub_want`.
+//! The topics that sessions subscribe to, by the names of Ceph's `MonClient::sub_want`.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub enum Topic {
     Log(LogPriority),
     /// The daemons of the default file system, or of the one with this name.
     MdsMap(Option<String>),
-    /// What the monitors know, for managers.
+    /// The monitors' digest for managers.
     MgrDigest,
     /// The managers.
     MgrMap,
@@ -37,7 +37,7 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// The topic of this name; `None` where there is none.
+    /// The topic of this name; `None` if it does not exist.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         if name.len() > MAX_NAME {
             return None;
@@ -68,8 +68,9 @@ impl Topic {
         })
     }
 
-    /// The service of the monitors that a subscriber must be allowed to read; `None` where nothing is asked of it: options, the log,
-    /// the monitors, and the manager, which has capabilities of its own.
+    /// The service of the monitors that a subscriber must be allowed to read; `None` if no right is
+    /// needed: for options, the log, the monitors, and the manager, which has capabilities of its
+    /// own.
     pub(crate) fn service(&self) -> Option<&'static str> {
         match self {
             Self::Config | Self::Log(_) | Self::MonMap | Self::MgrMap => None,

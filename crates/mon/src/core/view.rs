@@ -1,4 +1,4 @@
-//! What a monitor knows, and what it is going to change.
+//! The state of a monitor, and the changes that it prepares.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,12 +22,12 @@ use crate::options::Values;
 use crate::progress::Progress;
 use crate::service::State;
 
-/// What a monitor knows: the committed state, and what only this process has heard or measured.
+/// The state of a monitor: the committed state, and what only this process has heard or measured.
 pub struct View {
     pub(crate) me: Identity,
     pub(crate) kv: Rc<dyn KvRead>,
     pub(crate) now: UTime,
-    /// Counts how long things last, whatever the clock is set to.
+    /// Measures how long things last, whatever the clock is set to.
     pub(crate) steady: Steady,
     pub(crate) timecheck: TimeCheck,
     pub(crate) started: UTime,
@@ -43,13 +43,13 @@ pub struct View {
     pub(crate) quorum: Quorum,
     /// The other monitors, by name.
     pub(crate) peers: BTreeMap<String, PeerInfo>,
-    /// Monitors have told of themselves what is not kept yet.
+    /// Whether monitors have sent metadata that are not stored yet.
     pub(super) metadata_due: bool,
     pub(crate) op_history: MonOps,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
 }
 
-/// What is to be committed next.
+/// The changes to be committed next.
 #[derive(Default)]
 pub(crate) struct Changes {
     /// The next osdmap's changes.
@@ -58,33 +58,34 @@ pub(crate) struct Changes {
     pub(crate) txn: Txn,
     /// Events for the cluster log, which gets them at the end of the turn.
     pub(super) log: Vec<LogLine>,
-    /// What is to be done at the end of the turn.
+    /// The effects to be carried out at the end of the turn.
     pub(super) effects: Vec<Effect>,
-    /// The waiting entries of the cluster log are worth a proposal of their own.
+    /// Whether the waiting entries of the cluster log are worth a proposal of their own.
     pub(super) flush_log: bool,
 }
 
 /// An event for the cluster log.
 #[derive(Debug)]
 pub(super) struct LogLine {
-    /// In whose name; `None` for this monitor.
+    /// The author of the line; `None` for this monitor.
     pub(super) by: Option<Sender>,
     pub(super) priority: LogPriority,
     pub(super) text: String,
 }
 
-/// What a turn leads to besides changes of the replicated state. The monitor carries it out at the end of the turn.
+/// An effect of a turn besides changes of the replicated state. The monitor carries it out at the
+/// end of the turn.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// A message goes to a session.
     Send(SessionId, RawMessage),
     /// The manager's modules end, and so do the sessions with the manager.
     StopManager,
-    /// What is in progress is forgotten.
+    /// The progress events are forgotten.
     ClearProgress,
-    /// The OSDs are asked what clients do to the images of this scope.
+    /// The OSDs are asked for the clients' I/O on the images of this scope.
     WatchImages(Scope),
-    /// The audit log tells that a module of the manager has refused a session's command.
+    /// The audit log notes that a module of the manager has refused a session's command.
     AuditRefusal(SessionId, String),
     /// The store is damaged: the daemon ends.
     Fail(LoadError),
@@ -106,7 +107,7 @@ impl Changes {
         self.osd.is_none() && self.txn.is_empty()
     }
 
-    /// Takes back what was prepared, and the events that tell of it.
+    /// Drops the prepared changes, and the events about them.
     pub(super) fn take_back(&mut self) {
         self.osd = None;
         self.txn = Txn::default();
@@ -114,7 +115,7 @@ impl Changes {
     }
 }
 
-/// The turn of a command or a report: what it may look at, and what it changes.
+/// The turn of a command or a report: the state that it may read, and the changes that it makes.
 pub(crate) struct Turn<'a> {
     pub(crate) view: &'a View,
     pub(crate) changes: &'a mut Changes,
@@ -136,14 +137,14 @@ impl Turn<'_> {
         });
     }
 
-    /// Writes a line to the cluster log in the name of somebody, and commits it.
+    /// Writes a line to the cluster log in the name of `by`, and commits it.
     pub(crate) fn log_for(&mut self, by: Sender, text: String) {
         let (by, priority) = (Some(by), LogPriority::INFO);
         self.changes.log.push(LogLine { by, priority, text });
         self.changes.flush_log = true;
     }
 
-    /// Has something done at the end of the turn.
+    /// Adds an effect to be carried out at the end of the turn.
     pub(crate) fn effect(&mut self, effect: Effect) {
         self.changes.effects.push(effect);
     }
@@ -156,8 +157,8 @@ pub(crate) struct Daemon<'a> {
     pub(super) pending: &'a Pending,
     /// Writes that wait for their turn.
     pub(crate) waiting: usize,
-    /// What was dropped.
+    /// The numbers of dropped messages.
     pub(crate) dropped: &'a Counts<DropReason>,
-    /// What it remembers of itself.
+    /// The monitor's memory of itself.
     pub(crate) recent: &'a Recent,
 }

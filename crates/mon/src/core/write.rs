@@ -14,23 +14,23 @@ use super::{Daemon, DropReason, Effect, Monitor, Output, SessionId, Turn, View};
 use crate::command::{Parsed, Reply, errno};
 use crate::kv::Txn;
 
-/// Makes the answer to a change from the new state, and what has become of the change.
+/// Makes the answer to a change from the new state and the fate of the change.
 type Answer = Box<dyn FnOnce(&View, Fate) -> RawMessage>;
 
 /// An answer that waits for a commit.
 pub(crate) struct Waiter {
-    /// Who gets it.
+    /// The session that gets the answer.
     pub(super) session: SessionId,
-    /// Makes it.
+    /// Makes the answer.
     pub(super) make: Answer,
 }
 
-/// What has become of a change.
+/// The fate of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is committed, or there was nothing left to commit.
+    /// The change is committed, or there was nothing left to commit.
     Done,
-    /// It does not fit the state that it was made for: nothing of it is kept.
+    /// The change does not fit the state that it was made for: nothing of it is kept.
     Unsound,
 }
 
@@ -43,7 +43,7 @@ impl Fate {
         }
     }
 
-    /// What a command is answered that would be answered with this.
+    /// The reply to a command whose change has this fate and whose intended reply is `reply`.
     pub(super) fn reply(self, reply: Reply) -> Reply {
         match self {
             Self::Done => reply,
@@ -55,9 +55,9 @@ impl Fate {
 /// Answers that wait for commits.
 #[derive(Default)]
 pub(crate) struct Writes {
-    /// Those that wait for the proposal in flight; `None` when there is none.
+    /// The answers that wait for the proposal in flight; `None` if there is none.
     in_flight: Option<Vec<Waiter>>,
-    /// Those that wait for what is being prepared.
+    /// The answers that wait for the changes being prepared.
     pub(crate) waiters: Vec<Waiter>,
 }
 
@@ -73,8 +73,9 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// Whether it is what an OSD wishes for its PGs. Such come from all PGs at once and say nothing of each other: those that follow
-    /// each other make one map, as requests wait for each of them.
+    /// Whether the change is an OSD's wish for its PGs. Such wishes come from all PGs at once and
+    /// are independent of each other: successive ones make one map, as requests wait for each of
+    /// them.
     fn is_wish_of_pgs(&self) -> bool {
         matches!(self, Self::Report(OsdReport::Alive(_) | OsdReport::PgTemp(_)))
     }
@@ -93,7 +94,7 @@ struct Waiting {
 #[derive(Default)]
 pub(super) struct WriteQueue {
     waiting: VecDeque<Waiting>,
-    /// How many are of each entity.
+    /// The number of changes of each entity.
     by_entity: BTreeMap<AuthName, usize>,
 }
 
@@ -106,7 +107,7 @@ impl WriteQueue {
         self.waiting.is_empty()
     }
 
-    /// How many an entity has here.
+    /// The number of waiting changes of an entity.
     pub(super) fn of(&self, entity: &AuthName) -> usize {
         self.by_entity.get(entity).copied().unwrap_or(0)
     }
@@ -144,7 +145,7 @@ impl WriteQueue {
 }
 
 impl View {
-    /// Under whose key a session is.
+    /// The entity whose key a session uses.
     pub(super) fn entity_of(&self, session: SessionId) -> AuthName {
         let session = self.sessions.get(&session);
         session.map(|s| s.name.clone()).unwrap_or_default()
@@ -178,7 +179,7 @@ impl Monitor {
         self.writes.in_flight.is_none() && self.writes.waiters.is_empty() && self.changes.is_empty()
     }
 
-    /// Gives a turn: to look at what there is, and to prepare changes.
+    /// Gives a turn: to read the state, and to prepare changes.
     pub(crate) fn turn<T>(&mut self, run: impl FnOnce(&mut Turn<'_>) -> T) -> T {
         invariant!(
             self.changes.log.is_empty() && self.changes.effects.is_empty(),
@@ -195,9 +196,10 @@ impl Monitor {
         result
     }
 
-    /// Gives a turn that changes everything or, where it fails, nothing.
+    /// Gives a turn that makes all its changes or, if it fails, none.
     pub(crate) fn attempt<T, E>(&mut self, run: impl FnOnce(&mut Turn<'_>) -> Result<T, E>) -> Result<T, E> {
-        // Whatever changes something begins with nothing prepared; what only reads may find what others have.
+        // A turn that changes something begins with nothing prepared; one that only reads may find
+        // the changes of others.
         let began_idle = self.changes.is_empty();
         self.turn(|turn| {
             let result = run(turn);
@@ -267,7 +269,8 @@ impl Monitor {
                 // Every change was validated before, so this is a defect. The map stays as it is, and nobody waits in vain.
                 Err(e) => {
                     self.give_up_change(&e);
-                    // What was prepared with it for somebody; without anybody it is maintenance, which goes on.
+                    // Changes that were prepared with it for a waiting session are dropped; without
+                    // one they are maintenance, which goes on.
                     if !self.writes.waiters.is_empty() {
                         txn = Txn::default();
                     }
@@ -296,7 +299,8 @@ impl Monitor {
         self.send(w.session, msg);
     }
 
-    /// The proposal in flight is committed: nobody else proposes while this monitor leads.
+    /// Sends the answers after the proposal in flight is committed: no other monitor proposes while
+    /// this one leads.
     pub(super) fn answer_waiters(&mut self) {
         invariant!(self.view.quorum.leads(), "answers by the leader"; term = self.view.term);
         for w in self.writes.in_flight.take().unwrap_or_default() {

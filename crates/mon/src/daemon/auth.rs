@@ -25,12 +25,12 @@ pub(super) struct MonAuth {
     accepted: Option<Login>,
 }
 
-/// Who has logged in.
+/// The result of a login.
 pub(super) struct Login {
     pub(super) name: AuthName,
     pub(super) global_id: u64,
     pub(super) caps: String,
-    /// Whether it has proved to hold the key of `mon.` and greeted as a monitor.
+    /// Whether the peer has proved to hold the key of `mon.` and greeted as a monitor.
     pub(super) is_monitor: bool,
 }
 
@@ -56,7 +56,7 @@ impl MonAuth {
             None => (handle(&SeedKeys::new(self.hub.shared_key())), false),
         };
         match outcome {
-            // Not in quorum: whoever is no monitor is to look for another one.
+            // Not in quorum: a peer that is no monitor is to look for another one.
             Outcome::Done(a) if !serves && a.global_id_status != GlobalIdStatus::Monitor => {
                 AcceptReply::HangUp(spirula_cephx::EBUSY)
             }
@@ -142,7 +142,7 @@ fn bad(result: i32) -> AcceptReply {
 }
 
 impl AcceptAuth for MonAuth {
-    /// Who it is, and the handshake that goes on to renew tickets.
+    /// The login, and the handshake that goes on to renew tickets.
     type Info = Option<(Login, ServerHandshake)>;
 
     async fn request(

@@ -1,4 +1,4 @@
-//! What the other monitors last said, and whether they are alive.
+//! The last state that each of the other monitors sent, and whether they are alive.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use spirula_proto::internal::quorum::MonState;
 
-/// A monitor that has said nothing for so long is not in quorum. They speak every [`super::TICK`].
+/// A monitor that has said nothing for this long is not in quorum. Monitors send their state every
+/// [`super::TICK`].
 const ALIVE: Duration = Duration::from_secs(2);
 
 struct Heard {
@@ -26,7 +27,7 @@ impl Heard {
 pub(super) struct Ears(RefCell<BTreeMap<u64, Heard>>);
 
 impl Ears {
-    /// A monitor speaks; returns whether it names another leader than before.
+    /// Notes a monitor's state; returns whether it names another leader than before.
     pub(super) fn hear(&self, connection: u64, state: MonState) -> bool {
         let (node, leader) = (state.node, state.leader.clone());
         let heard = Heard {
@@ -38,17 +39,17 @@ impl Ears {
         before.is_none_or(|b| b.state.leader != leader)
     }
 
-    /// A connection from a monitor is over.
+    /// Notes that a connection from a monitor has ended.
     pub(super) fn hung_up(&self, connection: u64) {
         self.0.borrow_mut().retain(|_, h| h.connection != connection);
     }
 
-    /// Forgets who has been silent.
+    /// Forgets the monitors that have been silent.
     pub(super) fn prune(&self) {
         self.0.borrow_mut().retain(|_, h| h.is_fresh());
     }
 
-    /// What a monitor that is alive last said.
+    /// The last state of a monitor that is alive.
     pub(super) fn state(&self, node: u64) -> Option<MonState> {
         let all = self.0.borrow();
         all.get(&node).filter(|h| h.is_fresh()).map(|h| h.state.clone())

@@ -1,4 +1,4 @@
-//! What a monitor tells of its host, as `ceph mon metadata` shows it, and how full its disk is.
+//! A monitor's metadata on its host, as `ceph mon metadata` shows it, and how full its disk is.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(super) fn metadata(store: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// How full the disk under the monitor's store is; `None` where the file system does not tell.
+/// How full the disk under the monitor's store is; `None` if the file system does not tell.
 pub(super) fn disk_use(store: &Path) -> Option<DiskUse> {
     let fs = rustix::fs::statvfs(store).ok()?;
     Some(DiskUse {

@@ -1,4 +1,5 @@
-//! The other monitors: links to them, what they say, and from both what this monitor is.
+//! The other monitors: links to them, their states, and this monitor's role, which follows from
+//! both.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,24 +26,24 @@ use crate::core::{PeerInfo, SessionId};
 use crate::health::DiskUse;
 use crate::raft::{Call, Raft, View};
 
-/// A wish to be a member counts for so long; it is repeated more often.
+/// How long a wish to be a member counts; it is repeated more often.
 const JOIN_FRESH: Duration = Duration::from_secs(3);
 
-/// For the daemon's loop, which first applies what has committed.
+/// An event for the daemon's loop, which first applies everything committed.
 pub(super) enum Event {
-    /// This monitor leads in this term, and has applied everything of before; or it was found that it does not.
+    /// Whether this monitor leads in this term, and has applied everything before it.
     Lead(u64, bool),
     /// The leadership of this term is confirmed for reads.
     Confirmed(u64),
     /// The connection to this address is new.
     Linked(SocketAddr),
-    /// A change of the members was made, or not; there may be more to do.
+    /// Whether a change of the members was made; there may be more to do.
     MembersKept(bool),
     /// The daemon cannot go on.
     Failed(Error),
 }
 
-/// What was last told to the core.
+/// The role that was last told to the core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Told {
     Leader(u64),
@@ -136,7 +137,7 @@ impl Hub {
         }
     }
 
-    /// The monitor is a member, and has a core. Alone it leads already.
+    /// Notes that the monitor is a member, and has a core. Alone it leads already.
     pub(super) fn enter(&self, shell: &Rc<Shell>, view: &View) {
         let _ = self.shell.set(shell.clone());
         self.seed.take();
@@ -152,7 +153,7 @@ impl Hub {
         self.connections.get()
     }
 
-    /// Another monitor speaks, on a connection of this number.
+    /// Handles another monitor's state, on a connection of this number.
     pub(super) fn hear(&self, connection: u64, state: MonState) {
         if let Some(shell) = self.shell.get() {
             let info = PeerInfo {
@@ -179,7 +180,7 @@ impl Hub {
         }
     }
 
-    /// A connection from another monitor is over.
+    /// Notes that a connection from another monitor has ended.
     pub(super) fn hung_up(&self, connection: u64) {
         self.heard.hung_up(connection);
         self.look();
@@ -199,7 +200,7 @@ impl Hub {
         self.heard.any(|s| s.member)
     }
 
-    /// Whether a monitor of this name is there and waits as this one does.
+    /// Whether a monitor of this name is alive and waits as this one does.
     pub(super) fn hears_waiting(&self, name: &str) -> bool {
         self.heard.any(|s| s.name == name && !s.member)
     }
@@ -210,7 +211,7 @@ impl Hub {
         alive * 2 > view.voters.len()
     }
 
-    /// What the log and the others make of this monitor now; the core is told of a change.
+    /// Determines this monitor's role from the log and the others; the core is told of a change.
     pub(super) fn look(&self) {
         let view = self.raft.view();
         if let Some(why) = &view.failed {
@@ -236,7 +237,7 @@ impl Hub {
         }
     }
 
-    /// What this monitor is; `None` while it is being found out whether it leads.
+    /// This monitor's role; `None` while it is being found out whether it leads.
     fn standing(&self, view: &View, majority: bool) -> Option<Told> {
         if view.leads && majority {
             let leader = Told::Leader(view.term);
@@ -250,14 +251,15 @@ impl Hub {
             .leader
             .filter(|l| view.voters.get(l).is_some_and(|n| self.reaches(&n.addr)));
         let leader = reached.and_then(|l| self.heard.state(l));
-        // It has to know that it leads: before, it would not take what is forwarded.
+        // The leader has to know that it leads: before, it would not accept forwarded messages.
         Some(match leader.filter(|l| l.leader == l.name) {
             Some(l) => Told::Peon(l.name, l.term),
             None => Told::Adrift,
         })
     }
 
-    /// Whether the connection to a monitor stands. One that is heard may still be out of reach.
+    /// Whether the connection to a monitor is established. One that is heard may still be out of
+    /// reach.
     fn reaches(&self, addr: &str) -> bool {
         let link = addr
             .parse()
@@ -290,7 +292,7 @@ impl Hub {
         self.broadcast();
     }
 
-    /// Takes [`Event::Lead`].
+    /// Handles [`Event::Lead`].
     pub(super) fn leads(&self, term: u64, certain: bool) {
         self.confirming.set(None);
         if !certain {
@@ -321,7 +323,7 @@ impl Hub {
         });
     }
 
-    /// Who is in quorum, as the leader sees it.
+    /// Determines the monitors in quorum, as the leader.
     fn count_quorum(&self, shell: &Shell, view: &View) {
         let alive = view.voters.iter().filter(|(id, _)| self.serves(**id));
         let mut names: Vec<String> = alive.map(|(id, _)| self.name_of(*id, view)).collect();
@@ -382,7 +384,7 @@ impl Hub {
         }
     }
 
-    /// How full the disk is.
+    /// Sets how full the disk is.
     pub(super) fn disk(&self, disk: Option<DiskUse>) {
         self.disk.set(disk);
     }
@@ -397,7 +399,7 @@ impl Hub {
         }
     }
 
-    /// Where the monitors are that the map and the log's group name.
+    /// The addresses of the monitors that the map and the log's group name.
     fn addresses(&self, map: &MonMap) -> BTreeSet<SocketAddr> {
         let view = self.raft.view();
         let nodes = view.voters.values().chain(view.learners.values());
@@ -405,7 +407,7 @@ impl Hub {
         addresses_in(map).into_iter().chain(of_nodes).collect()
     }
 
-    /// Called regularly: links, the others' signs of life, who are members.
+    /// Called regularly: updates links, the others' signs of life, and the members.
     pub(super) fn tick(self: &Rc<Self>) {
         self.heard.prune();
         if let Some(shell) = self.shell.get() {
@@ -420,8 +422,8 @@ impl Hub {
         self.broadcast();
     }
 
-    /// A monitor that was removed from the map ends, once it or another knows that the group of the log can do without it. Until
-    /// then, however long that takes, the change may need its vote.
+    /// Ends a monitor that was removed from the map, once it or another knows that the group of the
+    /// log can do without it. Until then, however long that takes, the change may need its vote.
     fn check_membership(&self, map: &MonMap) {
         if map.mons.contains_key(&self.me.name) {
             return;
@@ -442,7 +444,8 @@ impl Hub {
         }
     }
 
-    /// The voting members that a majority has agreed on; nothing where the store has failed, which ends the daemon.
+    /// The voting members that a majority has agreed on; `None` if the store has failed, which ends
+    /// the daemon.
     pub(super) fn settled_voters(&self) -> Option<BTreeSet<u64>> {
         match self.raft.settled_voters() {
             Ok(voters) => Some(voters),
@@ -466,7 +469,7 @@ impl Hub {
         newer && !welcome.nodes.contains(&self.me.node)
     }
 
-    /// The link to a monitor stands.
+    /// Notes that the link to a monitor is established.
     pub(super) fn linked(&self, link: &Link) {
         self.broadcast_to(link);
         let out = link.welcome.borrow().as_ref().is_some_and(|w| self.is_out(w));
@@ -481,7 +484,7 @@ impl Hub {
         link.tell(&MonPeer::State(self.state()));
     }
 
-    /// After the connection to the leader was made anew, everything is sent again.
+    /// Sends everything again, after the connection to the leader was made anew.
     pub(super) fn relinked(&self, addr: SocketAddr) {
         let Some(shell) = self.shell.get() else { return };
         if self.leader_link().is_some_and(|l| l.addr == addr) {
@@ -519,7 +522,7 @@ impl Hub {
         }
     }
 
-    /// A client whose messages may have been forwarded is gone.
+    /// Tells the leader that a client whose messages may have been forwarded is gone.
     pub(super) fn client_gone(&self, session: SessionId) {
         if matches!(*self.told.borrow(), Told::Peon(..))
             && let Some(link) = self.leader_link()
@@ -571,7 +574,7 @@ impl Hub {
         joins.values().map(|(_, hello)| hello.clone()).collect()
     }
 
-    /// Another monitor wants to be a member.
+    /// Notes that another monitor wants to be a member.
     pub(super) fn wants_to_join(&self, hello: MonHello) {
         if self.is_leader() && hello.fsid == self.me.fsid && hello.name != self.me.name {
             self.joins
@@ -581,7 +584,7 @@ impl Hub {
         }
     }
 
-    /// Asks those that are members to be made one.
+    /// Asks the members to make this monitor one.
     pub(super) fn ask_to_join(&self) {
         let join = MonPeer::Join(self.me.clone());
         for link in self.links.borrow().values() {
@@ -589,7 +592,7 @@ impl Hub {
         }
     }
 
-    /// The monitors that those which were dialled know.
+    /// The monitors that the dialled ones know.
     pub(super) fn known_by_others(&self) -> BTreeSet<SocketAddr> {
         let links = self.links.borrow();
         let maps = links.values().filter_map(|l| {

@@ -18,24 +18,24 @@ use tokio::sync::oneshot;
 use super::hub::Hub;
 use super::peer::SILENCE;
 
-/// Pause before a monitor that does not answer is dialled again; doubles up to [`REDIAL_MAX`].
+/// The pause before a monitor that does not answer is dialled again; doubles up to [`REDIAL_MAX`].
 const REDIAL_MIN: Duration = Duration::from_millis(50);
 const REDIAL_MAX: Duration = Duration::from_millis(500);
 /// How often a monitor is asked for a sign of life.
 const KEEPALIVE: Duration = Duration::from_secs(1);
-/// The connection is ended when so much waits for the other monitor: it does not read.
+/// The connection is ended when this much waits for the other monitor: it does not read.
 const MAX_QUEUED: usize = 64 << 20;
-/// A request of the log whose answer takes longer has been given up by then.
+/// The most requests of the log that wait for an answer: openraft has given older ones up by then.
 const MAX_WAITING: usize = 1024;
 
-/// What is on our side of the connection to a monitor.
+/// Our side of the connection to a monitor.
 pub(super) struct Link {
-    /// Where it listens.
+    /// The address of the monitor.
     pub(super) addr: SocketAddr,
     sender: RefCell<Option<Sender>>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<MonPeerReply>>>,
     next: Cell<u64>,
-    /// What it said of itself on this connection.
+    /// The monitor's welcome on this connection.
     pub(super) welcome: RefCell<Option<MonWelcome>>,
 }
 
@@ -53,7 +53,7 @@ impl Link {
         link
     }
 
-    /// Sends what has no answer.
+    /// Sends a message that has no answer.
     pub(super) fn tell(&self, msg: &MonPeer) {
         if let Some(s) = self.sender.borrow().as_ref() {
             s.send(msg.to_message());
@@ -178,7 +178,7 @@ async fn serve(hub: &Weak<Hub>, link: &Weak<Link>, mut connection: Connection) {
     }
 }
 
-/// Out of turn or used up: the handshake ends with this.
+/// The result that ends a handshake whose message is out of turn, or whose ticket is used up.
 const EINVAL: i32 = -22;
 
 /// A monitor's login at another one, with the key that all of them share.

@@ -1,4 +1,5 @@
-//! The manager's endpoint: a socket of its own, where whoever has a ticket for the service MGR is let in.
+//! The manager's endpoint: a socket of its own, which admits peers that have a ticket for the
+//! service MGR.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -22,7 +23,7 @@ const RECEIVE_BYTES: usize = 4 << 20;
 /// A bound endpoint.
 pub(super) struct Endpoint {
     listener: TcpListener,
-    /// Where it listens, with a nonce that tells this process from the one before.
+    /// The address, with a nonce that distinguishes this process from the one before.
     pub(super) addr: EntityAddr,
 }
 

@@ -1,4 +1,4 @@
-//! The leader keeps the log's group what the monitor map says it is.
+//! The leader makes the log's group match the monitor map.
 
 use spirula_denc::UTime;
 

@@ -14,11 +14,11 @@ use crate::options::Values;
 use crate::raft::{Raft, Store};
 use crate::service::{Auth, Ciphers, MonMaps, OsdMaps};
 
-/// What a new cluster starts with, besides the monitor's own configuration.
+/// The contents of a new cluster, besides the monitor's own configuration.
 #[derive(Debug, Clone)]
 pub struct MkfsConfig {
-    /// The monitors of the cluster, by rank: the first ones of a new cluster, or those that an existing one has. Empty for
-    /// this one alone.
+    /// The monitors of the cluster, by rank: the first ones of a new cluster, or those of an
+    /// existing one. Empty for this one alone.
     pub monitors: Vec<(String, EntityAddrVec)>,
     /// The key of `mon.`, and for a new cluster the other first entities: `client.admin`, … with their capabilities.
     pub keyring: Keyring,
@@ -89,7 +89,8 @@ pub fn first_state(config: &MonConfig, plan: &MkfsConfig, now: UTime) -> Result<
     Ok(first)
 }
 
-/// What daemons and gateways are made with; a new cluster has a key for each, as an official one has.
+/// The entities with which daemons and gateways are made; a new cluster has a key for each, as an
+/// official one has.
 const BOOTSTRAP: [&str; 6] = ["mds", "mgr", "osd", "rbd", "rbd-mirror", "rgw"];
 
 /// The first entities, with the bootstrap keys that the keyring lacks.

@@ -53,20 +53,20 @@ const STORE: &str = "store.db";
 const TICK: Duration = Duration::from_millis(250);
 /// How often the free space on the disk is looked at.
 const DISK_CHECK: Duration = Duration::from_secs(5);
-/// How long a connection to another monitor may take to stand.
+/// How long it may take to establish a connection to another monitor.
 const DIAL: Duration = Duration::from_secs(2);
 /// Memory for messages of other monitors being received.
 const RECEIVE_BYTES: usize = 8 << 20;
-/// The same of sessions: of daemons together, and of clients together.
+/// Memory for messages of sessions being received: of daemons together, and of clients together.
 const RECEIVE_BYTES_OF_SESSIONS: usize = 4 << 20;
-/// Sessions of daemons, and of clients.
+/// The most sessions of daemons, and of clients.
 const SESSIONS: usize = 4096;
 /// Bytes that may wait for sessions that do not read: those of daemons, and those of clients.
 const QUEUED: usize = 8 << 20;
 /// Bytes at which a session that does not read is ended.
 const QUEUED_FOR_ONE: usize = 16 << 20;
 
-/// What sessions of one kind may take together.
+/// The limits of all sessions of one kind.
 fn guests(open_files: usize, pool: Pool) -> Guests {
     let limits = GuestLimits {
         sessions: SESSIONS.min(open_files / 4),
@@ -76,18 +76,18 @@ fn guests(open_files: usize, pool: Pool) -> Guests {
     Guests::new(limits, pool)
 }
 
-/// What a monitor is started with.
+/// The configuration of a monitor.
 #[derive(Debug, Clone)]
 pub struct MonConfig {
     /// Its directory; holds `store.db`.
     pub data: PathBuf,
     /// Its name: `a` in `mon.a`.
     pub name: String,
-    /// The cluster.
+    /// The cluster's id.
     pub fsid: Fsid,
-    /// Where it listens; the address in the monitor map.
+    /// The address that it listens on, as in the monitor map.
     pub bind: SocketAddr,
-    /// Where the admin socket goes, if there is to be one.
+    /// The place of the admin socket, if there is to be one.
     pub admin_socket: Option<spirula_asok::Place>,
     /// Options from `ceph.conf` and the command line.
     pub options: BTreeMap<String, String>,
@@ -118,9 +118,9 @@ pub enum Error {
     /// A file or socket.
     #[error("{what}: {source}")]
     Io {
-        /// Which.
+        /// The file or socket.
         what: String,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A directory that is not the monitor's alone.
@@ -138,7 +138,7 @@ pub enum Error {
     /// The configuration does not fit the store.
     #[error("{0}")]
     Config(String),
-    /// It is no member of the cluster any more.
+    /// The monitor is no member of the cluster any more.
     #[error("mon.{0} was removed from the monitor map: it ends, and its data is of no use any more")]
     Removed(String),
     /// The first CRUSH map could not be made.
@@ -231,7 +231,7 @@ impl Daemon {
                 done = seed::become_member(&self.hub, &self.store, seed, &mut applied) => done?,
             }
         }
-        // What committed before is in the state that is loaded now.
+        // Everything committed before is in the state that is loaded now.
         while applied.try_recv().is_ok() {}
         let ports = Values::from_file(self.config.options.clone()).bind_ports();
         let no_ports =
@@ -259,7 +259,7 @@ impl Daemon {
         self.serve(&shell, applied, inbox, shutdown).await
     }
 
-    /// Of all connections, also those of the manager's endpoint.
+    /// The modes of all connections, also those of the manager's endpoint.
     fn modes(&self) -> Modes {
         self.hub.dialling().modes.clone()
     }
@@ -319,7 +319,7 @@ impl Daemon {
                     }
                 },
                 Some(event) = inbox.recv() => {
-                    // What an event says is true of the state in which everything that committed before is applied.
+                    // An event refers to the state in which everything committed before is applied.
                     while let Ok(a) = applied.try_recv() {
                         commit(&a);
                     }
@@ -357,7 +357,7 @@ impl Daemon {
     }
 }
 
-/// Ends when it is dropped.
+/// A task that ends when this is dropped.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -373,7 +373,8 @@ fn serve_admin(place: &spirula_asok::Place, shell: &Rc<Shell>) -> Result<Task, E
     Ok(Task(task))
 }
 
-/// Those who have sessions, apart from other monitors: clients take nothing from daemons.
+/// The sessions other than those of other monitors, separately for clients and daemons: clients
+/// take no room from daemons.
 #[derive(Clone)]
 struct Sessions {
     daemons: Guests,
@@ -442,7 +443,7 @@ fn modes(values: &Values) -> ModeLists {
     ModeLists::from_options(|name| Some(values.get(name).to_owned())).unwrap_or_default()
 }
 
-/// The monitor's rank, which is its number in messages; 0 where it has none yet.
+/// The monitor's rank, which is its number in messages; 0 if it has none yet.
 fn rank(config: &MonConfig, store: &Store, seed: Option<&Seed>) -> Result<usize, Error> {
     let map = match seed::has_state(store)? {
         true => Some(crate::service::MonMaps::read(store)?.map),

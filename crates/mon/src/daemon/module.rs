@@ -10,21 +10,21 @@ use spirula_msgr::ModeLists;
 use super::shell::Shell;
 use crate::core::ModuleStart;
 
-/// The running process. It ends with this.
+/// The running process, which ends when this is dropped.
 pub(super) struct ModuleProcess(Option<Process>);
 
 /// How the modules reach the cluster, and how long they may be silent.
 pub(super) struct Surroundings {
-    /// Where their clients log in.
+    /// The monitors that the modules' clients log in to.
     pub(super) monitors: Vec<EntityAddr>,
     /// Modes of connections.
     pub(super) modes: ModeLists,
-    /// They are ended after so long.
+    /// The modules are ended after this long without a message.
     pub(super) silence: Duration,
 }
 
 impl ModuleProcess {
-    /// Starts it.
+    /// Starts the process.
     pub(super) fn start(shell: Weak<Shell>, start: ModuleStart, around: Surroundings) -> Self {
         let start = Start {
             name: start.name,
@@ -47,7 +47,7 @@ impl ModuleProcess {
         match Process::start(start, around.silence, tell) {
             Ok(process) => Self(Some(process)),
             Err(e) => {
-                // Not at once: what the core has wanted before comes first.
+                // Not at once: the core's earlier commands come first.
                 tokio::task::spawn_local(async move {
                     let news = News::Ended(format!("it can't be started: {e}"));
                     if let Some(shell) = shell.upgrade() {
@@ -59,7 +59,7 @@ impl ModuleProcess {
         }
     }
 
-    /// Hands a request over; gives it back where it can't be taken.
+    /// Hands a request over; returns it if it can't be accepted.
     pub(super) fn send(&self, request: Request) -> Result<(), Request> {
         match &self.0 {
             Some(process) => process.send(request),

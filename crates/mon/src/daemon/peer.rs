@@ -1,4 +1,4 @@
-//! The accepting side of a connection between monitors: another one asks, this one answers.
+//! The accepting side of a connection between monitors: answers another monitor's questions.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use super::shell::Shell;
 use crate::core::{NewSession, SessionId};
 use crate::raft::{Error, Raft};
 
-/// Monitors speak several times a second: one that is silent for so long is gone.
+/// Monitors speak several times a second: one that is silent for this long is gone.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
 /// One connection.
 struct Peer {
     hub: Rc<Hub>,
-    /// The other monitor's name. Whoever has the key of `mon.` may give itself any.
+    /// The other monitor's name. A holder of the key of `mon.` may claim any name.
     name: String,
     sender: Sender,
     number: u64,
@@ -107,7 +107,7 @@ impl Peer {
                 self.sender.send(told.to_message().with_tid(tid));
             }
             request => {
-                // A request of the log waits for the disk; what comes behind it does not.
+                // A request of the log waits for the disk; the messages behind it do not.
                 let (hub, sender) = (hub.clone(), self.sender.clone());
                 tokio::task::spawn_local(async move {
                     let reply = log_request(&hub, request).await;
@@ -121,7 +121,7 @@ impl Peer {
     fn forwarded(&mut self, f: Forwarded) {
         let Some(shell) = self.hub.shell() else { return };
         if !shell.peek(|c| c.view.quorum.leads()) {
-            // It will hear that this monitor leads no more, and send it to who does.
+            // The sender will hear that this monitor leads no more, and send it to the new leader.
             return;
         }
         if !shell.peek(|c| c.view.state.monmap.map.mons.contains_key(&self.name)) {

@@ -1,4 +1,4 @@
-//! Where a monitor listens, as its store has it.
+//! The address of a monitor, as its store has it.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,9 +1,11 @@
-//! What `mkfs` leaves for a monitor that is not a member of a cluster yet, and how it becomes one.
+//! The seed that `mkfs` leaves for a monitor that is not a member of a cluster yet, and how the
+//! monitor becomes a member.
 //!
-//! If a monitor that it knows is a member, it asks to be made one too; it then gets the state through the log. If none
-//! is, the cluster is new: once all monitors of its first map are there, the first of them founds a group of one with
-//! the first state, and the others join it. That all have to be there keeps monitors that lost their disks from founding
-//! a second cluster while one that has the state is only away.
+//! If a monitor that it knows is a member, it asks to be made one too; it then gets the state
+//! through the log. If none is, the cluster is new: once all monitors of its first map are there,
+//! the first of them founds a group of one with the first state, and the others join it. All have
+//! to be there, so that monitors that lost their disks do not found a second cluster while a
+//! monitor that has the state is only away.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,10 +27,10 @@ use crate::raft::{Applied, Raft, Store, node_of};
 
 /// Version byte of an encoded [`Seed`]. 1: the first form.
 const VERSION: u8 = 1;
-/// How often the state of things is looked at, and the wish to be a member repeated.
+/// How often the situation is checked, and the wish to be a member repeated.
 const STEP: Duration = Duration::from_millis(100);
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// How often the log says what is waited for.
+/// How often the log says what the monitor waits for.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// The seed.
@@ -72,7 +74,7 @@ impl Seed {
     }
 }
 
-/// Founds a group of one with the first state; does what is left of that where it was begun before.
+/// Founds a group of one with the first state, or completes that if it was begun before.
 pub(super) async fn found(
     raft: &Raft,
     store: &Store,

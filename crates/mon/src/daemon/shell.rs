@@ -24,9 +24,10 @@ use crate::core::{ModuleStart, Monitor, NewSession, Output, SessionId};
 use crate::kv::Txn;
 use crate::raft::{self, Raft};
 
-/// A session whose peer does not read is ended when so much waits for it.
+/// A session whose peer does not read is ended when this much waits for it.
 const MAX_QUEUED: usize = 32 << 20;
-/// A client's message may have so much data: it must fit into a message between monitors, with what that adds.
+/// The most data of a client's message: it must fit into a message between monitors, with the
+/// overhead of that.
 const MAX_DATA: usize = 16 << 20;
 
 /// How a session is reached.
@@ -92,14 +93,14 @@ impl Shell {
         })
     }
 
-    /// Lets the core handle something and does what it wants done.
+    /// Lets the core handle something, and carries out its commands.
     pub(super) fn with_core<T>(&self, f: impl FnOnce(&mut Monitor) -> T) -> T {
         let value = f(&mut self.core.borrow_mut());
         self.carry_out();
         value
     }
 
-    /// Where refused logins are told.
+    /// The log of refused logins.
     pub(super) fn refusals(&self) -> RefusalLog {
         self.hub.refusals.clone()
     }
@@ -166,7 +167,7 @@ impl Shell {
         if let Err(Request::Ask(id, _)) = refused
             && let Some(shell) = self.me.upgrade()
         {
-            // Not at once: what the core has wanted before comes first.
+            // Not at once: the core's earlier commands come first.
             tokio::task::spawn_local(async move {
                 let news = News::Reply(id, spirula_manager::not_ready());
                 shell.with_core(|c| c.module_news(news, UTime::now()));
@@ -214,7 +215,7 @@ impl Shell {
         self.with_core(|c| tell(c, id));
         let sender = connection.sender().clone();
         loop {
-            // Who does not read what it has asked for asks for no more.
+            // A peer that does not read its answers may send no more requests.
             sender.room().await;
             match connection.recv().await {
                 Ok(incoming) if incoming.data.len() > MAX_DATA => {
@@ -256,14 +257,14 @@ impl Shell {
         self.ways.borrow().contains_key(&id)
     }
 
-    /// A client is gone.
+    /// Closes the session of a client that is gone.
     pub(super) fn close(&self, id: SessionId) {
         if self.ways.borrow_mut().remove(&id).is_some() {
             self.with_core(|c| c.close(id, UTime::now()));
         }
     }
 
-    /// The monitor behind which a client is does not answer; of the client nothing is known.
+    /// Forgets a client whose monitor does not answer; of the client itself nothing is known.
     pub(super) fn forget(&self, id: SessionId) {
         self.ways.borrow_mut().remove(&id);
         self.with_core(|c| c.forget(id));

@@ -11,7 +11,7 @@ use super::hub::Hub;
 use super::shell::Shell;
 use crate::core::TimeAnswer;
 
-/// An answer that takes longer says nothing of the time.
+/// An answer that takes longer than this says nothing about the time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Hub {

@@ -1,6 +1,8 @@
-//! Changes of the health in the cluster log, as the official monitor words them (`Monitor::log_health`).
+//! Changes of the health in the cluster log, as the official monitor words them
+//! (`Monitor::log_health`).
 //!
-//! What was last said of each check is replicated with the log: a monitor that starts does not say it again.
+//! The last line about each check is replicated with the log, so that a monitor that starts does
+//! not repeat it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,12 +16,12 @@ use crate::core::{LoadError, View};
 use crate::kv::Txn;
 use crate::service::{Kept, Keyed, Service, Source};
 
-/// How often the health is looked at.
+/// How often the health is checked.
 const EVERY: Duration = Duration::from_secs(1);
 /// A monitor that starts waits for the reports of OSDs that are up, but not for longer.
 const SETTLE: Duration = Duration::from_secs(15);
 
-/// What the cluster log last said of a check.
+/// The last line of the cluster log about a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
     severity: Severity,
@@ -59,11 +61,11 @@ impl Kept for Said {
     const WHAT: &'static str = "health log";
 }
 
-/// What the cluster log knows of the health.
+/// The health as last reported in the cluster log.
 #[derive(Debug, Default)]
 pub(crate) struct HealthLog {
     pub(crate) said: Keyed<Said>,
-    /// When, as far as this monitor said it.
+    /// The times of the lines that this monitor wrote.
     times: BTreeMap<String, UTime>,
     looked: UTime,
 }
@@ -93,7 +95,8 @@ impl Service for HealthLog {
 }
 
 impl HealthLog {
-    /// What is to be said now. One check is not mentioned again within `pause` where only its words change.
+    /// The lines to be written now. A check whose text alone changes is not mentioned again within
+    /// `pause`.
     fn compare(&mut self, checks: &Checks, pause: Duration, now: UTime, txn: &mut Txn) -> Vec<Line> {
         let mut lines = Vec::new();
         for (code, check) in checks {
@@ -138,15 +141,15 @@ impl HealthLog {
 }
 
 impl View {
-    /// Whether the statistics are complete enough to judge. Only what changes is worth a line, and after a start all of it
-    /// is unknown.
+    /// Whether the statistics are complete enough to judge. Only changes are worth a line, and
+    /// after a start nothing is known yet.
     fn is_settled(&self) -> bool {
         let map = &self.state.osd.map;
         let reported = |o: i32| !map.is_up(o) || self.state.stats.osds.contains_key(&o);
         self.now.since(self.started) >= SETTLE || map.osds().all(reported)
     }
 
-    /// Tells the cluster log how the health has changed. Only when nothing else changes.
+    /// Reports in the cluster log how the health has changed. Only if nothing else changes.
     pub(crate) fn log_health(&mut self, txn: &mut Txn) {
         let wanted = self.values.flag("mon_health_to_clog");
         if !wanted || self.now.since(self.state.health_log.looked) < EVERY || !self.is_settled() {
@@ -202,7 +205,7 @@ mod tests {
             ["[WRN] Health check update: 2 osds down (OSD_DOWN)"]
         );
         assert!(say(&mut log, &checks, 200).is_empty());
-        // What becomes worse is told at once.
+        // A check that becomes worse is reported at once.
         checks.insert("OSD_DOWN", error("2 osds down".into(), 2, Vec::new()));
         checks.insert("OSD_FLAGS", warn("x".into(), 1, Vec::new()));
         assert_eq!(

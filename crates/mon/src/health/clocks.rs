@@ -9,16 +9,16 @@ use spirula_text::general;
 use super::{Checks, warn};
 use crate::core::View;
 
-/// A difference counts once it has shown in so many reports one after the other.
+/// A difference counts once it has shown in this many successive reports.
 const PERSISTENT: usize = 3;
 
-/// What an OSD has measured of late.
+/// An OSD's latest measurements.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
     recent: VecDeque<ClockSample>,
 }
 
-/// By how much the clocks differ at least: the truth is within half the round trip of what was measured.
+/// The least difference of the clocks: the truth is within half the round trip of the measured one.
 fn skew(s: &ClockSample) -> Duration {
     Duration::from_micros(s.ahead_us.unsigned_abs().saturating_sub(s.round_trip_us / 2))
 }
@@ -31,7 +31,7 @@ impl Clock {
         self.recent.push_back(sample);
     }
 
-    /// The last difference and its round trip, where the last few all exceed what is allowed.
+    /// The last difference and its round trip, if the last few all exceed the allowed one.
     fn trouble(&self, allowed: Duration) -> Option<(Duration, Duration)> {
         let last = self.recent.back()?;
         let bad = self.recent.len() == PERSISTENT && self.recent.iter().all(|s| skew(s) > allowed);
@@ -65,7 +65,7 @@ impl View {
         }
     }
 
-    /// Of the other monitors, as the leader has measured them.
+    /// Checks the clocks of the other monitors, as the leader has measured them.
     fn monitors_clocks(&self, out: &mut Checks) {
         let skewed = self
             .timecheck

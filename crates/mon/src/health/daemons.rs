@@ -15,9 +15,9 @@ use crate::core::View;
 pub struct DiskUse {
     /// The file system's size in bytes.
     pub total: u64,
-    /// What of it this daemon could still write.
+    /// The bytes that this daemon could still write.
     pub available: u64,
-    /// What the monitor's own store takes.
+    /// The bytes of the monitor's own store.
     pub store: u64,
 }
 
@@ -31,7 +31,7 @@ impl DiskUse {
     }
 }
 
-/// OSDs that had more of what they read repaired than `most` since they started.
+/// Checks for OSDs that had more than `most` objects repaired since they started.
 fn too_many_repairs(repaired: impl Iterator<Item = (i32, u64)>, most: u64) -> Option<Check> {
     let detail: Vec<String> = repaired
         .filter(|(_, n)| *n > most)
@@ -41,7 +41,8 @@ fn too_many_repairs(repaired: impl Iterator<Item = (i32, u64)>, most: u64) -> Op
     (n > 0).then(|| warn(format!("Too many repaired reads on {n} OSDs"), n, detail))
 }
 
-/// Which daemons run which version, and since when they differ. Not replicated: a new leader counts anew.
+/// The versions of the daemons, and since when they differ. Not replicated: a new leader counts
+/// anew.
 #[derive(Debug, Default)]
 pub(crate) struct Versions {
     by_version: BTreeMap<Release, Vec<String>>,
@@ -53,7 +54,8 @@ pub(crate) struct Versions {
 struct Release(String);
 
 impl Release {
-    /// What tells two builds apart: `16.2.15 (spirula 0.1.0)` of `ceph version 16.2.15 (spirula 0.1.0) pacific …`.
+    /// The part that distinguishes two builds: `16.2.15 (spirula 0.1.0)` of `ceph version 16.2.15
+    /// (spirula 0.1.0) pacific …`.
     fn of(long: &str) -> Self {
         let text = long.strip_prefix("ceph version ").unwrap_or(long);
         let end = text.find(')').map_or(text.len(), |at| at + 1);
@@ -81,7 +83,7 @@ impl PartialOrd for Release {
 }
 
 impl Versions {
-    /// Takes the daemons with what `ceph … metadata` calls their version.
+    /// Sets the daemons with their versions in `ceph … metadata`.
     pub(crate) fn set(&mut self, daemons: impl Iterator<Item = (String, String)>, now: UTime) {
         self.by_version.clear();
         for (daemon, version) in daemons {

@@ -4,7 +4,8 @@ use spirula_maps::{OsdMap, OsdState};
 
 use super::{Checks, error, warn};
 
-/// OSDs that run full, and ratios that make no sense together. `failsafe` is `osd_failsafe_full_ratio`.
+/// Checks for OSDs that run full, and for inconsistent ratios. `failsafe` is
+/// `osd_failsafe_full_ratio`.
 pub(super) fn check(map: &OsdMap, failsafe: f32, out: &mut Checks) {
     for (state, code, what, severe) in [
         (OsdState::FULL, "OSD_FULL", "full", true),
@@ -34,7 +35,7 @@ pub(super) fn check(map: &OsdMap, failsafe: f32, out: &mut Checks) {
     ratios(map, failsafe, out);
 }
 
-/// Ratios that are out of order, which OSDs raise for themselves.
+/// Checks for ratios that are out of order, which OSDs raise for themselves.
 fn ratios(map: &OsdMap, failsafe: f32, out: &mut Checks) {
     let named = [
         ("nearfull_ratio", map.nearfull_ratio),

@@ -1,5 +1,6 @@
-//! Keys of types whose weaknesses are known. In Ceph they warn in every cluster that was upgraded; here only once the administrator
-//! has decided for the stronger type: `aes` is what clients of all releases know, and no ticket is sealed with it.
+//! Keys of types with known weaknesses. In Ceph they warn in every upgraded cluster; here only once
+//! the administrator has decided for the stronger type: `aes` is the type that clients of all
+//! releases know, and no ticket is sealed with it.
 
 use spirula_cephx::{AuthName, EntityAuth, KeyServer, KeyType};
 use spirula_denc::EntityType;

@@ -11,13 +11,13 @@ use crate::service::{Kept, Keyed};
 /// A muted check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mute {
-    /// When it ends by itself; zero for never.
+    /// When the mute ends by itself; zero for never.
     pub until: UTime,
-    /// It stays when the check clears or becomes worse.
+    /// Whether the mute stays when the check clears or becomes worse.
     pub sticky: bool,
-    /// The check's summary and count when it was muted; nothing for a sticky one.
+    /// The check's summary when it was muted; empty for a sticky mute.
     pub summary: String,
-    /// See `summary`.
+    /// The check's count when it was muted; 0 for a sticky mute.
     pub count: u64,
 }
 
@@ -49,7 +49,7 @@ impl Decode for Mute {
 }
 
 impl Mute {
-    /// As the checks' JSON lists it.
+    /// The mute as the checks' JSON lists it.
     pub(crate) fn json(&self, code: &str) -> Value {
         let mut v = Map::from_iter([("code".to_owned(), json!(code))]);
         if !self.until.is_zero() {
@@ -61,7 +61,7 @@ impl Mute {
         Value::Object(v)
     }
 
-    /// What is left of its time; `None` where it has no end.
+    /// The time that is left; `None` if it has no end.
     fn left(&self, now: UTime) -> Option<String> {
         let left = || match self.until > now {
             true => time::age(self.until.since(now)),
@@ -70,14 +70,15 @@ impl Mute {
         (!self.until.is_zero()).then(left)
     }
 
-    /// In front of the check in `health detail`.
+    /// The text before the check in `health detail`.
     fn prefix(&self, now: UTime) -> String {
         let ttl = self.left(now).map(|l| format!(" ttl {l}")).unwrap_or_default();
         let sticky = if self.sticky { ", STICKY" } else { "" };
         format!("(MUTED{ttl}{sticky}) ")
     }
 
-    /// Why it is over, or the count that it now stands for where the check has become better.
+    /// The count that the mute now stands for, which is lower if the check has become better; as
+    /// the error, why the mute ends.
     fn judge(&self, check: Option<&Check>, now: UTime) -> std::result::Result<u64, String> {
         if !self.until.is_zero() && self.until <= now {
             return Err(format!("passed TTL {}", self.until));
@@ -106,7 +107,7 @@ impl Kept for Mute {
 /// All mutes by code.
 pub(crate) type Mutes = Keyed<Mute>;
 
-/// What is wrong and what of it is muted: the answer to `health` and `status`.
+/// The problems, and which of them are muted: the answer to `health` and `status`.
 pub(crate) struct Report<'a> {
     /// The checks.
     pub(crate) checks: Checks,
@@ -121,13 +122,13 @@ impl Report<'_> {
         checks.map(|(_, c)| c)
     }
 
-    /// `HEALTH_OK`, or how bad the worst check is that is not muted.
+    /// `HEALTH_OK`, or the severity of the worst check that is not muted.
     pub(crate) fn overall(&self) -> &'static str {
         let worst = self.loud().map(|c| c.severity).max();
         worst.map_or("HEALTH_OK", Severity::name)
     }
 
-    /// The overall status, what is wrong and what is muted, in one text.
+    /// The overall status, the problems and the mutes, in one text.
     pub(crate) fn line(&self, first: &str, between: &str) -> String {
         let mut parts: Vec<String> = self.loud().map(|c| c.summary.clone()).collect();
         let muted: Vec<String> = self
@@ -167,7 +168,7 @@ impl Report<'_> {
         text
     }
 
-    /// As JSON.
+    /// The report as JSON.
     pub(crate) fn json(&self, detail: bool) -> Value {
         let mut checks = Map::new();
         for (code, c) in &self.checks {
@@ -187,7 +188,7 @@ impl Report<'_> {
 }
 
 impl View {
-    /// What is wrong, and what of it is muted.
+    /// The problems, and which of them are muted.
     pub(crate) fn health_report(&self) -> Report<'_> {
         Report {
             checks: self.health(),

@@ -1,4 +1,4 @@
-//! Heartbeats that take long: `OSD_SLOW_PING_TIME_BACK` and `OSD_SLOW_PING_TIME_FRONT`.
+//! Slow heartbeats: `OSD_SLOW_PING_TIME_BACK` and `OSD_SLOW_PING_TIME_FRONT`.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use spirula_maps::PingSeries;
 use super::{Checks, warn};
 use crate::core::View;
 
-/// Detail lines of a check at most; the rest is for `dump_osd_network`.
+/// The most detail lines of a check; the rest is for `dump_osd_network`.
 const MOST_LINES: usize = 10;
-/// Times are told of for so many graces after they were measured.
+/// Times are reported for this many graces after they were measured.
 const GRACES: u64 = 60;
 
 /// A pair of OSDs between which heartbeats take long. Ordered by time, from, to.
@@ -88,7 +88,7 @@ impl View {
         out.insert(code, warn(summary, slow.len(), detail));
     }
 
-    /// `osd.0 [rack1] (down)`: the buckets it is in, but for the root and the level of hosts.
+    /// `osd.0 [rack1] (down)`: the OSD with its buckets, except the root and the level of hosts.
     fn osd_with_place(&self, osd: i32) -> String {
         let map = &self.state.osd.map;
         let level = self.values.get("mon_osd_reporter_subtree_level");

@@ -1,20 +1,21 @@
 //! Disks that are much slower than those of the other OSDs: `OSD_SLOW_DISK`.
 //!
-//! One such disk holds up every write of every PG that it takes part in, and the slow requests that this makes are told of
-//! the primaries, which wait for it. So OSDs are compared by how long their own stores take to make a transaction durable
-//! (`ceph osd perf`), with the others of their device class.
+//! One such disk holds up every write of every PG that it takes part in, and the resulting slow
+//! requests are reported of the primaries, which wait for it. So OSDs are compared by how long
+//! their own stores take to make a transaction durable (`ceph osd perf`), with the others of their
+//! device class.
 
 use std::time::Duration;
 
 use super::{Checks, place, plural, warn};
 use crate::core::View;
 
-/// For so long a disk must have been slow, in every report.
+/// How long a disk must have been slow, in every report.
 const PERSISTENT: Duration = Duration::from_secs(10);
-/// What was last measured counts for so long; a disk that nobody writes to tells nothing.
+/// How long the last measurement counts; an idle disk sends no new ones.
 const LIFETIME: Duration = Duration::from_secs(600);
 
-/// How long an OSD's store takes for a transaction. Times of the monitor's steady clock.
+/// The time that an OSD's store takes for a transaction. Times of the monitor's steady clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CommitTime {
     /// The last average, and when it was reported.
@@ -24,7 +25,7 @@ pub struct CommitTime {
 }
 
 impl CommitTime {
-    /// An average, with whether it is too long.
+    /// Adds an average, with whether it is too long.
     fn take(&mut self, average: Duration, is_slow: bool, now: Duration) {
         self.last = Some((average, now));
         self.slow_since = is_slow.then(|| self.slow_since.unwrap_or(now));
@@ -45,7 +46,7 @@ impl CommitTime {
     }
 }
 
-/// The middle of some times, the lower one of two; `None` of none.
+/// The median of some times, the lower one of two; `None` of none.
 fn median(mut times: Vec<Duration>) -> Option<Duration> {
     times.sort_unstable();
     times.get(times.len().checked_sub(1)? / 2).copied()
@@ -56,7 +57,7 @@ fn ms(time: Duration) -> String {
 }
 
 impl View {
-    /// An OSD has reported how long its store took of late; 0 where it had nothing to do.
+    /// Notes the time that an OSD's store took of late; 0 if it was idle.
     pub(crate) fn commit_time(&mut self, osd: i32, nanoseconds: u64) {
         if nanoseconds == 0 {
             return;
@@ -76,7 +77,7 @@ impl View {
             .take(average, is_slow, now);
     }
 
-    /// The middle of what the other OSDs of the same device class take.
+    /// The median of the other OSDs of the same device class.
     fn commit_time_of_others(&self, osd: i32) -> Option<Duration> {
         let (map, now) = (&self.state.osd.map, self.steady.now());
         let class = |o: i32| map.crush.map().class_of(o);

@@ -1,8 +1,9 @@
-//! What clients do to block images, as the module `rbd_support` of Ceph's manager tells it: rates of the last seconds and sums since
-//! somebody began to ask.
+//! The clients' I/O on block images, as the module `rbd_support` of Ceph's manager reports it:
+//! rates of the last seconds, and sums since the query began.
 //!
-//! The first request about a pool begins a query; it ends a minute after the last one. While there are queries the OSDs are polled
-//! in rounds, and a round ends when all have answered or would have. Time is the steady clock's.
+//! The first request about a pool begins a query; it ends a minute after the last one. While there
+//! are queries the OSDs are polled in rounds, and a round ends when all have answered or their time
+//! is over. Time is the steady clock's.
 
 mod names;
 mod report;
@@ -20,22 +21,22 @@ pub(crate) use report::{DESCRIPTORS, Kind};
 
 /// Time between rounds: Ceph's `mgr_stats_period`.
 const PERIOD: Duration = Duration::from_secs(5);
-/// The shortest time between them, where a new query wants one.
+/// The shortest time between rounds, if a new query wants one.
 const SHORTEST: Duration = Duration::from_secs(1);
 /// How long answers are waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// For how long OSDs count without hearing of another round.
+/// How long OSDs count without hearing of another round.
 const HOLD: Duration = Duration::from_secs(30);
-/// A query ends so long after the last request.
+/// How long a query lasts after the last request.
 const QUERY_LASTS: Duration = Duration::from_secs(60);
-/// No rate is told of a longer time.
+/// The longest time for which a rate is reported.
 const LONGEST_SPAN: Duration = Duration::from_secs(60);
-/// Most queries; the one that was not asked for longest gives way.
+/// The most queries; the one whose last request is oldest gives way.
 const MAX_QUERIES: usize = 64;
 /// Most images of a query, and of a round. More are left out.
 const MAX_IMAGES: usize = 16_384;
 
-/// What a query is about.
+/// The subject of a query.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
     /// All pools of images.
@@ -53,7 +54,7 @@ impl Scope {
     }
 }
 
-/// Names an image.
+/// The key of an image.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ImageKey {
     pool: u64,
@@ -70,16 +71,16 @@ fn add(sum: &mut Numbers, more: &Numbers) {
     }
 }
 
-/// What is known of an image.
+/// The numbers of an image.
 #[derive(Debug, Clone, Copy, Default)]
 struct Image {
-    /// In the last round.
+    /// The numbers of the last round.
     last: Numbers,
-    /// Since the query began.
+    /// The sums since the query began.
     sum: Numbers,
 }
 
-/// What somebody wants to know.
+/// A query of a client.
 #[derive(Debug, Default)]
 struct Query {
     /// The last request.
@@ -110,20 +111,20 @@ pub(crate) struct ImageIo {
     names: Names,
     /// The number of the newest round.
     round: u64,
-    /// When it began; `None` before the first.
+    /// When the newest round began; `None` before the first.
     began: Option<Duration>,
-    /// When the next one is due.
+    /// When the next round is due.
     due: Duration,
     /// The OSDs whose answers are waited for.
     waiting: BTreeSet<i32>,
     is_under_way: bool,
-    /// The time between the newest round and the one before; `None` where there was none.
+    /// The time between the newest round and the one before; `None` if there was none.
     span: Option<Duration>,
-    /// What OSDs have told and no query has taken.
+    /// The OSDs' counts that are not added to the queries yet.
     gathered: BTreeMap<ImageKey, Numbers>,
 }
 
-/// Something to be done.
+/// An action to be carried out.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Ask these OSDs.
@@ -133,7 +134,7 @@ pub(crate) enum Action {
 }
 
 impl ImageIo {
-    /// Nothing is known any more: another monitor has led meanwhile.
+    /// Forgets everything, as another monitor has led meanwhile.
     pub(crate) fn restart(&mut self) {
         let round = self.round;
         *self = Self {
@@ -142,7 +143,7 @@ impl ImageIo {
         };
     }
 
-    /// Somebody asks: the query begins, or goes on.
+    /// Notes a request: the query begins, or goes on.
     pub(crate) fn ask(&mut self, scope: &Scope, now: Duration) {
         self.expire(now);
         if let Some(query) = self.queries.get_mut(scope) {
@@ -171,7 +172,7 @@ impl ImageIo {
         }
     }
 
-    /// Time passes; `osds` are those that can be asked.
+    /// Handles the passing of time; `osds` are those that can be asked.
     pub(crate) fn tick(&mut self, now: Duration, osds: impl FnOnce() -> BTreeSet<i32>) -> Vec<Action> {
         self.expire(now);
         if self.queries.is_empty() {
@@ -216,7 +217,8 @@ impl ImageIo {
         pools.into_iter().collect()
     }
 
-    /// An OSD's answer. Before the first round is over it is of an unknown time, from when another monitor had asked.
+    /// Handles an OSD's answer. Before the end of the first round its counts are of an unknown
+    /// time, from when another monitor had asked.
     pub(crate) fn answer(&mut self, osd: i32, answer: ImageIoCounts) {
         if answer.round == self.round {
             self.waiting.remove(&osd);
@@ -243,7 +245,7 @@ impl ImageIo {
         }
     }
 
-    /// Images that have no name here, to be asked for.
+    /// The images whose names are not known and have to be asked for.
     fn unnamed(&mut self, now: Duration) -> Vec<ImagesToName> {
         let keys = || self.queries.values().flat_map(|q| q.images.iter());
         if self.names.are_old(now) {
@@ -256,7 +258,8 @@ impl ImageIo {
         self.names.want(now, active.iter())
     }
 
-    /// The names of those of these images that have one, by id. The others are forgotten: they are gone.
+    /// Adopts the names of those of these images that have one, by id. The others are forgotten:
+    /// they are gone.
     pub(crate) fn named(&mut self, images: &ImagesToName, names: &BTreeMap<String, String>) {
         for key in self.names.take(images, names) {
             for query in self.queries.values_mut() {

@@ -1,4 +1,4 @@
-//! Names of images, which their objects do not tell.
+//! Names of images, which are not part of their objects' names.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use spirula_manager::ImagesToName;
 
 use super::ImageKey;
 
-/// Names are looked up again after so long, as images are renamed and removed.
+/// Names are looked up again after this long, as images are renamed and removed.
 const REFRESH: Duration = Duration::from_secs(300);
-/// An answer that has not come by then does not come.
+/// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The images that were asked for.
@@ -26,9 +26,9 @@ fn keys(images: &ImagesToName) -> impl Iterator<Item = ImageKey> {
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: BTreeMap<ImageKey, String>,
-    /// Those that are being looked up, and since when.
+    /// The images whose names are being looked up, and since when.
     asked: BTreeMap<ImageKey, Duration>,
-    /// When all were looked up again.
+    /// When all names were last looked up again.
     refreshed: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ impl Names {
         self.known.get(key).map(String::as_str)
     }
 
-    /// Forgets the others.
+    /// Forgets the images that are not used.
     pub(super) fn keep(&mut self, is_used: impl Fn(&ImageKey) -> bool) {
         self.known.retain(|key, _| is_used(key));
     }
@@ -56,7 +56,7 @@ impl Names {
         old
     }
 
-    /// What is to be asked, by pool and namespace, to know the names of these.
+    /// The questions, by pool and namespace, for the names of these images.
     pub(super) fn want<'a>(
         &mut self,
         now: Duration,
@@ -79,11 +79,11 @@ impl Names {
         unnamed.collect()
     }
 
-    /// The answer: names by id. Returns the images that have none.
+    /// Adopts the answer: names by id. Returns the images that have none.
     pub(super) fn take(&mut self, images: &ImagesToName, names: &BTreeMap<String, String>) -> Vec<ImageKey> {
         let mut gone = Vec::new();
         for key in keys(images) {
-            // What was not asked is nobody's name.
+            // The answer names an image that was not asked for.
             if self.asked.remove(&key).is_none() {
                 continue;
             }

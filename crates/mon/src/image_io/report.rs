@@ -1,4 +1,4 @@
-//! What a request is answered: rates or sums of the images that are busiest.
+//! The answer to a request: rates or sums of the busiest images.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -16,15 +16,15 @@ pub(crate) const DESCRIPTORS: [&str; 6] = [
     "write_latency",
     "read_latency",
 ];
-/// Where the operations are counted whose latency this is.
+/// For each latency, the index of the number that counts its operations.
 const OPS_OF: [Option<usize>; DESCRIPTORS.len()] = [None, None, None, None, Some(0), Some(1)];
 /// Most images in an answer.
 const MAX_RESULTS: usize = 64;
 
-/// What is wanted.
+/// The kind of numbers in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Rates of the last seconds; of latencies the average.
+    /// Rates of the last seconds; averages of latencies.
     Stats,
     /// Sums.
     Counters,
@@ -39,7 +39,8 @@ impl Kind {
     }
 }
 
-/// One of an image's numbers in the last round, by the second; a latency by operation. `None` where no rate is known.
+/// One of an image's numbers in the last round, per second; a latency per operation. `None` if no
+/// rate is known.
 fn rate(image: &Image, index: usize, seconds: Option<f64>) -> Option<f64> {
     let seconds = seconds?;
     let per_second = |i: usize| image.last[i] as f64 / seconds;
@@ -55,8 +56,8 @@ impl ImageIo {
         span.map(|s| s.as_secs_f64())
     }
 
-    /// The answer to a request that has been noted: the busiest images first, by the number at `sort_by`. `pools` names the
-    /// pools that are to be told of, `timestamp` is in seconds.
+    /// The answer to a request that has been noted: the busiest images first, by the number at
+    /// `sort_by`. `pools` names the pools to report, `timestamp` is in seconds.
     pub(crate) fn report(
         &self,
         scope: &Scope,

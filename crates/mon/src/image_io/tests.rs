@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// The round that is due at this time, with what the first OSD has counted.
+    /// Runs the round that is due at this time, with the first OSD's counts.
     fn round(&mut self, now: Duration, images: Vec<Counts>) {
         let before = self.polls.len();
         self.tick(now);
@@ -51,7 +51,7 @@ impl World {
         self.tick(now + Duration::from_millis(250));
     }
 
-    /// Images are called after their ids.
+    /// Names the images after their ids.
     fn name_all(&mut self) {
         for unnamed in std::mem::take(&mut self.asked) {
             let names = unnamed.ids.iter().map(|id| (id.clone(), format!("image-{id}")));
@@ -75,7 +75,7 @@ fn rates_and_sums_come_after_a_period_and_go_with_the_work() {
     w.io.ask(&pool(1), at(0));
     w.round(at(0), vec![counts(1, "", "a", 7)]);
     assert_eq!(w.polls[0].pools, [1]);
-    // What was counted before the first round is of an unknown time.
+    // Counts from before the first round are of an unknown time.
     let nothing = json!({
         "timestamp": 1000.0, "stat_descriptors": DESCRIPTORS, "pool_descriptors": {}, "stats": [],
     });
@@ -180,7 +180,7 @@ fn who_does_not_answer_is_not_waited_for() {
     assert!(w.asked.is_empty());
     w.tick(at(6));
     assert_eq!(w.asked.len(), 1);
-    // What comes too late counts in the next round.
+    // A late answer counts in the next round.
     let images = vec![counts(1, "", "a", 10)];
     w.io.answer(1, ImageIoCounts { round, images });
     w.round(at(10), Vec::new());

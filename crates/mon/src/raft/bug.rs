@@ -1,5 +1,5 @@
-//! Deliberate bugs of the log's store, which the simulation must catch: that shows what it would notice. Only tests can switch
-//! one on, by the feature `bugs`.
+//! Deliberate bugs of the log's store, which the simulation must catch: that shows what it would
+//! notice. Only tests can switch one on, by the feature `bugs`.
 
 /// A bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,6 @@ pub enum Bug {
     LazySnapshot,
     /// Parts of a snapshot that was broken off stay.
     MixedStage,
-    /// What is applied is stored, but not how far.
+    /// The applied state is stored, but not its place in the log.
     UncountedApply,
 }

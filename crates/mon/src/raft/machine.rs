@@ -18,9 +18,9 @@ use crate::kv::Txn;
 pub enum Applied {
     /// The transaction at `index` is committed and applied.
     Txn {
-        /// Its place in the log.
+        /// The transaction's place in the log.
         index: u64,
-        /// What changed.
+        /// The changes.
         txn: Arc<Txn>,
     },
     /// The whole state was replaced by a snapshot from the leader: everything has to be read again.

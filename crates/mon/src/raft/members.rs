@@ -1,4 +1,4 @@
-//! How the group comes to be what the monitor map says it is.
+//! Changes of the log's group, to make it match the monitor map.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +10,20 @@ use super::{Error, Node, Raft, Runtime, View};
 /// One change of the group. They are made one at a time, each with a majority of the old and of the new members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Finish what another leader began.
+    /// Finish the change that another leader began.
     Settle,
     /// Give this node its name.
     Rename(Node),
-    /// Take a monitor in, in place of what it was before it lost its disk.
+    /// Admit a monitor, in place of the members that it was before it lost its disk.
     Admit {
-        /// Its number.
+        /// The monitor's number.
         id: u64,
-        /// Where it is.
+        /// The monitor's address and name.
         node: Node,
-        /// The numbers that it had.
+        /// The numbers that it had before.
         instead: BTreeSet<u64>,
     },
-    /// Take those out that the map does not name.
+    /// Remove the members that the map does not name.
     Expel(BTreeSet<u64>),
 }
 

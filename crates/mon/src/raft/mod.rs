@@ -28,7 +28,7 @@ use std::marker::PhantomData;
 
 use crate::kv::Txn;
 
-/// The types that the log carries, and where it runs.
+/// The types that the log carries, and the runtime that it runs on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Types<R = Tokio>(PhantomData<R>);
 
@@ -43,7 +43,7 @@ impl<R: Runtime> openraft::RaftTypeConfig for Types<R> {
     type Responder = openraft::impls::OneshotResponder<Self>;
 }
 
-/// How much is kept and sent at once.
+/// The limits of what is kept and sent at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Log entries kept behind the applied state; a follower that is further away gets a snapshot.

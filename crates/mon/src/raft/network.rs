@@ -25,9 +25,9 @@ const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause before an unreachable monitor is tried again.
 const BACKOFF: Duration = Duration::from_millis(150);
 
-/// A request for the daemon to carry. Whoever cannot deliver it drops `answer`.
+/// A request for the daemon to carry. If it cannot deliver it, it drops `answer`.
 pub struct Call {
-    /// Where the monitor listens.
+    /// The address of the monitor.
     pub addr: String,
     /// The request.
     pub ask: MonPeer,
@@ -65,7 +65,7 @@ impl<R: Runtime> RaftNetworkFactory<Types<R>> for Peers {
     }
 }
 
-/// What went wrong on the way.
+/// Why a request failed on the way.
 enum Failure {
     /// No connection, or it broke.
     Gone,
@@ -121,7 +121,7 @@ impl Route {
         }
     }
 
-    /// Sends all parts, one after the other. A higher vote in an answer ends it.
+    /// Sends all parts, one after the other. A higher vote in an answer ends the sending.
     async fn send_snapshot<R: Runtime>(
         &self,
         vote: Vote<u64>,

@@ -23,8 +23,9 @@ use super::store::{Dump, Store, StoreError, decode_entry};
 use super::{Limits, Node, Runtime, Tokio, TxnData, Types, wire};
 use crate::kv::Txn;
 
-/// How often the leader gives a sign of life, and how long a request of the log may take, in milliseconds. The library
-/// waits for the flush of what it appends before it does anything else, so this has to cover a slow disk's.
+/// How often the leader gives a sign of life, and how long a request of the log may take, in
+/// milliseconds. The library waits for the flush of the entries that it appends before it does
+/// anything else, so this has to cover a slow disk's.
 const HEARTBEAT_MS: u64 = 250;
 /// Followers wait for [`ELECTION_MAX_MS`], and then for a time between these, before they elect another leader.
 const ELECTION_MIN_MS: u64 = 300;
@@ -39,10 +40,11 @@ pub enum Error {
     /// The disk.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A peer sent what does not decode.
+    /// A peer sent a message that does not decode.
     #[error("from a monitor: {0}")]
     Peer(String),
-    /// This monitor does not lead, or leads no majority: nothing happened that counts, or it is not known yet.
+    /// This monitor does not lead, or leads no majority: nothing was committed, or it is not known
+    /// yet.
     #[error("this monitor does not lead")]
     NotLeader,
     /// openraft refused or stopped.
@@ -50,7 +52,7 @@ pub enum Error {
     Raft(String),
 }
 
-/// What the node knows of the group.
+/// The group as the node knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
     /// The term.
@@ -63,7 +65,7 @@ pub struct View {
     pub voters: BTreeMap<u64, Node>,
     /// The other members: new ones that catch up.
     pub learners: BTreeMap<u64, Node>,
-    /// Members are being exchanged: the change before has to be finished first.
+    /// Whether members are being exchanged: the change before has to be finished first.
     pub changing: bool,
     /// Why the node stopped.
     pub failed: Option<String>,
@@ -125,7 +127,7 @@ impl<R: Runtime> Raft<R> {
         let raft = openraft::Raft::new(id, Arc::new(config), peers, store.clone(), machine)
             .await
             .map_err(raft_error)?;
-        // Only after this answer the metrics tell what was read from the disk.
+        // Only after this answer the metrics show the state that was read from the disk.
         raft.with_raft_state(|_| ()).await.map_err(raft_error)?;
         let node = Self {
             id,
@@ -181,14 +183,14 @@ impl<R: Runtime> Raft<R> {
         self.barrier().await
     }
 
-    /// Waits until everything that is in the log is committed and applied. A leader needs that before it decides
-    /// anything: one that was restarted leads on in its old term, and what it had proposed and even acknowledged before
-    /// may be in its log only.
+    /// Waits until everything in the log is committed and applied. A leader needs that before it
+    /// decides anything: a restarted leader leads on in its old term, and entries that it had
+    /// proposed and even acknowledged before may be in its log only.
     pub async fn barrier(&self) -> Result<(), Error> {
         self.propose(Arc::default()).await.map(drop)
     }
 
-    /// Whether this node is all of its group.
+    /// Whether this node is alone in its group.
     pub fn is_alone(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
@@ -204,8 +206,8 @@ impl<R: Runtime> Raft<R> {
         }
     }
 
-    /// Makes sure that this node leads now, and has applied everything that was committed before, if that came after a
-    /// [`Raft::barrier`].
+    /// Makes sure that this node leads now, and has applied everything that was committed before;
+    /// only after a [`Raft::barrier`].
     pub async fn confirm(&self) -> Result<(), Error> {
         match self.raft.ensure_linearizable().await {
             Ok(_) => Ok(()),
@@ -216,13 +218,13 @@ impl<R: Runtime> Raft<R> {
         }
     }
 
-    /// Whether the node may call an election. One that reaches no majority must not: it would only raise the term, and
-    /// depose the leader when it is back.
+    /// Sets whether the node may call an election. A node that reaches no majority must not: it
+    /// would only raise the term, and depose the leader when it is back.
     pub fn allow_elections(&self, allowed: bool) {
         self.raft.runtime_config().elect(allowed);
     }
 
-    /// What the node knows of the group.
+    /// The group as the node knows it.
     pub fn view(&self) -> View {
         let metrics = self.raft.metrics();
         let m: &RaftMetrics<u64, Node> = &metrics.borrow();
@@ -246,8 +248,8 @@ impl<R: Runtime> Raft<R> {
         view
     }
 
-    /// The voting members as of the last applied entry. Those of [`Raft::view`] may be of an entry that only this node
-    /// has, and be taken back.
+    /// The voting members as of the last applied entry. Those of [`Raft::view`] may be of an entry
+    /// that only this node has, and be undone.
     ///
     /// # Errors
     /// Where the store cannot be read.
@@ -255,7 +257,7 @@ impl<R: Runtime> Raft<R> {
         Ok(self.store.applied()?.membership.voter_ids().collect())
     }
 
-    /// Tells of every change of what [`Raft::view`] shows, and of more.
+    /// Notifies of every change of [`Raft::view`], and of more.
     pub fn watch(&self) -> watch::Receiver<RaftMetrics<u64, Node>> {
         self.raft.metrics()
     }
@@ -317,7 +319,7 @@ impl<R: Runtime> Raft<R> {
         done.map(drop).map_err(raft_error)
     }
 
-    /// Answers another member that wants to lead.
+    /// Answers another member's request for a vote.
     pub async fn handle_vote(&self, ask: &VoteAsk) -> Result<VoteAnswer, Error> {
         let request = VoteRequest {
             vote: wire::to_vote(&ask.vote),
@@ -331,7 +333,7 @@ impl<R: Runtime> Raft<R> {
         })
     }
 
-    /// Takes entries from the leader; they are durable when this returns.
+    /// Appends entries from the leader; they are durable when this returns.
     pub async fn handle_append(&self, ask: &AppendAsk) -> Result<AppendAnswer, Error> {
         let entries: Result<Vec<_>, StoreError> = ask.entries.iter().map(|e| decode_entry(e)).collect();
         let request = AppendEntriesRequest {
@@ -356,7 +358,7 @@ impl<R: Runtime> Raft<R> {
         })
     }
 
-    /// Takes a part of the leader's state; with the last one it becomes this node's.
+    /// Receives a part of the leader's state, which replaces this node's with the last part.
     pub async fn handle_snapshot(&self, part: SnapshotPart) -> Result<SnapshotAnswer, Error> {
         let mut incoming = self.incoming.lock().await;
         let expected = match incoming.as_ref() {

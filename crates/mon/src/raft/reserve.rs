@@ -1,4 +1,5 @@
-//! The file of a monitor's store, with room of its own: what a full file system has no more space for, the file has already.
+//! The file of a monitor's store, with room of its own, so that it can still grow on a full file
+//! system.
 
 use std::fs::File;
 use std::io;
@@ -9,10 +10,11 @@ use redb::{BackendError, StorageBackend};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-/// Bytes behind the file's end that it holds ready. A small cluster's store has less than that in all.
+/// Bytes that the file keeps allocated beyond its end. A small cluster's store has less than that
+/// in all.
 const RESERVE: u64 = 32 << 20;
 
-/// A file all of which occupies space on disk, and more behind its end for it to grow into.
+/// A file whose whole length is allocated on disk, and more beyond its end for it to grow into.
 #[derive(Debug)]
 pub(super) struct ReservedFile {
     file: File,
@@ -20,7 +22,8 @@ pub(super) struct ReservedFile {
 }
 
 impl ReservedFile {
-    /// The store in `file`. Where the file system has no room for the reserve, there is none until it has.
+    /// The store in `file`. If the file system has no room for the reserve, there is none until it
+    /// has.
     ///
     /// # Errors
     /// Where the file can't be locked or looked at, or has not the space for what it holds.
@@ -35,7 +38,7 @@ impl ReservedFile {
         Ok(store)
     }
 
-    /// Takes space for a file of `len` bytes, and for the reserve as far as there is any.
+    /// Allocates space for a file of `len` bytes, and for the reserve if there is any.
     fn hold(&self, len: u64) -> io::Result<()> {
         self.allocate(len + RESERVE).or_else(|e| {
             tracing::warn!("no space for the reserve of the monitor's store: {e}");

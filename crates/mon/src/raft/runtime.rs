@@ -1,13 +1,14 @@
-//! Where the log runs: its tasks, clock, chance and disk operations are tokio's in a daemon, and virtual ones in the simulation.
+//! The runtime of the log: its tasks, clock, randomness and disk operations are tokio's in a
+//! daemon, and virtual ones in the simulation.
 
 use std::fmt::Debug;
 use std::future::Future;
 
 use openraft::AsyncRuntime;
 
-/// What carries out the log.
+/// The runtime that executes the log.
 pub trait Runtime: Debug + Clone + Copy + Default + Ord + Send + Sync + 'static {
-    /// Tasks, timers and chance.
+    /// Tasks, timers and randomness.
     type Tasks: AsyncRuntime;
 
     /// Runs a blocking disk operation off the monitor's loop, so that a slow flush does not stop the heartbeat.
@@ -16,7 +17,7 @@ pub trait Runtime: Debug + Clone + Copy + Default + Ord + Send + Sync + 'static 
     ) -> impl Future<Output = Result<T, Stopped>> + Send;
 }
 
-/// The operation did not come to its end: it panicked, or the runtime ends.
+/// The operation did not finish: it panicked, or the runtime ends.
 #[derive(Debug, thiserror::Error)]
 #[error("a disk operation was stopped: {0}")]
 pub struct Stopped(pub String);

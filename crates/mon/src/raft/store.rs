@@ -73,12 +73,12 @@ type Result<T> = std::result::Result<T, StoreError>;
 #[derive(Clone)]
 pub struct Store {
     db: Arc<Database>,
-    /// For tests of the tests.
+    /// A deliberate bug, for tests of the tests.
     #[cfg(any(test, feature = "bugs"))]
     bug: Option<Bug>,
 }
 
-/// What the state machine has applied.
+/// How far the state machine has applied the log.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AppliedState {
     pub(super) last: Option<LogId<u64>>,
@@ -93,7 +93,7 @@ pub enum Dump {
     Empty,
     /// The state as it was when the snapshot was asked for, read from the file part by part.
     View(ReadTransaction),
-    /// It was received, and waits in the file to be installed.
+    /// A received state, which waits in the file to be installed.
     Staged,
 }
 
@@ -111,7 +111,7 @@ impl std::fmt::Debug for Dump {
 pub(super) type At = (String, String);
 
 impl Dump {
-    /// The keys after `after`, as many as come to `most` bytes but one at least, and the last of them; `None` where
+    /// The keys after `after`, up to `most` bytes but at least one, and the last of them; `None` if
     /// none is left after these.
     pub(super) fn part(&self, after: Option<&At>, most: usize) -> Result<(Txn, Option<At>)> {
         let mut txn = Txn::default();
@@ -149,7 +149,7 @@ impl Store {
         Self::open_on(ReservedFile::new(file)?)
     }
 
-    /// Opens what lies on other storage than a file; an empty one becomes a new store.
+    /// Opens a store on other storage than a file; an empty one becomes a new store.
     ///
     /// # Errors
     /// Where it fails, or holds something else.
@@ -192,19 +192,19 @@ impl Store {
         self
     }
 
-    /// Whether this bug is wanted.
+    /// Whether this bug is switched on.
     #[cfg(any(test, feature = "bugs"))]
     pub(super) fn has_bug(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
 
-    /// Whether this bug is wanted.
+    /// Whether this bug is switched on.
     #[cfg(not(any(test, feature = "bugs")))]
     pub(super) fn has_bug(&self, _: Bug) -> bool {
         false
     }
 
-    /// A change that is on disk when it is committed, but for this bug.
+    /// A change that is on disk when it is committed, unless this bug is switched on.
     fn begin(&self, lazy: Bug) -> Result<WriteTransaction> {
         match self.has_bug(lazy) {
             true => self.begin_lazy(),
@@ -287,8 +287,9 @@ impl Store {
         Ok(tx.commit()?)
     }
 
-    /// Removes all entries up to and including `id`, but none that is not applied yet: openraft purges what a snapshot
-    /// covers while it is still being installed, and if that is broken off the entries are needed.
+    /// Removes all entries up to and including `id`, except those that are not applied yet:
+    /// openraft purges entries that a snapshot covers while it is still being installed, and if
+    /// that is broken off the entries are needed.
     pub(super) fn purge(&self, id: LogId<u64>) -> Result<()> {
         let Some(applied) = self.applied()?.last else {
             return Ok(());
@@ -320,8 +321,8 @@ impl Store {
         Ok(self.applied()?.last.map_or(0, |id| id.index))
     }
 
-    /// The transaction at a place of the log and the term in which it came there, as long as the log has it. It may
-    /// not be committed.
+    /// The transaction at a place of the log and the term in which it was logged, as long as the
+    /// log has it. It may not be committed.
     ///
     /// # Errors
     /// Where the store cannot be read.
@@ -333,7 +334,7 @@ impl Store {
         }))
     }
 
-    /// Applies a batch and records how far the state is. Durable with the next append.
+    /// Applies a batch and records its place in the log. Durable with the next append.
     pub(super) fn apply(&self, txns: &[Arc<Txn>], state: &AppliedState) -> Result<()> {
         let tx = self.begin_lazy()?;
         {
@@ -352,7 +353,7 @@ impl Store {
         Ok(tx.commit()?)
     }
 
-    /// Keeps a part of a snapshot that is being received; the first one begins anew.
+    /// Stages a part of a snapshot that is being received; the first one begins anew.
     pub(super) fn stage(&self, part: &Txn, first: bool) -> Result<()> {
         let tx = self.begin_lazy()?;
         if first && !self.has_bug(Bug::MixedStage) {
@@ -369,7 +370,8 @@ impl Store {
         Ok(tx.commit()?)
     }
 
-    /// Replaces the whole state by what was staged, and removes the entries that it covers; durable when this returns.
+    /// Replaces the whole state by the staged one, and removes the entries that it covers; durable
+    /// when this returns.
     pub(super) fn install_staged(&self, state: &AppliedState) -> Result<()> {
         let tx = self.begin(Bug::LazySnapshot)?;
         if !self.has_bug(Bug::MixedSnapshot) {
@@ -391,7 +393,7 @@ impl Store {
         Ok(tx.commit()?)
     }
 
-    /// Everything that the state holds, with what it has applied; later changes do not show in it.
+    /// The whole state, and how far it is applied; later changes do not show in it.
     pub(super) fn view(&self) -> Result<(AppliedState, Dump)> {
         let tx = self.db.begin_read()?;
         let state = {
@@ -406,18 +408,19 @@ impl Store {
         Ok((state, Dump::View(tx)))
     }
 
-    /// This node's number in the group; 0 in stores that were made before there were others.
+    /// This node's number in the group; 0 in stores from before there were groups.
     pub fn node(&self) -> Result<u64> {
         Ok(self.meta("node")?.unwrap_or(0))
     }
 
-    /// Gives a new store its number, and what its monitor needs until it is a member of a cluster.
+    /// Gives a new store its number, and the seed that its monitor needs until it is a member of a
+    /// cluster.
     pub fn plant(&self, node: u64, seed: &[u8]) -> Result<()> {
         self.set_meta("node", &node)?;
         self.set_meta("seed", &seed)
     }
 
-    /// What [`Store::plant`] left, until [`Store::weed`].
+    /// The seed of [`Store::plant`], until [`Store::weed`].
     pub fn seed(&self) -> Result<Option<Vec<u8>>> {
         self.meta("seed")
     }

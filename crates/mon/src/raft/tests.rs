@@ -198,7 +198,7 @@ async fn until(what: &str, within: Duration, f: impl Fn() -> bool) {
     }
 }
 
-/// Has whoever leads do something; on a busy machine somebody else may come to lead meanwhile.
+/// Has the leader do something; on a busy machine another member may come to lead meanwhile.
 async fn led(members: &[&Member], f: impl AsyncFn(&Raft) -> Result<(), Error>) {
     let end = tokio::time::Instant::now() + Duration::from_secs(30);
     loop {

@@ -1,4 +1,4 @@
-//! Between openraft's types and those of the monitors' messages.
+//! Conversion between openraft's types and those of the monitors' messages.
 
 use openraft::{CommittedLeaderId, LogId, Vote};
 use spirula_proto::internal::quorum::{LogPosition, LogVote};

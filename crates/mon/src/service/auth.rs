@@ -1,8 +1,9 @@
 //! Entities, rotating secrets and global ids.
 //!
-//! Keys: `entity/NAME` holds an encoded `EntityAuth`, `rotating` the secrets, `ciphers` the policy about types of keys, `gid_end` the end of the global ids that
-//! were reserved, `gid_for/MONITOR` the end of the range that was last reserved for a monitor and the number under which
-//! it asked for it. A restart leaves the rest of a range unused, so that no id is given twice.
+//! Keys: `entity/NAME` holds an encoded `EntityAuth`, `rotating` the secrets, `ciphers` the policy
+//! about types of keys, `gid_end` the end of the reserved global ids, `gid_for/MONITOR` the end of
+//! the range that was last reserved for a monitor and the number under which it asked for it. A
+//! restart leaves the rest of a range unused, so that no id is given twice.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -45,9 +46,9 @@ pub struct Auth {
     me: String,
     /// The number under which this process has asked for ids.
     asked: Option<u64>,
-    /// What other monitors have asked for, by name.
+    /// The requests of other monitors for ids, by name.
     wishes: BTreeMap<String, u64>,
-    /// The numbers under which monitors have had their last ranges.
+    /// The numbers of the requests with which monitors got their last ranges.
     granted: BTreeMap<String, u64>,
     /// The clients of the manager here, while they work: only this monitor knows them.
     guests: BTreeMap<AuthName, EntityAuth>,
@@ -65,7 +66,7 @@ impl Service for Auth {
         Ok(auth)
     }
 
-    /// What was reserved for this process stays.
+    /// The ids that were reserved for this process stay.
     fn reload(&mut self, from: Source<'_>) -> Result<(), LoadError> {
         self.db = KeyDatabase::default();
         self.ciphers = Ciphers::default();
@@ -145,12 +146,12 @@ impl Auth {
         &self.db.entities
     }
 
-    /// Which types of keys there may be.
+    /// The policy about types of keys.
     pub fn ciphers(&self) -> &Ciphers {
         &self.ciphers
     }
 
-    /// Changes which types of keys there may be.
+    /// Changes the policy about types of keys.
     pub(crate) fn put_ciphers(ciphers: &Ciphers, txn: &mut Txn) {
         txn.put(SERVICE, CIPHERS.to_owned(), encode_to_vec(ciphers));
     }
@@ -173,7 +174,7 @@ impl Auth {
         }
     }
 
-    /// A client of the manager here is to log in with these capabilities. Returns its key.
+    /// Lets a client of the manager here log in with these capabilities. Returns its key.
     pub(crate) fn admit(
         &mut self,
         name: &AuthName,
@@ -192,12 +193,12 @@ impl Auth {
         Ok(key)
     }
 
-    /// It has ended.
+    /// Removes a client of the manager that has ended.
     pub(crate) fn dismiss(&mut self, name: &AuthName) {
         self.guests.remove(name);
     }
 
-    /// All have ended.
+    /// Removes all clients of the manager, which have ended.
     pub(crate) fn dismiss_all(&mut self) {
         self.guests.clear();
     }
@@ -261,7 +262,7 @@ impl KeyServer for Auth {
 }
 
 impl Monitor {
-    /// Asks the leader for global ids, where some are needed.
+    /// Asks the leader for global ids, if some are needed.
     pub(crate) fn ask_ids(&mut self) {
         if self.view.quorum.role == Role::Peon
             && let Some(nonce) = self.view.state.auth.wish(&Env::system(self.view.now))
@@ -270,7 +271,7 @@ impl Monitor {
         }
     }
 
-    /// Another monitor asks for global ids; it asks again until it has them.
+    /// Notes that another monitor asks for global ids; it asks again until it has them.
     pub fn ids_wanted(&mut self, monitor: &str, nonce: u64) {
         if self.view.quorum.leads() && self.view.state.monmap.map.mons.contains_key(monitor) {
             self.view.state.auth.wishes.insert(monitor.to_owned(), nonce);

@@ -1,5 +1,6 @@
-//! Which types of keys entities may have and get: what Ceph keeps in the monitor map (`auth_allowed_ciphers`,
-//! `auth_preferred_cipher`, `auth_service_cipher` of `src/mon/MonMap.h`), here a value of the key database.
+//! The types of keys that entities may have and get: Ceph keeps these in the monitor map
+//! (`auth_allowed_ciphers`, `auth_preferred_cipher`, `auth_service_cipher` of `src/mon/MonMap.h`),
+//! here they are a value of the key database.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,7 @@ impl Ciphers {
         &self.allowed
     }
 
-    /// The type of a new key of which no type is said.
+    /// The type of a new key whose type is not given.
     pub fn preferred(&self) -> KeyType {
         self.preferred
     }
@@ -55,8 +56,8 @@ impl Ciphers {
         self.allowed.last().copied().unwrap_or(self.preferred)
     }
 
-    /// With these types allowed, which must be some. Where the preferred one is not among them any more, the strongest of them
-    /// becomes it.
+    /// The policy with these types allowed, of which there must be some. If the preferred type is
+    /// not among them any more, the strongest of them becomes it.
     #[must_use]
     pub fn allowing(&self, allowed: BTreeSet<KeyType>) -> Self {
         let mut new = Self {
@@ -69,7 +70,7 @@ impl Ciphers {
         new
     }
 
-    /// With this type preferred, which must be allowed.
+    /// The policy with this type preferred, which must be allowed.
     #[must_use]
     pub fn with_preferred(&self, preferred: KeyType) -> Self {
         Self {
@@ -78,7 +79,7 @@ impl Ciphers {
         }
     }
 
-    /// With this type for services.
+    /// The policy with this type for services.
     #[must_use]
     pub fn with_service(&self, service: KeyType) -> Self {
         Self {

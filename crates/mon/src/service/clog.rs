@@ -16,11 +16,11 @@ use crate::core::{Identity, LoadError, Topic};
 use crate::kv::Txn;
 
 const SERVICE: &str = "log";
-/// Entries kept.
+/// The number of entries kept.
 const KEEP: usize = 500;
-/// Entries of the level of debugging among them, when a batch is added.
+/// The number of debug entries kept among them, when a batch is added.
 const KEEP_DEBUG: usize = 50;
-/// Entries that may wait for the next batch; a client that logs faster loses the oldest.
+/// The most entries that wait for the next batch; a client that logs faster loses the oldest.
 const MAX_PENDING: usize = 1000;
 
 /// Longest text of an entry in bytes.
@@ -95,7 +95,8 @@ impl ClusterLog {
         self.entries.back().map_or(0, |(n, _)| *n)
     }
 
-    /// Adds an entry to the next batch: one line of bounded length, whatever names and texts of others are in it.
+    /// Adds an entry to the next batch: one line of bounded length, whatever foreign names and
+    /// texts it contains.
     pub(crate) fn add(&mut self, mut entry: LogEntry) {
         entry.message = cut(one_line(&entry.message), MAX_TEXT);
         entry.name.id = one_line(&entry.name.id);
@@ -110,7 +111,7 @@ impl ClusterLog {
         self.pending.push_back(entry);
     }
 
-    /// Forgets the entries that wait: another monitor leads, and they are not its.
+    /// Drops the waiting entries, which do not belong to the new leader.
     pub(crate) fn drop_pending(&mut self) {
         self.pending.clear();
     }
@@ -154,7 +155,7 @@ impl ClusterLog {
             for (n, _) in self.entries.iter().take(surplus) {
                 txn.remove(SERVICE, format!("{n:020}"));
             }
-            // What is only worth watching pushes nothing out that is worth keeping.
+            // Debug entries displace no entries that are worth keeping.
             let left = self.entries.iter().skip(surplus);
             let debug: Vec<u64> = left
                 .filter(|(_, e)| e.priority == LogPriority::DEBUG)

@@ -1,6 +1,8 @@
-//! The central configuration: options by whom they are for, and its history.
+//! The central configuration: options by the daemons and clients that they are for, and its
+//! history.
 //!
-//! A key is `WHO\nOPTION`; WHO is a section (`global`, `osd`, `osd.3`) with optional masks (`osd/class:ssd`).
+//! A key is `WHO\nOPTION`; WHO is a section (`global`, `osd`, `osd.3`) with optional masks
+//! (`osd/class:ssd`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +21,7 @@ const HISTORY: &str = "config_history";
 /// How many change sets are kept.
 const MAX_HISTORY: u64 = 1000;
 
-/// Whom a value is for. Ordered by how specific it is.
+/// The daemons and clients that a value is for. Ordered by how specific they are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Who {
     /// `global`, a type such as `osd`, or an entity such as `osd.3`.
@@ -29,7 +31,7 @@ pub struct Who {
 }
 
 impl Who {
-    /// Parses a section with masks; `None` for what is neither.
+    /// Parses a section with masks; `None` if the text is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/').filter(|p| !p.is_empty());
         let first = parts.next()?;
@@ -94,7 +96,7 @@ impl fmt::Display for Who {
 /// One stored value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigEntry {
-    /// Whom it is for.
+    /// The daemons and clients that it is for.
     pub who: Who,
     /// The option.
     pub name: String,
@@ -110,10 +112,10 @@ pub struct Config {
     version: u64,
 }
 
-/// What changed for one option.
+/// The change of one option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Whom it is for.
+    /// The daemons and clients that it is for.
     pub who: Who,
     /// The option.
     pub name: String,
@@ -126,11 +128,11 @@ pub struct Change {
 /// One entry of the history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeSet {
-    /// When.
+    /// The time of the change.
     pub stamp: UTime,
-    /// What it was, where that is no plain setting.
+    /// The name of the change, if it is no plain setting.
     pub name: String,
-    /// What changed.
+    /// The changes.
     pub changes: Vec<Change>,
 }
 
@@ -231,7 +233,7 @@ impl Config {
         }
     }
 
-    /// A change set was committed.
+    /// Notes that a change set was committed.
     fn apply_history(&mut self, key: &str) {
         self.version = self.version.max(key.parse().unwrap_or(0));
     }
@@ -241,7 +243,7 @@ impl Config {
         self.version
     }
 
-    /// What one version changed; `None` where that is forgotten, or was nothing.
+    /// The changes of one version; `None` if they are forgotten, or there is no such version.
     ///
     /// # Errors
     /// Where the store is damaged.

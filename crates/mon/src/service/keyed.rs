@@ -14,7 +14,7 @@ use crate::kv::{KvRead, Txn};
 pub(crate) trait Kept: Encode + Decode {
     /// The service's name in the store.
     const SERVICE: &'static str;
-    /// What errors call a value.
+    /// The name of a value in errors.
     const WHAT: &'static str;
 }
 

@@ -1,4 +1,5 @@
-//! The services: each keeps what it needs of its part of the committed state in memory, and applies committed changes.
+//! The services: each keeps the needed part of its committed state in memory, and applies committed
+//! changes.
 
 mod auth;
 mod ciphers;

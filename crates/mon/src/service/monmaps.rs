@@ -13,7 +13,7 @@ use crate::kv::{KvRead, Txn};
 
 const SERVICE: &str = "monmap";
 const KEY: &str = "current";
-/// Maps that are kept.
+/// The number of maps that are kept.
 const KEEP: u32 = 500;
 
 fn epoch_key(epoch: u32) -> String {
@@ -66,7 +66,7 @@ impl MonMaps {
         })
     }
 
-    /// The map of an epoch; `None` where it is not kept.
+    /// The map of an epoch; `None` if it is not kept.
     pub(crate) fn at(&self, kv: &dyn KvRead, epoch: u32) -> Result<Option<MonMap>, LoadError> {
         if epoch == self.map.epoch {
             return Ok(Some(self.map.clone()));

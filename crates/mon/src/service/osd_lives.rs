@@ -1,5 +1,5 @@
-//! What the monitor knows of each OSD besides the map: when it was last heard of, and who complains about it. It is
-//! not replicated: a new leader starts to count anew.
+//! The monitor's knowledge of each OSD besides the map: when it was last heard of, and which OSDs
+//! complain about it. It is not replicated: a new leader starts to count anew.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,30 +10,31 @@ use spirula_maps::OsdMap;
 use crate::core::Failure;
 use crate::health::{Clock, CommitTime};
 
-/// One OSD.
+/// The state of one OSD.
 #[derive(Debug, Clone, Default)]
 pub struct Life {
-    /// The last sign of life. This and the other times are on the monitor's steady clock.
+    /// The time of the last sign of life. This and the other times are on the monitor's steady
+    /// clock.
     pub seen: Duration,
     /// When its last session broke; `None` while it has one.
     pub lost: Option<Duration>,
-    /// Which OSDs say it does not answer, and since when.
+    /// The OSDs that report that it does not answer, and since when.
     pub failure: Failure,
-    /// None of its PGs needs older maps.
+    /// The epoch before which none of its PGs needs maps.
     pub min_last_epoch_clean: u32,
-    /// How it paces its beacons.
+    /// The time between its beacons.
     pub interval: Duration,
-    /// Requests that take long, and the oldest one's age.
+    /// The number of its slow requests, and the oldest one's age.
     pub slow_ops: (u32, Duration),
-    /// How far its clock is from the monitor's.
+    /// The difference of its clock from the monitor's.
     pub clock: Clock,
-    /// How long its store takes to make a transaction durable.
+    /// The time that its store takes to make a transaction durable.
     pub commits: CommitTime,
     /// When it was seen to be down, for marking it out.
     pub down_since: Option<Duration>,
 }
 
-/// All of them.
+/// The states of all OSDs.
 #[derive(Debug, Default)]
 pub(crate) struct Lives {
     lives: BTreeMap<i32, Life>,
@@ -73,7 +74,7 @@ impl Lives {
         self.entry(osd).lost = Some(now);
     }
 
-    /// The map has changed.
+    /// Follows a change of the map.
     pub(crate) fn follow(&mut self, before: &OsdMap, map: &OsdMap, now: Duration) {
         invariant!(map.epoch > before.epoch, "a newer map"; epoch = map.epoch, before = before.epoch);
         for osd in before.osds() {

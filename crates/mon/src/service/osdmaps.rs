@@ -34,7 +34,7 @@ pub struct OsdMaps {
     full: Bytes,
     /// The oldest epoch that is kept.
     pub first: u32,
-    /// What is known of the OSDs besides the map.
+    /// The state of the OSDs besides the map.
     pub(crate) lives: Lives,
 }
 
@@ -130,7 +130,7 @@ impl OsdMaps {
         Ok(map)
     }
 
-    /// The map of an epoch; `None` where it is not kept.
+    /// The map of an epoch; `None` if it is not kept.
     ///
     /// # Errors
     /// Where the store is damaged.
@@ -220,8 +220,8 @@ impl OsdMaps {
         self.kv.get(SERVICE, &inc_key(epoch)).ok().flatten()
     }
 
-    /// Incrementals from `first` to `last`, with a full map in place of those that are no longer kept. Also gives the
-    /// last epoch that is in it.
+    /// Incrementals from `first` to `last`, with a full map in place of those that are no longer
+    /// kept. Also returns the last epoch in the message.
     pub(crate) fn range_message(&self, first: u32, last: u32) -> Option<(RawMessage, u32)> {
         let mut maps = BTreeMap::new();
         let mut from = first;
@@ -237,7 +237,7 @@ impl OsdMaps {
         Some((self.message(incs, maps), last))
     }
 
-    /// The newest map in full for whoever has none, else the maps from epoch `next` on.
+    /// The newest map in full for a subscriber that has none, else the maps from epoch `next` on.
     fn since(&self, next: u64) -> Option<Published> {
         let epoch = self.map.epoch;
         if next > u64::from(epoch) {
@@ -262,7 +262,7 @@ impl OsdMaps {
         Some(Published { messages, next })
     }
 
-    /// What an `MMonGetOSDMap` asks for, as far as it is kept; 0 for an empty range.
+    /// The maps that an `MMonGetOSDMap` asks for, if they are kept; 0 for an empty range.
     pub(crate) fn ranges_message(&self, full: (u32, u32), inc: (u32, u32)) -> Option<RawMessage> {
         let clamp = |(a, b): (u32, u32), low: u32| {
             let a = a.max(low);
@@ -287,24 +287,24 @@ impl OsdMaps {
         Some(self.message(incs, maps))
     }
 
-    /// Called when this monitor starts to lead: silence is counted from now, on the monitor's steady clock.
+    /// Prepares for leading: silence is counted from now, on the monitor's steady clock.
     pub(crate) fn start(&mut self, now: Duration) {
         self.lives.start(now, &self.map);
     }
 
-    /// The map may be another one than it was.
+    /// Follows a possible change of the map.
     pub(crate) fn follow(&mut self, before: &Rc<OsdMap>, now: Duration) {
         if !Rc::ptr_eq(before, &self.map) {
             self.lives.follow(before, &self.map, now);
         }
     }
 
-    /// An OSD gave a sign of life.
+    /// Notes a sign of life of an OSD.
     pub(crate) fn seen(&mut self, osd: i32, now: Duration) {
         self.lives.seen(osd, now);
     }
 
-    /// An OSD's last session broke.
+    /// Notes that an OSD's last session broke.
     pub(crate) fn lost(&mut self, osd: i32, now: Duration) {
         self.lives.lost(osd, now);
     }

@@ -1,5 +1,5 @@
-//! Statistics as they come from OSDs, cut to what can be: who reports may be broken or worse, and everything here is added up and
-//! shown.
+//! Statistics from OSDs, cut to possible values: the reporter may be broken or worse, and
+//! everything here is added up and shown.
 
 use spirula_denc::{Result, UTime, decode_all};
 use spirula_maps::{OsdMap, OsdStat, PgId, PgStat, StoreStatfs};
@@ -15,14 +15,15 @@ const MAX_BYTES: usize = 256 << 10;
 /// Bins of a histogram of powers of two.
 const MAX_BINS: usize = 32;
 
-/// A report that was read.
+/// A decoded report.
 pub(super) struct Reported {
     pub(super) osd: Option<OsdStat>,
     pub(super) pgs: Vec<(PgId, PgStat)>,
     pub(super) stores: Vec<(i64, StoreStatfs)>,
 }
 
-/// Reads a report of `osd`: of the PGs that it leads by this map, and of pools that there are.
+/// Decodes a report of `osd`, without PGs that it does not lead by this map, and pools that do not
+/// exist.
 pub(super) fn read(osd: i32, report: &PgStatsReport, map: &OsdMap, now: UTime) -> Result<Reported> {
     let mut out = Reported {
         osd: None,
@@ -64,7 +65,8 @@ fn statfs(mut s: StoreStatfs) -> StoreStatfs {
     s
 }
 
-/// Epochs and times that are yet to come would stay in force, whatever the next primary says.
+/// Cuts epochs and times to the present: future ones would stay in force, whatever the next primary
+/// says.
 fn pg_stat(mut s: PgStat, epoch: u32, now: UTime) -> PgStat {
     for e in [
         &mut s.reported_epoch,

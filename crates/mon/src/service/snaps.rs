@@ -1,7 +1,8 @@
-//! Which snapshots are removed and trimmed everywhere: the OSDMap only tells of the recent ones.
+//! The snapshots that are removed and trimmed everywhere: the OSDMap only has the recent ones.
 //!
-//! Keys: `POOL_LAST`, both in hexadecimal with leading zeros, for each maximal range of ids; the value is the range's
-//! first id. A range is found by any id in it, as the first key that is not before the id.
+//! Keys: `POOL_LAST`, both in hexadecimal with leading zeros, for each maximal range of ids; the
+//! value is the range's first id. A range is found by any id in it, as the first key that is not
+//! before the id.
 
 use spirula_denc::encode_to_vec;
 use spirula_maps::{IntervalSet, SnapId};
@@ -46,7 +47,7 @@ impl<'a> PurgedSnaps<'a> {
         Ok(self.range_from(snap)?.is_some_and(|(first, _)| first <= snap))
     }
 
-    /// All of them.
+    /// All purged snapshots of the pool.
     pub(crate) fn all(&self) -> Result<IntervalSet, LoadError> {
         let mut all = IntervalSet::new();
         let mut from = 0;
@@ -57,8 +58,7 @@ impl<'a> PurgedSnaps<'a> {
         Ok(all)
     }
 
-    /// Adds snapshots. To be called once for what is committed at once, as changes that are not committed are not
-    /// seen.
+    /// Adds snapshots. To be called once for each commit, as it does not see uncommitted changes.
     pub(crate) fn add(&self, snaps: &IntervalSet, txn: &mut Txn) -> Result<(), LoadError> {
         let mut all = snaps.clone();
         for (start, len) in snaps.ranges() {

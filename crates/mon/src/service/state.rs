@@ -1,4 +1,4 @@
-//! The committed state as services: what one is, and all of them.
+//! The committed state as services: the trait of one, and all of them.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::crashes::Crashes;
 use crate::health::{HealthLog, Mutes};
 use crate::kv::{KvRead, Txn};
 
-/// What services are made from.
+/// The sources from which services are made.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     /// The committed state.
@@ -22,11 +22,11 @@ pub(crate) struct Source<'a> {
     pub(crate) now: UTime,
 }
 
-/// What a subscriber is sent.
+/// The messages to a subscriber.
 #[derive(Debug)]
 pub(crate) struct Published {
     pub(crate) messages: Vec<RawMessage>,
-    /// The version that is the next one for this subscriber.
+    /// The next version for this subscriber.
     pub(crate) next: u64,
 }
 
@@ -41,25 +41,28 @@ impl Published {
     }
 }
 
-/// A service: a part of the committed state, of which a monitor keeps in memory what it needs (Ceph's `PaxosService`).
+/// A service: a part of the committed state, of which a monitor keeps the needed part in memory
+/// (Ceph's `PaxosService`).
 pub(crate) trait Service: Sized {
-    /// Under which names its values are stored.
+    /// The names under which its values are stored.
     const NAMES: &'static [&'static str];
 
     /// Reads the committed state.
     fn load(from: Source<'_>) -> Result<Self, LoadError>;
 
-    /// Reads the committed state anew, as much of it may have changed at once. What is known besides stays only where a service
-    /// says so.
+    /// Reads the committed state anew, as much of it may have changed at once. Other state is
+    /// dropped, unless a service says otherwise.
     fn reload(&mut self, from: Source<'_>) -> Result<(), LoadError> {
         *self = Self::load(from)?;
         Ok(())
     }
 
-    /// Takes a committed change: what is stored under `key` of the `name` is another value, or none.
+    /// Applies a committed change: the new value of `key` of the `name`, or `None` if it was
+    /// removed.
     fn apply(&mut self, name: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError>;
 
-    /// What a subscriber to a topic of this service gets now, which has all before version `next`, or nothing where that is 0.
+    /// The messages now due to a subscriber to a topic of this service that has everything before
+    /// version `next`, or nothing if that is 0.
     fn publish(&self, _topic: &Topic, _next: u64) -> Option<Published> {
         None
     }
@@ -83,13 +86,13 @@ macro_rules! state {
                 Ok(Self { $($field: <$service as Service>::load(from)?,)* })
             }
 
-            /// Takes over the state of another monitor.
+            /// Adopts the state of another monitor.
             pub(crate) fn reload(&mut self, from: Source<'_>) -> Result<(), LoadError> {
                 $(Service::reload(&mut self.$field, from)?;)*
                 Ok(())
             }
 
-            /// Takes what was committed.
+            /// Applies a committed transaction.
             pub(crate) fn apply(&mut self, txn: &Txn) -> Result<(), LoadError> {
                 for op in &txn.ops {
                     $(if <$service as Service>::NAMES.contains(&op.service.as_str()) {
@@ -99,7 +102,7 @@ macro_rules! state {
                 Ok(())
             }
 
-            /// What a subscriber gets now ([`Service::publish`]).
+            /// The messages now due to a subscriber ([`Service::publish`]).
             pub(crate) fn publish(&self, topic: &Topic, next: u64) -> Option<Published> {
                 $(if let Some(published) = Service::publish(&self.$field, topic, next) {
                     return Some(published);
@@ -107,7 +110,7 @@ macro_rules! state {
                 None
             }
 
-            /// The oldest and the newest version of a topic, where it has such.
+            /// The oldest and the newest version of a topic, if it has any.
             pub(crate) fn versions(&self, topic: &Topic) -> Option<(u32, u32)> {
                 $(if let Some(versions) = Service::versions(&self.$field, topic) {
                     return Some(versions);
@@ -137,8 +140,8 @@ state! {
     mutes: Mutes,
     /// Crashes of daemons.
     crashes: Crashes,
-    /// What the cluster log has told of the health.
+    /// The health as reported in the cluster log.
     health_log: HealthLog,
-    /// The manager and the services that registered there.
+    /// The manager and the services that have registered with it.
     manager: Manager,
 }

@@ -1,5 +1,5 @@
-//! Statistics that OSDs report. After a restart OSDs report everything again; until they have, a pool's totals are those that
-//! were kept last.
+//! Statistics that OSDs report. After a restart OSDs report everything again; until they have, a
+//! pool's totals are those that were last kept.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// How often totals are sampled for rates.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// How often the pools' totals are kept, where they change.
+/// How often the pools' totals are kept, if they change.
 const KEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// A pool's totals.
@@ -90,7 +90,7 @@ impl PoolTotals {
         self.ondisk_log_size = self.ondisk_log_size.saturating_add(on_disk);
     }
 
-    /// Bytes of user data: what the objects hold.
+    /// Bytes of user data in the objects.
     pub fn stored(&self) -> u64 {
         u64::try_from(self.sum.num_bytes).unwrap_or(0)
     }
@@ -101,7 +101,8 @@ impl PoolTotals {
     }
 }
 
-/// A primary tells since when a PG is as it is, as far as it has led it. What happened before is known from who led it then.
+/// Keeps the times before a new primary: it reports since when a PG is in its states only as far as
+/// it has led it; earlier times are known from the earlier primary.
 fn keep_times(now: &mut PgStat, before: &PgStat) {
     for (new, old) in [
         (&mut now.last_active, before.last_active),
@@ -117,7 +118,7 @@ fn keep_times(now: &mut PgStat, before: &PgStat) {
     now.last_epoch_clean = now.last_epoch_clean.max(before.last_epoch_clean);
 }
 
-/// What clients had done by an OSD, as the primary of its PGs.
+/// The clients' I/O on an OSD, as the primary of its PGs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Served {
     /// Reads.
@@ -131,7 +132,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Adds what a PG's sums have grown by.
+    /// Adds the growth of a PG's sums.
     fn add_growth(&mut self, now: &ObjectStatSum, before: &ObjectStatSum) {
         let grown = |now: i64, before: i64| u64::try_from(now.saturating_sub(before)).unwrap_or(0);
         let kib = |now: i64, before: i64| grown(now, before).saturating_mul(1024);
@@ -142,7 +143,7 @@ impl Served {
         add(&mut self.write_bytes, kib(now.num_wr_kb, before.num_wr_kb));
     }
 
-    /// Each second's part of what came since `before`.
+    /// The growth since `before` per second.
     fn rate(&self, before: &Self, seconds: f64) -> Self {
         let per = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds) as u64;
         Self {
@@ -168,16 +169,16 @@ pub struct Stats {
     version: u64,
     /// When the last report came.
     pub stamp: UTime,
-    /// By PG, as its primary last reported it.
+    /// The statistics by PG, as its primary last reported it.
     pub pgs: BTreeMap<PgId, PgStat>,
-    /// By OSD.
+    /// The statistics by OSD.
     pub osds: BTreeMap<i32, OsdStat>,
     stores: BTreeMap<(i64, i32), StoreStatfs>,
-    /// What each OSD did for clients since the first report.
+    /// The clients' I/O on each OSD since the first report.
     served: BTreeMap<i32, Served>,
     samples: VecDeque<Sample>,
     map_epoch: u32,
-    /// The pools' totals that were kept, by id.
+    /// The kept totals of the pools, by id.
     pub(crate) kept: Keyed<PoolTotals>,
     kept_at: UTime,
     /// Pools of which everything has been reported since the start.
@@ -201,7 +202,7 @@ impl Service for Stats {
         Self::read(from.kv.as_ref(), from.now)
     }
 
-    /// What OSDs have reported stays.
+    /// The OSDs' reports stay.
     fn reload(&mut self, from: Source<'_>) -> Result<(), LoadError> {
         self.kept = Keyed::load(from)?;
         Ok(())
@@ -236,7 +237,7 @@ impl Stats {
         }
     }
 
-    /// Forgets what was reported, but not what was kept: OSDs are about to report everything.
+    /// Forgets the reports, but not the kept totals: OSDs are about to report everything.
     pub(crate) fn restart(&mut self, now: UTime) {
         let kept = std::mem::take(&mut self.kept);
         *self = Self {
@@ -285,12 +286,12 @@ impl Stats {
         self.known.extend(known.map(|(pool, _)| pool));
     }
 
-    /// Grows with each change.
+    /// A number that grows with each change.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Takes a report of `osd`. What does not decode is an error of the sender.
+    /// Handles a report of `osd`. A report that does not decode is an error of the sender.
     pub(crate) fn report(
         &mut self,
         osd: i32,
@@ -378,7 +379,7 @@ impl Stats {
         }
     }
 
-    /// A pool's totals; as long as not all of its PGs have been reported, those that were kept.
+    /// A pool's totals; until all of its PGs have been reported, the kept ones.
     pub fn pool(&self, pool: i64) -> PoolTotals {
         let kept = self.kept.get(&pool.to_string());
         if let Some(kept) = kept.filter(|_| !self.known.contains(&pool)) {
@@ -408,7 +409,8 @@ impl Stats {
         t
     }
 
-    /// The pool's snapshots that all of its PGs say are trimmed; none while a PG has not reported.
+    /// The pool's snapshots that all of its PGs report as trimmed; none while a PG has not
+    /// reported.
     pub(crate) fn purged_snaps(&self, pool: u64) -> IntervalSet {
         let range = PgId { pool, seed: 0 }..=PgId { pool, seed: u32::MAX };
         let mut of_pgs = self.pgs.range(range).map(|(_, s)| &s.purged_snaps);
@@ -443,7 +445,8 @@ impl Stats {
         sum
     }
 
-    /// What changed over the averaging window: the change of a pool's sums (of all pools for `None`) and the time.
+    /// The change of a pool's sums (of all pools for `None`) over the averaging window, and the
+    /// time.
     pub fn delta(&self, pool: Option<i64>) -> (ObjectStatSum, f64) {
         let (Some(old), Some(new)) = (self.samples.front(), self.samples.back()) else {
             return (ObjectStatSum::default(), 0.0);
@@ -459,7 +462,7 @@ impl Stats {
         (sum, new.at.since(old.at).as_secs_f64())
     }
 
-    /// What clients have done by an OSD each second, on average over the window.
+    /// The clients' I/O on an OSD per second, averaged over the window.
     pub fn served(&self, osd: i32) -> Served {
         let (Some(old), Some(new)) = (self.samples.front(), self.samples.back()) else {
             return Served::default();
@@ -529,7 +532,7 @@ impl Stats {
         out
     }
 
-    /// How many PGs an OSD is in the up set of, and how many it leads.
+    /// The number of PGs whose up set an OSD is in, and of those that it leads.
     pub fn pgs_of(&self, osd: i32) -> (usize, usize) {
         let mut n = (0, 0);
         for s in self.pgs.values() {
@@ -612,7 +615,7 @@ mod tests {
             stats.report(0, &report, &map, at(seconds)).unwrap();
             stats.tick(at(seconds), &map);
         };
-        // What was before the first report is nobody's.
+        // I/O before the first report counts for no OSD.
         report(&mut stats, 0, 1000, 1000);
         assert_eq!(stats.served(0), Served::default());
         report(&mut stats, 1, 1010, 1000);

@@ -1,4 +1,4 @@
-//! Bootstrap keys: what they are for works, and nothing else.
+//! Bootstrap keys: they work for their purpose, and for nothing else.
 
 use spirula_cephx::KeyServer;
 use spirula_maps::OsdState;
@@ -29,7 +29,7 @@ impl World {
     }
 }
 
-/// By profile: an entity that it may make, and with which capabilities.
+/// By profile, an entity that it may make, with its capabilities.
 const HONEST: &[(&str, &str, &[&str])] = &[
     (
         "mds",
@@ -184,7 +184,7 @@ fn a_bootstrap_key_does_not_give_out_keys_of_the_mightier() {
     for entity in ["client.root", "client.more"] {
         assert_eq!(w.create(entity, &caps, ""), EINVAL, "{entity}");
     }
-    // Whoever may do it anyway need not name all of them.
+    // A session that may do it anyway need not name all of them.
     let ask = r#"{"prefix":"auth get-or-create","entity":"client.more"}"#;
     assert_eq!(w.command(admin, ask).result, 0);
 }
@@ -218,7 +218,7 @@ fn no_other_profile_makes_keys() {
 
 const SECRET: &str = "AQDvIBxl6CDnKhAAbbVmDVGWBwLDzDJOlLdsVA==";
 const OTHER: &str = "AQDvIBxl6CDnKhAAbbVmDVGWBwLDzDJOlLdsVQ==";
-/// What the store of osd.0 is called in these tests.
+/// The id of osd.0's store in these tests.
 const UUID: &str = "01010101-0101-0101-0101-010101010101";
 
 impl World {

@@ -1,4 +1,5 @@
-//! What sessions may ask the daemon itself for, and whom they may shut out.
+//! The commands that sessions may send to the daemon itself, and the clients that they may put on
+//! the blocklist.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +10,10 @@ use spirula_proto::{MsgType, Payload};
 use super::World;
 use crate::command::DAEMON_COMMANDS;
 
-/// What a reader may ask a monitor for. A new command belongs here or in the next list.
+/// The commands that a reader may send to a monitor. A new command belongs here or in the next
+/// list.
 const READS: &[&str] = &["mon_status", "perf dump", "perf schema", "quorum_status"];
-/// What takes all capabilities there.
+/// The commands that require all capabilities at the monitor.
 const TAKES_ALL: &[&str] = &[
     "add_bootstrap_peer_hint",
     "add_bootstrap_peer_hintv",
@@ -145,7 +147,7 @@ fn users_of_images_shut_out_single_clients_only() {
         let honest = r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"10.0.0.9:0/9","expire":60}"#;
         assert_eq!(w.command(id, honest).result, 0, "{profile}");
         assert_eq!(w.mon.view.state.osd.map.blocklist.len(), 1);
-        // What one of the two commands was checked for is not what the other reads.
+        // The arguments that the check reads differ from those that the command reads.
         let lie =
             r#"{"prefix":"osd blacklist","blacklistop":"add","blocklistop":"rm","addr":"10.0.0.9:0/9"}"#;
         w.command(id, lie);

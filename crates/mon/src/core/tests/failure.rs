@@ -14,16 +14,17 @@ use super::*;
 const SEC: u64 = 1_000_000;
 /// The monitor's place in the network.
 const MON: i32 = -1;
-/// `osd_heartbeat_grace`, and what detection may take besides: the time between pings, and that until the next tick.
+/// `osd_heartbeat_grace`, and the time that detection may take besides: between pings, and until
+/// the next tick.
 const GRACE: u64 = 20 * SEC;
 const NOTICED: u64 = GRACE + 8 * SEC;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Running,
-    /// Gets no processor time; messages wait.
+    /// The process gets no processor time; messages wait.
     Stopped,
-    /// Gone: connections are refused.
+    /// The process is gone: connections are refused.
     Dead,
 }
 
@@ -35,7 +36,7 @@ struct Node {
     nonce: u32,
     boot_epoch: u32,
     next_beacon: u64,
-    /// The monitors could not be reached: what was said to them is lost.
+    /// Whether the monitors could not be reached, so that messages to them are lost.
     cut_off: bool,
     /// When it was last touched by a fault.
     touched: u64,
@@ -54,7 +55,7 @@ enum Event {
 struct Sim {
     w: World,
     t: u64,
-    /// What the monitor's clock is ahead of the simulation's, in seconds.
+    /// How far the monitor's clock is ahead of the simulation's, in seconds.
     set: i64,
     nodes: Vec<Node>,
     queue: BTreeMap<(u64, u64), (i32, Event)>,
@@ -178,7 +179,7 @@ impl Sim {
         }
     }
 
-    /// Notes who went down or came up.
+    /// Notes the OSDs that went down or came up.
     fn watch(&mut self) {
         let map = self.w.mon.view.state.osd.map.clone();
         for osd in 0..self.nodes.len() as i32 {
@@ -353,7 +354,7 @@ impl Sim {
         };
     }
 
-    /// After everything works again, all OSDs come up and nothing changes any more.
+    /// Checks that after everything works again, all OSDs come up and nothing changes any more.
     fn heals(&mut self) {
         self.cut.clear();
         for osd in 0..self.nodes.len() as i32 {
@@ -477,7 +478,7 @@ fn a_clock_that_is_set_takes_nobody_down() {
     assert_eq!(s.w.mon.view.state.osd.map.epoch, epoch);
 }
 
-/// Random faults, several at a time; returns what happened.
+/// Makes random faults, several at a time; returns the events.
 fn random_run(seed: u64) -> Vec<String> {
     let mut r = Rng::new(seed ^ 0xfeed);
     let (hosts, each) = (2 + r.below(4) as i32, 1 + r.below(3) as i32);
@@ -517,7 +518,7 @@ fn random_run(seed: u64) -> Vec<String> {
             s.cut.clear();
         }
     }
-    // What was lost may have been the answer that matters; from here on the network is only slow.
+    // A lost message may have been the answer that matters; from here on the network is only slow.
     s.loss = 0;
     s.heals();
     for (o, node) in s.nodes.iter().enumerate() {

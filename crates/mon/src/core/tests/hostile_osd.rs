@@ -1,4 +1,4 @@
-//! An OSD that says whatever it likes.
+//! An OSD with arbitrary reports.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use spirula_proto::{Blob, Payload};
 
 use super::World;
 
-/// All that an OSD's report is shown in.
+/// All commands that show an OSD's report.
 const SHOWN_IN: &[&str] = &[
     "status",
     "df",
@@ -186,7 +186,7 @@ fn no_number_ends_the_monitor() {
         let stats = &w.mon.view.state.stats;
         assert!(stats.total().sum.num_bytes <= 1 << 60 && stats.pool(1).used() <= 1 << 61);
     }
-    // Whoever leads a PG later is heard, as no report is of an epoch to come.
+    // A later primary of a PG is listened to, as no report is of a future epoch.
     let newest = w.mon.view.state.osd.map.epoch;
     assert!(
         w.mon

@@ -1,4 +1,4 @@
-//! What clients do to block images, from the question to the answer.
+//! The clients' I/O on block images, from the question to the answer.
 
 use spirula_manager::{ImagesToName, News, Request};
 use spirula_proto::internal::image_io::{ImageIo, ImageIoCounts, ImageIoPoll, ImageIoQuery, ImageIoReport};

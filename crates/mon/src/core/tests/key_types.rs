@@ -1,4 +1,5 @@
-//! Types of keys: who gets which, which may log in, and what is said of weak ones. Texts and errnos are those of Ceph 20.2.4.
+//! Types of keys: which entities get which, which may log in, and the warnings about weak ones.
+//! Texts and errnos are those of Ceph 20.2.4.
 
 use serde_json::Value;
 use spirula_cephx::{CryptoKey, KeyServer, KeyType};
@@ -162,7 +163,7 @@ fn which_types_are_allowed_is_kept_and_whoever_sets_it_is_not_shut_out() {
     assert_eq!(w.answer(&make("auth rotate", "client.admin", "aes256k")).0, 0);
     assert_eq!(w.set("auth_allowed_ciphers", "aes256k"), (0, String::new()));
     assert!(!w.mon.view.state.auth.allows(KeyType::Aes) && w.mon.view.state.auth.allows(KeyType::Aes256k));
-    // What new keys are of follows; the type that is no longer allowed can't be preferred.
+    // The type of new keys follows; the type that is no longer allowed can't be preferred.
     assert_eq!(w.mon.view.state.auth.ciphers().preferred(), KeyType::Aes256k);
     assert_eq!(w.set("auth_preferred_cipher", "aes").0, 22);
     let again = Monitor::load(
@@ -175,7 +176,7 @@ fn which_types_are_allowed_is_kept_and_whoever_sets_it_is_not_shut_out() {
     )
     .unwrap();
     assert_eq!(again.view.state.auth.ciphers(), w.mon.view.state.auth.ciphers());
-    // Whoever may only read may not change it.
+    // A session that may only read may not change it.
     w.open(5, "client.r".parse().unwrap(), "allow r");
     let ack = w.command(
         5,

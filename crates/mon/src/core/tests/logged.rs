@@ -1,4 +1,4 @@
-//! What clients and daemons can make the monitor log and remember.
+//! The memory that clients and daemons can make the monitor use for logs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a client asks of the manager.
+//! A client's commands to the manager.
 
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ fn the_manager_serves_its_commands_under_its_capabilities() {
     ] {
         w.open_mgr(id, caps);
     }
-    // Who asks, what, and the errno.
+    // The session, the command, and the errno.
     for (id, json, errno) in [
         (50, r#"{"prefix":"pg ls-by-pool","poolstr":"none"}"#, 2),
         (50, r#"{"prefix":"osd df"}"#, 0),
@@ -287,7 +287,8 @@ fn the_modules_answer_their_commands() {
     assert!(status.starts_with("not authorized on pool=q, namespace=access denied: does your client"));
     assert_eq!(answer(&mut w, id, Answer::default()), None, "it was answered");
 
-    // An administrator who asks a monitor has no limits, and is answered by the next modules where these end.
+    // An administrator that asks a monitor has no limits, and is answered by the next modules if
+    // these end.
     let admin = w.admin();
     let m = MMonCommand {
         cmd: vec![list.to_owned()],
@@ -301,7 +302,8 @@ fn the_modules_answer_their_commands() {
     assert_eq!(ack.result, -11);
 }
 
-/// Modules that end again and again begin less and less often, and health says why, until they have worked for a while.
+/// Modules that end again and again are started less and less often, and the health says why, until
+/// they have worked for a while.
 #[test]
 fn modules_that_end_again_and_again_are_told_of() {
     let mut w = World::new();

@@ -55,7 +55,7 @@ fn what_is_not_supported_says_why() {
         let ack = w.command(admin, json);
         assert_eq!((-ack.result, ack.status.as_str()), (errno, text));
     }
-    // Who may not ask is not told.
+    // A session that may not ask gets no answer.
     w.open(7, "client.nobody".parse().unwrap(), "allow command fsid");
     let ack = w.command(7, r#"{"prefix":"orch ls"}"#);
     assert_eq!((-ack.result, ack.status.as_str()), (13, "access denied"));

@@ -1,11 +1,11 @@
-//! What is in progress, and what recovers first.
+//! Progress events, and forced recovery.
 
 use spirula_maps::{PgId, PgStat};
 use spirula_proto::internal::report::{ForceCopy, OsdReportReply};
 
 use super::*;
 
-/// The PGs of a pool on four OSDs, as their primaries last told of them.
+/// The PGs of a pool on four OSDs, as their primaries last reported them.
 struct Pgs {
     w: World,
     seq: u64,
@@ -30,7 +30,7 @@ impl Pgs {
         (ack.result, ack.status, text)
     }
 
-    /// All PGs are reported with this state, a thousand bytes and so many recovered.
+    /// Reports all PGs with this state, a thousand bytes and `recovered` recovered ones.
     fn report(&mut self, state: PgState, recovered: i64) {
         let epoch = self.w.mon.view.state.osd.map.epoch;
         for seed in 0..4 {

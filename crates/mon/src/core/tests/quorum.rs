@@ -14,7 +14,7 @@ struct Member {
     up: bool,
     inbox: BTreeMap<SessionId, Vec<RawMessage>>,
     closed: BTreeSet<SessionId>,
-    /// Sessions of other monitors' clients: whose, and under which number there.
+    /// Sessions of other monitors' clients: the monitor, and the session's number there.
     through: BTreeMap<SessionId, (usize, SessionId)>,
 }
 
@@ -23,7 +23,7 @@ struct Group {
     leader: Option<usize>,
     term: u64,
     now: UTime,
-    /// The next transaction that is proposed gets lost with its leader.
+    /// Whether the next proposed transaction gets lost with its leader.
     lose: bool,
     /// How far the clock of `c` is ahead.
     ahead: Duration,
@@ -78,7 +78,7 @@ impl Group {
         }
     }
 
-    /// This one leads from now on, where it has a majority; the others follow.
+    /// Makes this monitor lead from now on, if it has a majority; the others follow.
     fn elect(&mut self, leader: usize) {
         self.term += 1;
         let up: Vec<String> = (0..self.members.len())
@@ -300,7 +300,7 @@ fn a_request_that_the_old_leader_took_along_is_answered_by_the_new_one() {
     g.lose = true;
     g.command(1, 5, SET);
     g.command(0, 6, r#"{"prefix":"osd dump"}"#);
-    // What waits behind the lost proposal is no answer yet; reads are.
+    // Writes that wait behind the lost proposal have no answer yet; reads have.
     assert!(g.acks(1).is_empty());
     assert_eq!(g.acks(0), BTreeSet::from([(6, 0)]));
     g.elect(2);

@@ -33,7 +33,7 @@ fn world() -> World {
     w
 }
 
-/// The primary of PG `seed` says that it has trimmed `snaps`.
+/// Reports as the primary of PG `seed` that it has trimmed `snaps`.
 fn trimmed(w: &mut World, seed: u32, snaps: &[u64]) {
     let pg = PgId::new(1, seed);
     let at = w.mon.view.state.osd.map.map_pg(pg);
@@ -94,7 +94,7 @@ fn a_pool_has_one_kind_of_snapshots_and_removed_ones_queue_until_all_pgs_trimmed
     assert_eq!(queue(&w), None);
     assert_eq!(op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 2), (0, None));
     assert_eq!(queue(&w), None, "purged once is purged for ever");
-    // Whoever has missed the map that told of it asks. A monitor that is behind is silent.
+    // An OSD that has missed the map with the snapshot asks. A monitor that is behind is silent.
     let epoch = w.mon.view.state.osd.map.epoch;
     let mut ask = |epoch| {
         w.inbox.remove(&100);

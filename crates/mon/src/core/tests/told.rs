@@ -1,4 +1,4 @@
-//! What OSDs tell of themselves, and what the cluster log tells of the health.
+//! The OSDs' reports on themselves, and the cluster log's lines on the health.
 
 use spirula_proto::internal::report::{ClockSample, ConfigReport, FailureKind, OsdFailureReport};
 

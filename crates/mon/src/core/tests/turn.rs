@@ -1,4 +1,4 @@
-//! What a turn changes, and when.
+//! The changes that a turn makes, and when.
 
 use super::*;
 use crate::core::write::Change;
@@ -7,7 +7,7 @@ use spirula_invariant::Counts;
 use spirula_proto::internal::report::{OsdBeacon, OsdGoingDown};
 use spirula_proto::mon::{LogPriority, MPoolOp};
 
-/// A crash whose report has so many bytes.
+/// A crash whose report has this many bytes.
 fn crash(id: &str, bytes: usize) -> &'static [u8] {
     let mut report = format!(r#"{{"crash_id":"{id}","timestamp":"1970-01-12T13:00:00.000000Z","pad":""#);
     report += &"x".repeat(bytes - report.len() - 2);
