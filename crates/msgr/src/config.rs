@@ -1,4 +1,5 @@
-//! What an endpoint is, what it accepts, and what the two sides agreed on.
+//! The configuration of an endpoint: its identity, what it accepts, and what the two sides of a
+//! connection agreed on.
 
 use std::time::Duration;
 
@@ -60,38 +61,39 @@ impl std::fmt::Display for ConMode {
     }
 }
 
-/// What an endpoint is and accepts. One serves many connections.
+/// The identity of an endpoint, and what it accepts. One configuration serves many connections.
 ///
-/// All sessions are lossy: when a connection ends, unsent messages are gone, and whoever cares sends again on
-/// a new connection. That is the official policy of clients towards monitors, managers and OSDs. Between
-/// Spirula's own daemons it is the same, because their protocols resend by themselves.
+/// All sessions are lossy: when a connection ends, unsent messages are gone, and a sender that
+/// needs them sent sends them again on a new connection. That is the official policy of clients
+/// towards monitors, managers and OSDs. Between Spirula's own daemons it is the same, because their
+/// protocols resend by themselves.
 #[derive(Clone)]
 pub struct Config {
     /// Our name. The number of a client is replaced by its global id once it has one.
     pub name: EntityName,
-    /// The addresses we are bound to, as published in the maps: a peer must have dialled one of them. Empty
-    /// for a client, which learns its address from the peer.
+    /// The addresses that we are bound to, as published in the maps: a peer must have dialled one
+    /// of them. Empty for a client, which learns its address from the peer.
     pub addrs: EntityAddrVec,
-    /// The nonce in a client's learnt address: tells processes on one host apart.
+    /// The nonce in a client's learnt address, which distinguishes processes on one host.
     pub nonce: u32,
     /// Connection modes that are offered and accepted, by the peer's type.
     pub modes: Modes,
-    /// Bounds on what a peer may announce.
+    /// Limits on the sizes that a peer may announce.
     pub limits: Limits,
-    /// Where payloads are received into; its limit stops reading from sockets.
+    /// The pool that payloads are received into; at its limit nothing is read from sockets.
     pub pool: Pool,
-    /// How long connecting or accepting may take until the session stands.
+    /// How long it may take until a dialled or accepted session is established.
     pub handshake_timeout: Duration,
-    /// After that long without a byte from the peer the connection ends.
+    /// After this long without a byte from the peer the connection ends.
     pub idle_timeout: Duration,
-    /// A large message that takes longer than that, and comes at less than [`Config::min_rate`], ends the connection if others
-    /// wait for the room that it has.
+    /// A large message that takes longer than this, and comes at less than [`Config::min_rate`],
+    /// ends the connection if others wait for the room that it has.
     pub stall_timeout: Duration,
-    /// Bytes a second.
+    /// The least rate of a large message, in bytes a second.
     pub min_rate: u64,
-    /// A peer that takes nothing of what is sent to it for that long is given up.
+    /// A connection whose peer reads nothing for this long while messages wait is ended.
     pub send_timeout: Duration,
-    /// What became of its last sessions.
+    /// The endpoint's record of its last sessions.
     pub recent: Recorder<Transition>,
 }
 
@@ -118,16 +120,18 @@ impl Config {
 /// The other side of an established connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Its type, and the number it identifies with: a daemon's id, or a client's global id (which it may not
-    /// have known yet: then -1; see `global_id`).
+    /// The peer's type, and the number it identifies with: a daemon's id, or a client's global id
+    /// (which it may not have known yet: then -1; see `global_id`).
     pub name: EntityName,
-    /// The addresses it identifies with. Claims, except that they were made under its key.
+    /// The addresses that the peer identifies with: mere claims, except that they were made under
+    /// its key.
     pub addrs: EntityAddrVec,
     /// The socket address that we see or dialled.
     pub socket_addr: EntityAddr,
     /// Features of both sides.
     pub features: u64,
-    /// The id that authentication gave the accepting side's peer, or us on the connecting side.
+    /// The global id that authentication gave the peer on the accepting side, or us on the
+    /// connecting side.
     pub global_id: u64,
     /// The negotiated mode.
     pub con_mode: ConMode,

@@ -9,7 +9,8 @@ use crate::frame::{FrameError, Tag};
 pub(crate) trait Control: Encode + Decode {
     const TAG: Tag;
 
-    /// Decodes a received payload. What newer peers append is ignored, as the official decoder does.
+    /// Decodes a received payload. Fields that newer peers append are ignored, as by the official
+    /// decoder.
     fn parse(payload: &[u8]) -> std::result::Result<Self, FrameError> {
         Self::decode(&mut Reader::new(payload)).map_err(|source| FrameError::Content {
             tag: Self::TAG,

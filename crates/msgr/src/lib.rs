@@ -24,5 +24,6 @@ pub use shell::{
     raise_open_files,
 };
 
-/// Bytes that either side may send before authentication succeeded: they are kept for the signature.
+/// The most bytes that either side may send before authentication succeeds: they are kept for the
+/// signature.
 const TRANSCRIPT_MAX: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Which connection modes are offered and accepted: the six `ms_*_mode` options.
+//! The connection modes that are offered and accepted: the six `ms_*_mode` options.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -12,15 +12,15 @@ use crate::config::ConMode;
 pub struct ModeLists {
     /// `ms_cluster_mode`: OSDs and managers among each other, and towards monitors.
     pub cluster: Vec<ConMode>,
-    /// `ms_service_mode`: what OSDs and managers accept of clients.
+    /// `ms_service_mode`: the modes that OSDs and managers accept from clients.
     pub service: Vec<ConMode>,
-    /// `ms_client_mode`: what clients ask of OSDs and managers.
+    /// `ms_client_mode`: the modes that clients ask OSDs and managers for.
     pub client: Vec<ConMode>,
     /// `ms_mon_cluster_mode`: among monitors.
     pub mon_cluster: Vec<ConMode>,
-    /// `ms_mon_service_mode`: what monitors accept of all others.
+    /// `ms_mon_service_mode`: the modes that monitors accept from all others.
     pub mon_service: Vec<ConMode>,
-    /// `ms_mon_client_mode`: what clients ask of monitors.
+    /// `ms_mon_client_mode`: the modes that clients ask monitors for.
     pub mon_client: Vec<ConMode>,
 }
 
@@ -50,7 +50,7 @@ impl ModeLists {
         lists
     }
 
-    /// What the options say. `get` gives an option's text, `None` where nobody has set it.
+    /// The modes of the options. `get` returns an option's text, `None` if it is not set.
     ///
     /// # Errors
     /// The name and the text of an option that is no list of modes.
@@ -76,8 +76,8 @@ impl ModeLists {
         ]
     }
 
-    /// The modes of connections that an entity of type `own` has with one of type `peer`, whoever dials (`AuthRegistry` of
-    /// Ceph).
+    /// The modes of connections between an entity of type `own` and one of type `peer`, whichever
+    /// dials (`AuthRegistry` of Ceph).
     pub fn between(&self, own: EntityType, peer: EntityType) -> &[ConMode] {
         let is_daemon = [EntityType::MON, EntityType::MGR, EntityType::MDS, EntityType::OSD].contains(&peer);
         match (own, peer) {
@@ -91,7 +91,7 @@ impl ModeLists {
     }
 }
 
-/// A connection in use, as far as its mode matters.
+/// A connection in use, as seen by [`Modes`].
 pub(crate) trait InMode {
     /// Ends the connection unless these modes allow it.
     fn end_unless(&self, lists: &ModeLists);
@@ -101,12 +101,12 @@ pub(crate) trait InMode {
 struct State {
     lists: ModeLists,
     connections: Vec<Weak<dyn InMode>>,
-    /// Connections at which those that ended are looked for next.
+    /// The number of connections at which ended ones are next removed.
     prune_at: usize,
 }
 
-/// The modes of an endpoint, which may change while it runs: clones share them. Connections in a mode that is not allowed
-/// any more end.
+/// The modes of an endpoint, which may change while it runs: clones share them. Connections in a
+/// mode that is not allowed any more end.
 #[derive(Clone, Default)]
 pub struct Modes(Rc<RefCell<State>>);
 
@@ -124,7 +124,7 @@ impl Modes {
         self.0.borrow().lists.between(own, peer).to_vec()
     }
 
-    /// Changes them.
+    /// Changes the modes.
     pub fn set(&self, lists: ModeLists) {
         let connections = {
             let mut state = self.0.borrow_mut();

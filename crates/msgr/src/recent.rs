@@ -1,4 +1,4 @@
-//! What an endpoint remembers of its sessions: when they began, with whom, and why they ended.
+//! An endpoint's memory of its sessions: when they began, with which peer, and why they ended.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use crate::shell::Error;
 /// Bytes for the transitions of all sessions of an endpoint.
 pub const RECENT_BYTES: usize = 2 << 10;
 
-/// Why a session ended, or was not to be had.
+/// Why a session ended, or could not be established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// The socket failed, with this errno; 0 where the system gave none.
+    /// The socket failed, with this errno; 0 if the system gave none.
     Io(i32),
     /// The peer broke the frame format.
     Frame,
@@ -35,7 +35,7 @@ pub enum Why {
     Retry,
     /// An answer came out of turn.
     OutOfTurn,
-    /// The other side closed it, or this one did.
+    /// Either side closed the connection.
     Closed,
     /// The handshake took too long.
     HandshakeTimeout,
@@ -43,7 +43,7 @@ pub enum Why {
     Idle,
     /// The peer was silent amid a message.
     Stalled,
-    /// Its owner gave it up.
+    /// This side's owner dropped it.
     GivenUp,
 }
 
@@ -94,16 +94,16 @@ impl fmt::Display for Why {
     }
 }
 
-/// What changed.
+/// A change of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// This side connects.
+    /// This side dialled.
     Dialled,
-    /// The session stands, in this mode.
+    /// The session is established, in this mode.
     Established(ConMode),
-    /// It could not be made.
+    /// The session could not be established.
     Failed(Why),
-    /// It is over.
+    /// The session has ended.
     Ended(Why),
 }
 
@@ -118,16 +118,16 @@ impl fmt::Display for What {
     }
 }
 
-/// Something that changed, and when.
+/// A change of a session, and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transition {
     /// The time on the wall clock.
     pub at: UTime,
     /// The connection's number in this process.
     pub connection: u32,
-    /// The other side, as far as it is known.
+    /// The peer, as far as it is known.
     pub peer: EntityName,
-    /// What.
+    /// The change.
     pub what: What,
 }
 
@@ -141,7 +141,7 @@ impl fmt::Display for Transition {
     }
 }
 
-/// A memory for the sessions of an endpoint.
+/// A recorder for the sessions of an endpoint.
 pub(crate) fn recorder(name: EntityName) -> Recorder<Transition> {
     Recorder::new(
         format!("sessions of {name}"),
@@ -149,7 +149,7 @@ pub(crate) fn recorder(name: EntityName) -> Recorder<Transition> {
     )
 }
 
-/// Notes what becomes of one connection.
+/// Notes the changes of one connection.
 pub(crate) struct Trail {
     recorder: Recorder<Transition>,
     connection: u32,
@@ -159,7 +159,7 @@ pub(crate) struct Trail {
 }
 
 impl Trail {
-    /// Of the connection with this number.
+    /// The trail of the connection with this number.
     pub(crate) fn new(recorder: &Recorder<Transition>, connection: u64, peer: EntityName) -> Self {
         Self {
             recorder: recorder.clone(),
@@ -177,7 +177,7 @@ impl Trail {
             peer: self.peer,
             what,
         };
-        // Those who try in vain again and again shall not make it forget all else.
+        // A peer that tries in vain again and again must not displace all other entries.
         self.recorder.add_or(new, |newest| {
             let again = matches!(what, What::Failed(_)) && (newest.what, newest.peer) == (what, self.peer);
             if again {
@@ -187,7 +187,7 @@ impl Trail {
         });
     }
 
-    /// The session is over; only the first reason counts.
+    /// Notes the end of the session; only the first reason counts.
     pub(crate) fn end(&mut self, why: Why) {
         if !self.is_over {
             self.is_over = true;

@@ -10,7 +10,7 @@ pub const SECRET_LEN: usize = KEY_LEN + 2 * NONCE_LEN;
 const KEY_LEN: usize = 16;
 const NONCE_LEN: usize = 12;
 
-/// Fixed part and counter.
+/// A nonce: fixed part and counter.
 struct NonceSequence {
     fixed: [u8; 4],
     next: u64,
@@ -43,19 +43,20 @@ impl NonceSequence {
     }
 }
 
-/// Encrypts what is sent.
+/// Encrypts sent blocks.
 pub struct GcmTx {
     key: LessSafeKey,
     nonces: NonceSequence,
 }
 
-/// Decrypts what is received.
+/// Decrypts received blocks.
 pub struct GcmRx {
     key: LessSafeKey,
     nonces: NonceSequence,
 }
 
-/// The two directions of a connection whose handshake agreed on `secret`; the acceptor's are crossed.
+/// The two directions of a connection whose handshake agreed on `secret`; the acceptor's are
+/// swapped.
 pub(crate) fn gcm_pair(secret: &[u8; SECRET_LEN], acceptor: bool) -> Option<(GcmRx, GcmTx)> {
     let (key, nonces) = secret.split_first_chunk::<KEY_LEN>()?;
     let (rx, nonces) = nonces.split_first_chunk::<NONCE_LEN>()?;

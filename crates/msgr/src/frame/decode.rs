@@ -1,4 +1,4 @@
-//! From received bytes to frames.
+//! Decoding of received bytes to frames.
 
 use std::io::{self, IoSliceMut};
 
@@ -31,26 +31,27 @@ pub enum Frame {
     Banner(u64, u64),
     /// A control frame and its payload.
     Control(Tag, Vec<u8>),
-    /// A message. Its data is one buffer, aligned for direct I/O where it is larger than 1 KiB; what was verified of a
-    /// large one, [`spirula_buf::crc`] knows.
+    /// A message. Its data is one buffer, aligned for direct I/O if it is larger than 1 KiB; for a
+    /// large one, [`spirula_buf::crc`] knows the verified checksums.
     Message(RawMessage),
 }
 
-/// What [`Decoder::poll`] came to.
+/// The outcome of [`Decoder::poll`].
 #[derive(Debug)]
 pub enum Progress {
     /// A frame is complete. There may be more: poll again.
     Frame(Frame),
     /// Nothing is complete: read more.
     NeedBytes,
-    /// A message waits for that many bytes of room in the pool. Do not read; poll again once there is room.
+    /// A message waits for this many bytes of room in the pool. Do not read; poll again once there
+    /// is room.
     NeedRoom(usize),
 }
 
 enum State {
     Banner,
     Preamble,
-    /// A control frame of so many bytes; in secure mode the first of them came with the preamble.
+    /// A control frame of this many bytes; in secure mode the first of them came with the preamble.
     Control {
         tag: Tag,
         len: usize,
@@ -124,8 +125,8 @@ impl Decoder {
         self.messages = true;
     }
 
-    /// Calls `read` with the places for the next bytes of the stream, in order, and takes as many as it says
-    /// it read. The places are never empty after [`Progress::NeedBytes`].
+    /// Calls `read` with the places for the next bytes of the stream, in order, and adds as many
+    /// bytes as it reports to have read. The places are never empty after [`Progress::NeedBytes`].
     ///
     /// # Errors
     /// Whatever `read` returns.
@@ -167,7 +168,7 @@ impl Decoder {
         Ok(n)
     }
 
-    /// Room behind the unread bytes, by moving them to the front or growing the buffer.
+    /// Makes room behind the unread bytes, by moving them to the front or growing the buffer.
     fn make_room(&mut self) {
         if self.start == self.end {
             self.start = 0;
@@ -197,12 +198,12 @@ impl Decoder {
         matches!(self.state, State::Large(..))
     }
 
-    /// Receives payloads into `pool` from now on: that of whoever the peer turned out to be.
+    /// Receives payloads into `pool` from now on, which depends on the peer.
     pub fn set_pool(&mut self, pool: Pool) {
         self.pool = pool;
     }
 
-    /// Gives an unused receive buffer back; for idle connections.
+    /// Frees an unused receive buffer, for idle connections.
     pub fn shrink(&mut self) {
         if self.start == self.end && self.buf.len() > BUFFER_MIN {
             self.buf = Vec::new();
@@ -211,7 +212,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes that must be in the buffer for the next step.
+    /// The bytes that must be in the buffer for the next step.
     fn wanted(&self) -> usize {
         let secure = self.rx.is_some();
         match &self.state {
@@ -480,8 +481,8 @@ fn decode_header(b: &[u8]) -> Result<MsgHeader2, FrameError> {
     })
 }
 
-/// Checks and copies the segments of a crc mode body; `None` where the sender aborted the frame, in which
-/// case what the segments hold does not matter.
+/// Checks and copies the segments of a crc mode body; `None` if the sender aborted the frame, so
+/// that the contents of the segments do not matter.
 fn take_plain(p: &Preamble, body: &[u8], pool: &Pool) -> Result<Option<Segments>, FrameError> {
     let (segments, epilogue) = body.split_at(body.len() - EPILOGUE_CRC);
     if !check_status(epilogue[0])? {

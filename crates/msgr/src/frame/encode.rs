@@ -1,4 +1,4 @@
-//! From control payloads and messages to the bytes for `writev`.
+//! Encoding of control payloads and messages to bytes for `writev`.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -21,7 +21,7 @@ use crate::TRANSCRIPT_MAX;
 const COPY_MAX: usize = 1024;
 /// Encrypted bodies from this size on get a pooled buffer instead of growing the scratch area.
 const POOL_MIN: usize = 32 << 10;
-/// The scratch area is given back to the allocator above this capacity.
+/// The capacity above which the scratch area is freed.
 const SCRATCH_KEEP: usize = 256 << 10;
 
 enum Part {
@@ -43,7 +43,7 @@ pub struct Encoder {
     pool: Pool,
     scratch: Vec<u8>,
     parts: VecDeque<Part>,
-    /// Bytes of the first part that were written.
+    /// The bytes of the first part that were written.
     offset: usize,
     pending: usize,
     transcript: Option<Vec<u8>>,
@@ -86,7 +86,7 @@ impl Encoder {
         self.pending
     }
 
-    /// Slices in the batch.
+    /// The number of slices in the batch.
     pub fn parts(&self) -> usize {
         self.parts.len()
     }
@@ -272,7 +272,7 @@ impl Encoder {
         }
     }
 
-    /// Appends the unwritten slices to `out`, in order, of `most` bytes at most.
+    /// Appends the unwritten slices to `out`, in order, up to `most` bytes.
     pub fn slices<'a>(&'a self, out: &mut Vec<IoSlice<'a>>, mut most: usize) {
         let mut skip = self.offset;
         for part in &self.parts {
@@ -327,8 +327,8 @@ fn list_crc(data: &BytesList) -> u32 {
     data.iter().fold(0, crc::append)
 }
 
-/// Lays the padded segments and the epilogue out in `buf`, which is zero or holds an earlier user's bytes,
-/// and encrypts them; the tag fills the last 16 bytes.
+/// Lays the padded segments and the epilogue out in `buf`, which is zero or holds an earlier user's
+/// bytes, and encrypts them; the tag fills the last 16 bytes.
 fn seal_body(tx: &mut GcmTx, msg: &RawMessage, buf: &mut [u8]) -> Result<(), FrameError> {
     let mut at = 0;
     let mut segment = |pieces: &mut dyn Iterator<Item = &Bytes>| {

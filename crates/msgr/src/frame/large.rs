@@ -24,19 +24,19 @@ pub(super) struct Segments {
 struct Filling {
     buf: PoolBuf,
     filled: usize,
-    /// Checksums of what was filled, kept up while the bytes are in the CPU's cache.
+    /// Checksums of the filled part, updated while the bytes are in the CPU's cache.
     sums: BlockSums,
 }
 
-/// A body under way. In crc mode each segment has its buffer and the epilogue comes through the receive
-/// buffer. In secure mode all is one buffer, because it is one encrypted block; it starts so that the data
-/// segment lies aligned.
+/// A body under way. In crc mode each segment has its buffer and the epilogue comes through the
+/// receive buffer. In secure mode the whole body is one buffer, because it is one encrypted block;
+/// it starts so that the data segment is aligned.
 pub(super) struct Large {
     preamble: Preamble,
     /// Bytes before the block in secure mode; `None` in crc mode.
     lead: Option<usize>,
     bufs: Vec<Filling>,
-    /// Until the body is complete.
+    /// Held until the body is complete.
     _arrival: Arrival,
 }
 
@@ -74,7 +74,7 @@ impl Large {
         }
     }
 
-    /// Bytes that follow in the receive buffer once all others are there.
+    /// The bytes that follow in the receive buffer once all others are there.
     pub(super) fn epilogue_len(&self) -> usize {
         // Before that, whatever the receive buffer holds must not keep the caller from reading on.
         if self.lead.is_none() && self.is_full() {
@@ -88,7 +88,7 @@ impl Large {
         self.bufs.iter().all(|f| f.filled == f.buf.len())
     }
 
-    /// The unfilled places in order, of [`MOVED_AT_ONCE`] bytes at most, and whether these are all.
+    /// The unfilled places in order, up to [`MOVED_AT_ONCE`] bytes, and whether these are all.
     pub(super) fn spare(&mut self) -> (Vec<IoSliceMut<'_>>, bool) {
         let mut out = Vec::with_capacity(self.bufs.len() + 1);
         let (mut most, mut all) = (MOVED_AT_ONCE, true);
@@ -121,7 +121,7 @@ impl Large {
         n
     }
 
-    /// Copies what the receive buffer already holds; returns how much of `have` was taken.
+    /// Copies bytes that the receive buffer already holds; returns how many of `have` were used.
     pub(super) fn fill_from(&mut self, have: &[u8]) -> usize {
         let mut at = 0;
         for f in &mut self.bufs {
@@ -133,7 +133,7 @@ impl Large {
         at
     }
 
-    /// Checks the whole body; `None` where its sender aborted the frame.
+    /// Checks the whole body; `None` if its sender aborted the frame.
     pub(super) fn finish(
         self,
         epilogue: &[u8],

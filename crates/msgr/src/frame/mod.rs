@@ -33,8 +33,8 @@ pub const FEATURE_REVISION_1: u64 = 1;
 
 const PREAMBLE: usize = 32;
 const MAX_SEGMENTS: usize = 4;
-/// Bytes that one system call reads or writes at most: with a fast peer it would go on for a whole body, keep others waiting, and
-/// have all of a buffer that lies in a file in memory.
+/// The most bytes that one system call reads or writes: with a fast peer it would go on for a whole
+/// body, keep others waiting, and have all of a buffer that lies in a file in memory.
 pub(crate) const MOVED_AT_ONCE: usize = 8 << 20;
 /// Bytes of segment 0 that travel inside the first GCM block of secure mode.
 const INLINE: usize = 48;
@@ -47,7 +47,8 @@ const STATUS_MASK: u8 = 0xf;
 /// Bit of the preamble's flags: segments are compressed. Never negotiated here.
 const FLAG_COMPRESSED: u8 = 1;
 
-/// What a frame is. Unknown values are an error: the peer speaks a protocol that was not negotiated.
+/// The kind of a frame. Unknown values are an error: the peer speaks a protocol that was not
+/// negotiated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag(pub u8);
 
@@ -73,7 +74,7 @@ tags! {
     HELLO = 1;
     /// Start of the authentication.
     AUTH_REQUEST = 2;
-    /// Refusal, with what would be accepted.
+    /// Refusal, with the methods that would be accepted.
     AUTH_BAD_METHOD = 3;
     /// A further round, from the server.
     AUTH_REPLY_MORE = 4;
@@ -81,11 +82,11 @@ tags! {
     AUTH_REQUEST_MORE = 5;
     /// Success.
     AUTH_DONE = 6;
-    /// Proof that nobody changed what came before.
+    /// Signature that proves that nobody changed the handshake.
     AUTH_SIGNATURE = 7;
-    /// Who the client is.
+    /// The client's identity.
     CLIENT_IDENT = 8;
-    /// Who the server is.
+    /// The server's identity.
     SERVER_IDENT = 9;
     /// The client lacks features.
     IDENT_MISSING_FEATURES = 10;
@@ -103,9 +104,9 @@ tags! {
     WAIT = 16;
     /// A message.
     MESSAGE = 17;
-    /// Are you there.
+    /// Question whether the peer is alive.
     KEEPALIVE2 = 18;
-    /// Yes.
+    /// Answer to `KEEPALIVE2`.
     KEEPALIVE2_ACK = 19;
     /// Messages up to a sequence number were received.
     ACK = 20;
@@ -121,7 +122,7 @@ impl Tag {
     }
 }
 
-/// Upper bounds on what a peer may announce, checked before anything is allocated. In bytes.
+/// Limits in bytes on the sizes that a peer may announce, checked before anything is allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Payload of a control frame.
@@ -145,7 +146,8 @@ impl Default for Limits {
     }
 }
 
-/// Why received bytes are not a frame. Always the peer's fault (or the network's): the connection ends.
+/// Why received bytes are not a frame. Always the peer's (or the network's) fault: the connection
+/// ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The first bytes are not a msgr2 banner.
@@ -160,13 +162,14 @@ pub enum FrameError {
     /// The authentication tag of an encrypted block is wrong.
     #[error("authentication tag mismatch")]
     AuthTag,
-    /// No or more than four segments, or an empty last one, or other than the frame's kind has.
+    /// The number of segments is 0, more than four, or not the frame's, or the last segment is
+    /// empty.
     #[error("{0}: malformed segments")]
     Segments(Tag),
     /// A tag that no negotiated protocol has.
     #[error("unknown {0}")]
     UnknownTag(Tag),
-    /// A frame out of place: a message before the session stands, or the like.
+    /// A frame out of place, such as a message before the session is established.
     #[error("unexpected {0}")]
     Unexpected(Tag),
     /// A segment longer than the limits allow.
@@ -176,7 +179,7 @@ pub enum FrameError {
         tag: Tag,
         /// The segment's index.
         segment: usize,
-        /// What the peer announced.
+        /// The announced length.
         len: usize,
     },
     /// A compressed frame without compression having been negotiated.
@@ -188,12 +191,12 @@ pub enum FrameError {
     /// The bytes exchanged before authentication exceed their bound.
     #[error("handshake too long")]
     HandshakeTooLong,
-    /// A segment does not hold what its frame has.
+    /// The contents of a segment do not match its frame.
     #[error("{tag}: {source}")]
     Content {
         /// The frame.
         tag: Tag,
-        /// What was wrong.
+        /// The error in it.
         source: spirula_denc::Error,
     },
     /// All nonces of the session are used up; cannot happen within 2^64 frames.
@@ -256,7 +259,7 @@ impl Preamble {
         out
     }
 
-    /// Reads and checks everything that needs no context but the limits.
+    /// Decodes a preamble, and checks everything that depends only on the limits.
     fn decode(b: &[u8; PREAMBLE], limits: &Limits) -> Result<Self, FrameError> {
         if le32(&b[28..]) != preamble_crc(&b[..28]) {
             return Err(FrameError::PreambleCrc);

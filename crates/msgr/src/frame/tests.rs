@@ -144,7 +144,7 @@ proptest! {
         wire[at] ^= 1 << bit;
         match decode(&mut dec, &wire, usize::MAX) {
             Err(e) => prop_assert_eq!(dec.poll().unwrap_err(), e),
-            // What the epilogue says of absent segments is ignored, by the official decoder too.
+            // The epilogue's checksums of absent segments are ignored, as by the official decoder.
             Ok(frames) => {
                 prop_assert!(!secure && at >= wire.len() - EPILOGUE_CRC);
                 let [Frame::Message(got)] = frames.as_slice() else { panic!("{frames:?}") };

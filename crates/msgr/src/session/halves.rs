@@ -1,4 +1,4 @@
-//! An established session: what comes in, what goes out.
+//! An established session: its receiving and its sending half.
 
 use spirula_denc::{UTime, encode_to_vec};
 use spirula_invariant::invariant;
@@ -8,12 +8,12 @@ use super::SessionError;
 use crate::control::{Ack, Control, Keepalive, KeepaliveAck};
 use crate::frame::{Decoder, Encoder, Frame, FrameError, Progress, Tag};
 
-/// What arrived.
+/// An event of the receiving half.
 #[derive(Debug)]
 pub enum InboundEvent {
     /// A message.
     Message(RawMessage),
-    /// The peer asks whether we are there: send [`Outbound::keepalive_ack`] with the stamp at once.
+    /// The peer asks for a sign of life: send [`Outbound::keepalive_ack`] with the stamp at once.
     Keepalive(UTime),
     /// The peer answers a keepalive that we sent at this time.
     KeepaliveAck(UTime),
@@ -41,7 +41,7 @@ impl Inbound {
         }
     }
 
-    /// Where received bytes go.
+    /// The decoder that received bytes go to.
     pub fn decoder(&mut self) -> &mut Decoder {
         &mut self.dec
     }
@@ -51,8 +51,8 @@ impl Inbound {
         self.seq
     }
 
-    /// The sequence number to acknowledge with a frame of its own, once: only peers that keep what they sent
-    /// (lossless ones) want that.
+    /// Takes the sequence number to acknowledge with a frame of its own: only lossless peers, which
+    /// keep sent messages, want that.
     pub fn take_ack(&mut self) -> Option<u64> {
         if self.lossy || self.acked == self.seq {
             return None;
@@ -72,7 +72,8 @@ impl Inbound {
                 Progress::NeedBytes => return Ok(InboundEvent::NeedBytes),
                 Progress::NeedRoom(n) => return Ok(InboundEvent::NeedRoom(n)),
                 Progress::Frame(Frame::Message(m)) => {
-                    // Numbers may skip (clients withdraw messages), but what comes twice is dropped.
+                    // Numbers may skip (clients withdraw messages), but repeated messages are
+                    // dropped.
                     if m.header.seq > self.seq {
                         self.seq = m.header.seq;
                         return Ok(InboundEvent::Message(m));
@@ -112,7 +113,7 @@ impl Outbound {
         }
     }
 
-    /// Where bytes to send come from.
+    /// The encoder that bytes to send come from.
     pub fn encoder(&mut self) -> &mut Encoder {
         &mut self.enc
     }
@@ -139,7 +140,7 @@ impl Outbound {
         Ok(self.enc.control(C::TAG, &encode_to_vec(frame))?)
     }
 
-    /// Asks whether the peer is there.
+    /// Asks the peer for a sign of life.
     ///
     /// # Errors
     /// As [`Encoder::control`], like the methods below.

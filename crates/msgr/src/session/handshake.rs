@@ -23,14 +23,14 @@ const ATTEMPTS_MAX: u32 = 8;
 /// errno for "none of the connection modes you offer".
 const EOPNOTSUPP: i32 = 95;
 
-/// What the handshake wants from its owner next.
+/// The next thing that the handshake needs from its owner.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// More bytes from the peer (after writing what is pending).
+    /// More bytes from the peer (after the pending ones are written).
     NeedBytes,
     /// Acceptor: a client starts authenticating; answer with [`Handshake::reply`].
     AuthRequest {
-        /// What the client says it is.
+        /// The type that the client claims.
         peer: EntityType,
         /// Authentication method (2 = cephx).
         method: u32,
@@ -65,14 +65,14 @@ pub enum Step {
         /// The method's payload.
         payload: Bytes,
     },
-    /// The session stands: take it with [`Handshake::finish`].
+    /// The session is established: take it with [`Handshake::finish`].
     Ready,
 }
 
 /// The keys that authentication gave a connection.
 #[derive(Debug, Clone, Default)]
 pub struct SessionKeys {
-    /// Signs the handshake. Empty for a method without keys: nothing is signed.
+    /// The key that signs the handshake. Empty for a method without keys: nothing is signed.
     pub session_key: Secret<Vec<u8>>,
     /// Key material of secure mode, 40 bytes or more of it. Unused in crc mode.
     pub connection_secret: Secret<Vec<u8>>,
@@ -83,9 +83,9 @@ pub struct SessionKeys {
 pub enum AcceptReply {
     /// Another round with this payload.
     More(Bytes),
-    /// The client is who it says.
+    /// The client has proved its identity.
     Done {
-        /// Its global id.
+        /// The client's global id.
         global_id: u64,
         /// The method's payload.
         payload: Bytes,
@@ -132,7 +132,8 @@ enum State {
     Ready,
 }
 
-/// A connection until its session stands. Write what is pending, feed bytes, [`Handshake::poll`], answer.
+/// A connection until its session is established. Write what is pending, feed bytes,
+/// [`Handshake::poll`], answer.
 pub struct Handshake {
     config: Rc<Config>,
     acceptor: bool,
@@ -147,15 +148,15 @@ pub struct Handshake {
     method: u32,
     con_mode: ConMode,
     global_id: u64,
-    /// What the peer's signature must be.
+    /// The signature that the peer must send.
     expected: Option<Digest>,
     seen_as: EntityAddr,
     peer: Option<Peer>,
 }
 
 impl Handshake {
-    /// Our side of a connection that we dialled at `target`, where an entity of type `peer` is expected.
-    /// `global_seq` counts the connections of this process up.
+    /// Our side of a connection that we dialled at `target`, where an entity of type `peer` is
+    /// expected. `global_seq` counts the connections of this process.
     pub fn connector(config: Rc<Config>, target: EntityAddr, peer: EntityType, global_seq: u64) -> Self {
         Self::new(config, false, target, peer, global_seq)
     }
@@ -198,17 +199,18 @@ impl Handshake {
         }
     }
 
-    /// Where received bytes go.
+    /// The decoder that received bytes go to.
     pub fn decoder(&mut self) -> &mut Decoder {
         &mut self.dec
     }
 
-    /// Where bytes to send come from.
+    /// The encoder that bytes to send come from.
     pub fn encoder(&mut self) -> &mut Encoder {
         &mut self.enc
     }
 
-    /// Takes the next step. After an error, what is pending should still be written: it may tell the peer why.
+    /// Takes the next step. After an error, pending bytes should still be written: they may tell
+    /// the peer why.
     ///
     /// # Errors
     /// See [`SessionError`]; the connection is to be closed.
@@ -238,7 +240,7 @@ impl Handshake {
         self.config.modes.between(self.config.name.kind, self.peer_kind)
     }
 
-    /// How far the handshake has come, for comparing: a later stage has a greater number.
+    /// The stage of the handshake, for comparing: a later stage has a greater number.
     pub fn stage(&self) -> u8 {
         match self.state {
             State::Banner => 0,
@@ -469,7 +471,8 @@ impl Handshake {
         self.secure(keys)
     }
 
-    /// Enters the negotiated mode. The signatures are its first frames: each side signs all that it received.
+    /// Enters the negotiated mode. The signatures are its first frames: each side signs all that it
+    /// has received.
     fn secure(&mut self, keys: &SessionKeys) -> Result<(), SessionError> {
         invariant!(
             matches!(self.state, State::Answer | State::Keys) && self.expected.is_none(),

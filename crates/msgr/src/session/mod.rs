@@ -15,7 +15,7 @@ pub use handshake::{AcceptReply, AuthStart, Handshake, SessionKeys, Step};
 use crate::config::ConMode;
 use crate::frame::{FrameError, Tag};
 
-/// Why a session could not be set up or went down.
+/// Why a session could not be established, or ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// The peer broke the frame format.
@@ -24,9 +24,9 @@ pub enum SessionError {
     /// The peer speaks msgr2.0 only, or requires messenger features that we lack.
     #[error("incompatible messenger features: supported {supported:#x}, required {required:#x}")]
     MessengerFeatures {
-        /// What the peer supports.
+        /// The features that the peer supports.
         supported: u64,
-        /// What the peer requires.
+        /// The features that the peer requires.
         required: u64,
     },
     /// The peer is not the kind of entity that was dialled.
@@ -55,7 +55,8 @@ pub enum SessionError {
     /// Our side of the authentication gave up with this errno (negative).
     #[error("authentication refused: {0}")]
     Denied(i32),
-    /// The peer wants a session that does not exist, or to wait for another connection: connect again.
+    /// The peer wants a session that does not exist, or to wait for another connection: connect
+    /// again.
     #[error("peer answered {0}")]
     Retry(Tag),
     /// The owner answered a question that was not asked. A defect of this program.

@@ -114,7 +114,7 @@ fn config(kind: EntityType, num: i64, addrs: Vec<EntityAddr>, mode: ConMode) -> 
     config
 }
 
-/// Our connector, given the recorded answers, says the recorded bytes.
+/// Asserts that our connector, given the recorded answers, sends the recorded bytes.
 fn replay_connector(r: &Recording) {
     let said = r.frames(r.client, 3, true);
     let request = AuthRequest::parse(&said[1].1).unwrap();
@@ -196,7 +196,8 @@ fn accept_recorded(r: &Recording, client: &[u8]) -> Result<(Step, Handshake), Se
     }
 }
 
-/// Our acceptor, given the recorded answers, says the recorded bytes up to its ident, and takes the client's.
+/// Asserts that our acceptor, given the recorded answers, sends the recorded bytes up to its ident,
+/// and accepts the client's.
 fn replay_acceptor(r: &Recording) {
     let done = AuthDone::parse(&r.frames(r.server, 3, false)[2].1).unwrap();
     let (step, hs) = accept_recorded(r, r.client).unwrap();
@@ -211,7 +212,7 @@ fn replay_acceptor(r: &Recording) {
         _ => 32 + 4 + 87,
     };
     let same = ours.iter().zip(r.server).take_while(|(a, b)| a == b).count();
-    // What follows the signature differs: another sequence number, and one address less.
+    // The bytes after the signature differ: another sequence number, and one address less.
     assert!(same + ident >= ours.len(), "{same} of {} bytes", ours.len());
 }
 
@@ -243,7 +244,7 @@ fn a_replayed_session_under_other_keys_fails_at_the_signature() {
     assert_eq!(result.err(), Some(SessionError::Signature));
 }
 
-/// Drives a handshake to its end over whatever bytes it has, answering all questions.
+/// Drives a handshake to its end over the bytes it has, answering all questions.
 fn answer_all(hs: &mut Handshake) {
     for _ in 0..100 {
         let answered = match hs.poll() {
@@ -335,7 +336,7 @@ proptest! {
         bytes[at] = to;
         let result = accept_recorded(&CRC, &bytes);
         if let Ok((Step::Ready, mut hs)) = result {
-            // Each side signs what it received, so it is the client that sees the difference.
+            // Each side signs the bytes it received, so it is the client that sees the difference.
             let signature = 26 + (36 + 36) + (36 + 13) + (36 + 621) + (36 + 32);
             let ours = written(hs.encoder());
             prop_assert_ne!(&ours[..signature], &CRC.server[..signature]);

@@ -1,4 +1,4 @@
-//! Accepting connections under a bound on those that have not authenticated yet.
+//! Accepting connections, with a limit on those that have not authenticated yet.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -14,18 +14,20 @@ use super::connection::{self, Connection};
 use super::pending::{Pending, Source};
 use crate::config::Config;
 
-/// Unauthenticated connections by default: they take some 10 KiB each, and 100 KiB at most.
+/// The default limit of unauthenticated connections: they take some 10 KiB each, and at most 100
+/// KiB.
 const PENDING_DEFAULT: usize = 256;
 
-/// Runs the accepting side's handshakes. At most so many run at once; one more pushes another out, chosen so that neither
-/// connections that only sit there nor a flood from some address keep honest clients away: see `Pending`.
+/// Runs the accepting side's handshakes. A limited number runs at once; one more displaces another,
+/// chosen so that neither idle connections nor a flood from some address keep honest clients away:
+/// see `Pending`.
 pub struct Acceptor {
     config: Rc<Config>,
     most: usize,
     pending: RefCell<Pending>,
 }
 
-/// Takes a handshake off the list when it ends, however it ends.
+/// Removes a handshake from the list when it ends, however it ends.
 struct Place<'a> {
     acceptor: &'a Acceptor,
     stage: Rc<Cell<u8>>,
@@ -48,14 +50,14 @@ impl Acceptor {
         }
     }
 
-    /// The same with another bound on unauthenticated connections.
+    /// The same acceptor with another limit on unauthenticated connections.
     #[must_use]
     pub fn with_pending_max(mut self, most: usize) -> Self {
         self.most = most.max(1);
         self
     }
 
-    /// Handshakes under way.
+    /// The number of handshakes under way.
     pub fn pending(&self) -> usize {
         self.pending.borrow().len()
     }

@@ -1,4 +1,4 @@
-//! What the owner of connections provides: authentication.
+//! The part that the owner of connections provides: authentication.
 
 use std::future::Future;
 
@@ -10,11 +10,11 @@ use crate::session::{AcceptReply, AuthStart, SessionKeys};
 
 /// Authenticates one accepted connection. Rounds may wait, for a replicated global id for instance.
 pub trait AcceptAuth {
-    /// What is known about an authenticated peer: name, capabilities, expiry.
+    /// The properties of an authenticated peer: name, capabilities, expiry.
     type Info;
 
-    /// A client starts, or starts over after a refusal. `con_mode` decides how long the connection secret
-    /// that goes into the payload must be.
+    /// Handles the start of a client's authentication, or a new start after a refusal. `con_mode`
+    /// decides how long the connection secret in the payload must be.
     fn request(
         &mut self,
         peer: EntityType,
@@ -26,11 +26,12 @@ pub trait AcceptAuth {
     /// The client's answer to [`AcceptReply::More`].
     fn more(&mut self, payload: Bytes) -> impl Future<Output = AcceptReply>;
 
-    /// Called once the session stands, after [`AcceptReply::Done`] and the peer's valid signature.
+    /// The peer's properties. Called once the session is established, after [`AcceptReply::Done`]
+    /// and the peer's valid signature.
     fn into_info(self) -> Self::Info;
 }
 
-/// What AUTH_DONE told the connecting side.
+/// The contents of AUTH_DONE, for the connecting side.
 #[derive(Debug, Clone)]
 pub struct Negotiated {
     /// Our global id.
@@ -49,7 +50,7 @@ pub trait ConnectAuth {
     /// An errno where there is nothing to authenticate with.
     fn start(&mut self) -> Result<AuthStart, i32>;
 
-    /// The server refused with `result`. Gives up unless there is another way.
+    /// Handles the server's refusal with `result`. Fails unless there is another way.
     ///
     /// # Errors
     /// The errno to give up with.
@@ -58,13 +59,13 @@ pub trait ConnectAuth {
         Err(result)
     }
 
-    /// The server's next round.
+    /// Handles the server's next round.
     ///
     /// # Errors
     /// An errno where the payload is not what the method has.
     fn more(&mut self, payload: Bytes) -> Result<Bytes, i32>;
 
-    /// The server is satisfied; check it in turn and give the connection's keys.
+    /// Handles the server's success: verifies the server in turn and returns the connection's keys.
     ///
     /// # Errors
     /// An errno where the server could not prove itself.

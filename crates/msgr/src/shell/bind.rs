@@ -1,4 +1,4 @@
-//! Listening sockets of daemons that tell the monitors where they are.
+//! Listening sockets of daemons that report their addresses to the monitors.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,9 +6,10 @@ use std::ops::RangeInclusive;
 
 use tokio::net::TcpListener;
 
-/// Listens at the first free port of a range (`ms_bind_port_min` to `ms_bind_port_max`), so that a firewall can know
-/// them. They lie below those that the system gives to outgoing connections: one of these could take the port of a daemon
-/// that is down, and whoever dials that daemon on its own host might meet itself.
+/// Listens at the first free port of a range (`ms_bind_port_min` to `ms_bind_port_max`), so that a
+/// firewall can know the ports. They lie below those that the system gives to outgoing connections:
+/// one of these could take the port of a daemon that is down, and a client that dials that daemon
+/// on its own host might connect to itself.
 ///
 /// # Errors
 /// What the system says; where all ports are taken, `AddrInUse` with the range.

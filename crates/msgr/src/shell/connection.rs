@@ -25,7 +25,7 @@ use crate::modes::{InMode, ModeLists};
 use crate::recent::{Trail, What, Why};
 use crate::session::{Handshake, Inbound, InboundEvent, SessionError, Step};
 
-/// How often a slow message is looked at.
+/// How often a slow message is checked.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Counts the connections of this process, for the ident frames.
@@ -49,18 +49,18 @@ pub struct Connection {
     idle_timeout: Duration,
     stall_timeout: Duration,
     min_rate: u64,
-    /// Bytes received since the session stands.
+    /// Bytes received since the session was established.
     received: u64,
-    /// When the large message under way began, and how much had been received then.
+    /// When the large message under way began, and the bytes received by then.
     large: Option<(Instant, u64)>,
-    /// Fires now and then to look for silence; exact to within the time-out itself.
+    /// Fires now and then to check for silence; exact to within the time-out itself.
     idle_tick: Pin<Box<Sleep>>,
-    /// For changes of the modes that are allowed.
+    /// Follows changes of the allowed modes.
     _in_mode: Rc<HangUp>,
     trail: Trail,
 }
 
-/// Hangs up where the connection's mode is not allowed any more.
+/// Hangs up if the connection's mode is not allowed any more.
 struct HangUp {
     own: EntityType,
     peer: EntityType,
@@ -142,7 +142,8 @@ impl Connection {
         &self.sender
     }
 
-    /// Receives payloads into `pool` from now on; for owners that learn from the handshake whose they are.
+    /// Receives payloads into `pool` from now on; for owners whose pool depends on the peer that
+    /// the handshake found.
     pub fn set_pool(&mut self, pool: Pool) {
         self.inbound.decoder().set_pool(pool.clone());
         self.pool = pool;
@@ -172,8 +173,9 @@ impl Connection {
         self.last_keepalive_ack
     }
 
-    /// The next message that has been read already, without touching the socket. `None` when another read is
-    /// needed, which [`Connection::recv`] does. For owners that handle what is there as one batch.
+    /// The next message that has been read already, without touching the socket. `None` if another
+    /// read is needed, which [`Connection::recv`] does. For owners that handle the available
+    /// messages as one batch.
     ///
     /// # Errors
     /// As [`Connection::recv`].
@@ -212,7 +214,7 @@ impl Connection {
         }
     }
 
-    /// Takes events until one is a message or none is left.
+    /// Handles events until one is a message or none is left.
     fn step(&mut self) -> Result<InboundEvent, Error> {
         loop {
             let event = self.inbound.poll().inspect_err(|_| self.sender.shared.fail())?;
@@ -287,7 +289,8 @@ impl Connection {
         }
     }
 
-    /// Whether the large message under way comes at less than the least rate, or nothing of it has come for a while.
+    /// Whether the large message under way comes at less than the least rate, or nothing of it has
+    /// come for a while.
     fn is_too_slow(&self) -> bool {
         self.large.is_some_and(|(since, before)| {
             let (seconds, bytes) = (since.elapsed().as_secs_f64(), self.received - before);
@@ -335,7 +338,7 @@ pub async fn connect<A: ConnectAuth>(
     made.inspect_err(|e| trail().note(What::Failed(Why::from(e))))
 }
 
-/// The accepting side's handshake; `stage` follows how far it has come.
+/// The accepting side's handshake; `stage` follows its stage.
 pub(super) async fn accept<A: AcceptAuth>(
     stream: TcpStream,
     from: SocketAddr,
@@ -345,7 +348,7 @@ pub(super) async fn accept<A: AcceptAuth>(
 ) -> Result<(Connection, A::Info), Error> {
     stream.set_nodelay(true)?;
     let number = next_global_seq();
-    // Who it is, the handshake shows.
+    // The handshake shows the peer's name.
     let stranger = EntityName::new(EntityType::default(), -1);
     let trail = Trail::new(&config.recent, number, stranger);
     let mut hs = Handshake::acceptor(Rc::clone(config), EntityAddr::v2(from, 0), number);
@@ -365,7 +368,8 @@ async fn finish(
     trail: Trail,
 ) -> Result<Connection, Error> {
     if let Err(e) = result {
-        // What is pending may tell the peer why; its reading it is not worth waiting for.
+        // Pending bytes may tell the peer why; there is no point in waiting until the peer reads
+        // them.
         let _ = flush(&stream, hs.encoder(), config.handshake_timeout, |_| ()).await;
         return Err(e);
     }

@@ -1,9 +1,9 @@
-//! How many files and sockets this process may have open.
+//! The number of files and sockets that this process may have open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of open files to the hard one, and returns how many there may be now. The soft limit is low for programs
-/// that use `select`, which none here does.
+/// Raises the soft limit of open files to the hard one, and returns the new limit. The soft limit
+/// is low for programs that use `select`, which none here does.
 pub fn raise_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -28,7 +28,7 @@ use std::io;
 
 use crate::session::SessionError;
 
-/// Why a connection could not be made or ended.
+/// Why a connection could not be established, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The socket failed.

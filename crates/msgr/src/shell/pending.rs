@@ -1,4 +1,4 @@
-//! Handshakes under way, and which of them ends where there are too many.
+//! Handshakes under way, and the choice of the one that ends if there are too many.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 use spirula_invariant::impossible;
 use tokio::sync::Notify;
 
-/// A source from which somebody has authenticated is preferred for so long after that.
+/// How long a source from which a peer has authenticated is preferred.
 const PREFERRED: Duration = Duration::from_secs(3600);
-/// Sources that are remembered as such at most.
+/// The most preferred sources that are remembered.
 const PREFERRED_MAX: usize = 4096;
-/// A preferred source may have so many times as many handshakes under way as another before it is the one that gives way.
+/// A preferred source may have this many times as many handshakes under way as another source
+/// before one of its own is ended.
 const PREFERENCE: usize = 4;
 
-/// Where a connection comes from, as far as shares are concerned: an IPv4 address, or an IPv6 network of 64 bits, which is what
-/// one host can have of them.
+/// The source of a connection, by which shares are counted: an IPv4 address, or an IPv6 network of
+/// 64 bits, as a single host may have all addresses of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Source(IpAddr);
 
@@ -35,14 +36,15 @@ impl Source {
 
 struct Entry {
     source: Source,
-    /// How far it has come.
+    /// The stage of the handshake.
     stage: Rc<Cell<u8>>,
     evicted: Rc<Notify>,
 }
 
-/// Handshakes under way. One that gives way is of the source that has most of them, and of those one that has come least far: so
-/// a flood displaces itself, first what does not even speak the protocol. Among equals one is taken at random: the oldest would
-/// be whoever has the longest way.
+/// Handshakes under way. The one that is displaced is of the source that has most of them, and
+/// among those one at the earliest stage: so a flood displaces itself, first the connections that
+/// do not even speak the protocol. Among equals one is chosen at random: the oldest would be that
+/// of the client with the slowest network.
 #[derive(Default)]
 pub(super) struct Pending {
     entries: Vec<Entry>,
@@ -55,7 +57,7 @@ impl Pending {
         self.entries.len()
     }
 
-    /// One more, where at most `most` may be.
+    /// Adds a handshake, and displaces another if there are more than `most`.
     pub(super) fn enter(&mut self, most: usize, source: Source, stage: Rc<Cell<u8>>, evicted: Rc<Notify>) {
         while self.entries.len() >= most {
             let Some(at) = self.victim() else {
@@ -70,12 +72,12 @@ impl Pending {
         });
     }
 
-    /// One has ended.
+    /// Removes a handshake that has ended.
     pub(super) fn leave(&mut self, evicted: &Rc<Notify>) {
         self.entries.retain(|e| !Rc::ptr_eq(&e.evicted, evicted));
     }
 
-    /// Somebody has authenticated.
+    /// Notes that a peer has authenticated from this source.
     pub(super) fn proved(&mut self, source: Source) {
         if self.proven.len() >= PREFERRED_MAX && !self.proven.contains_key(&source) {
             self.proven.retain(|_, at| at.elapsed() < PREFERRED);

@@ -1,4 +1,4 @@
-//! The queue between whoever sends and the connection's writing task.
+//! The queue between the senders of messages and the connection's writing task.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,15 +10,16 @@ use spirula_invariant::invariant;
 use spirula_proto::RawMessage;
 use tokio::sync::Notify;
 
-/// What a message counts for besides its payload.
+/// The bytes that a message counts for besides its payload.
 const OVERHEAD: usize = 128;
 
-/// Bytes that may wait for a connection whatever others have: a kernel's buffers hold more.
+/// The bytes that may wait for a connection, however much waits for others: a kernel's buffers hold
+/// more.
 const FEW: usize = 256 << 10;
-/// How often somebody whose requests wait is looked at, if nothing else happens.
+/// How often a party whose requests wait is checked, if nothing else happens.
 const RECHECK: Duration = Duration::from_millis(50);
 
-/// What a message counts for.
+/// The bytes that a message counts for.
 pub(super) fn cost(msg: &RawMessage) -> usize {
     msg.len() + OVERHEAD
 }
@@ -31,18 +32,18 @@ pub(super) enum Urgent {
     Ack(u64),
 }
 
-/// Bytes that may wait for a connection which goes on asking, whatever its party has: one that reads slowly stops itself, not all
-/// machines that share its key.
+/// The bytes that may wait for a connection that may still send requests, however much waits for
+/// its party: a client that reads slowly stops itself, not all machines that share its key.
 const LITTLE: usize = 64 << 10;
 
-/// At most so many urgent frames wait: a peer that asks faster than it reads gets fewer answers.
+/// The most urgent frames that wait: a peer that asks faster than it reads gets fewer answers.
 const URGENT_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) urgent: Vec<Urgent>,
     pub(super) messages: VecDeque<RawMessage>,
-    /// What the largest message counted for since none waited.
+    /// The bytes of the largest message since the queue was last empty.
     largest: usize,
     pub(super) closed: bool,
 }
@@ -54,52 +55,54 @@ pub(super) struct Shared {
     queued: AtomicUsize,
     /// Bytes written so far.
     written: AtomicU64,
-    /// Something was written.
+    /// Notified when something was written.
     drained: Notify,
     aborted: AtomicBool,
     abort: Notify,
     bound: OnceLock<QueueBound>,
 }
 
-/// What waits for one party: all connections of one client.
+/// The bytes that wait for one party: for all connections of one client.
 #[derive(Debug, Clone, Default)]
 pub struct QueueAccount(Arc<AtomicUsize>);
 
 impl QueueAccount {
-    /// Bytes that wait.
+    /// The bytes that wait.
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Whether there is another handle on it.
+    /// Whether there is another handle on this account.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 }
 
-/// Bounds of what waits for a peer that does not read.
+/// The limits of what waits for a peer that does not read.
 #[derive(Debug, Clone)]
 pub struct QueueBound {
-    /// A connection for which more bytes than that wait, besides the largest message, is ended.
+    /// A connection for which more bytes than this wait, besides the largest message, is ended.
     pub connection: usize,
     /// The party's sum.
     pub party: QueueAccount,
     /// The sum of all parties.
     pub all: QueueAccount,
-    /// Bytes that may wait for all parties together before a party waits with requests until it has read: what waits for it may
-    /// not exceed what is left of this. At twice as much, connections are ended that have more than a little waiting.
+    /// The bytes that may wait for all parties together before a party's requests wait until it has
+    /// read: at most as much may wait for a party as is left of this. At twice as much, connections
+    /// for which more than a little waits are ended.
     pub total: usize,
 }
 
 impl QueueBound {
-    /// Whether a connection is to be ended for which `queued` bytes wait besides the largest message, which may be of any size: for
-    /// itself, or where all parties have far too much and its own is one of those that have much.
+    /// Whether to end a connection for which `queued` bytes wait besides the largest message, which
+    /// may be of any size: because of its own bytes, or because far too much waits for all parties
+    /// and its own is one of those with much.
     fn is_exceeded(&self, queued: usize) -> bool {
         let far_too_much = self.all.bytes() / 2 > self.total && self.party.bytes() > self.total / 4;
         queued > self.connection || queued > FEW && far_too_much
     }
 
-    /// Whether the party reads what it asks for.
+    /// Whether the party reads the answers that it asks for.
     fn is_kept(&self) -> bool {
         self.party.bytes() <= self.total.saturating_sub(self.all.bytes())
     }
@@ -129,7 +132,7 @@ impl Shared {
         self.drained.notify_one();
     }
 
-    /// Returns the bytes that waited before.
+    /// Adds `bytes` that wait. Returns the bytes that waited before.
     fn queued(&self, bytes: usize) -> usize {
         let before = self.queued.fetch_add(bytes, Ordering::Relaxed);
         if let Some(bound) = self.bound.get() {
@@ -139,7 +142,7 @@ impl Shared {
         before
     }
 
-    /// Bytes were written to the socket.
+    /// Notes bytes that were written to the socket.
     pub(super) fn written(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -148,14 +151,14 @@ impl Shared {
         self.aborted.load(Ordering::Relaxed)
     }
 
-    /// Ready when the connection is to end at once.
+    /// Waits until the connection is to end at once.
     pub(super) async fn aborted(&self) {
         while !self.is_aborted() {
             self.abort.notified().await;
         }
     }
 
-    /// Refuses everything from now on and drops what waits.
+    /// Refuses everything from now on and drops the waiting messages.
     pub(super) fn fail(&self) {
         let dropped = {
             let mut q = self.lock();
@@ -178,8 +181,9 @@ impl Shared {
 
 /// Sends messages on a connection, in order, from any thread. Clones send on the same connection.
 ///
-/// The queue is unbounded because a core cannot wait; whoever produces more than it was asked for watches
-/// [`Sender::queued_bytes`]. A connection that ended swallows what is sent, as lossy sessions do.
+/// The queue is unbounded because a core cannot wait; a producer that sends more than it was asked
+/// for watches [`Sender::queued_bytes`]. Messages to a connection that has ended are dropped, as in
+/// lossy sessions.
 #[derive(Clone)]
 pub struct Sender {
     pub(super) shared: Arc<Shared>,
@@ -192,24 +196,26 @@ impl Sender {
         }
     }
 
-    /// A sender whose messages wait until they are taken: where there is no socket, as in simulations.
+    /// A sender whose messages wait until they are taken, for use without a socket, as in
+    /// simulations.
     pub fn detached() -> Self {
         Self::new()
     }
 
-    /// Takes the messages that wait; only of a [`Sender::detached`], as a connection's are its own.
+    /// Takes the waiting messages; only of a [`Sender::detached`], as the writing task takes a
+    /// connection's.
     pub fn take(&self) -> Vec<RawMessage> {
         let taken: Vec<RawMessage> = self.shared.lock().messages.drain(..).collect();
         self.shared.sent(taken.iter().map(cost).sum());
         taken
     }
 
-    /// The connection is lost: what waits is dropped, and so is what is sent from now on.
+    /// Fails as a lost connection: waiting and later messages are dropped.
     pub fn fail(&self) {
         self.shared.fail();
     }
 
-    /// Queues a message; `false` where the connection has ended and the message was dropped.
+    /// Queues a message; returns `false` if the connection has ended and the message was dropped.
     pub fn send(&self, msg: RawMessage) -> bool {
         let cost = cost(&msg);
         let mut q = self.shared.lock();
@@ -253,14 +259,14 @@ impl Sender {
         self.shared.written.load(Ordering::Relaxed)
     }
 
-    /// Bounds what may wait; to be called once, before anything is sent.
+    /// Sets the limits of what may wait; to be called once, before anything is sent.
     pub fn set_bound(&self, bound: QueueBound) {
         let (set, queued) = (self.shared.bound.set(bound), self.queued_bytes());
         invariant!(set.is_ok() && queued == 0, "a bound that is set before anything is sent"; queued = queued);
     }
 
-    /// Ready when the peer and its party have read enough to be asked for more requests: see [`QueueBound`]. To be awaited by one
-    /// task.
+    /// Waits until the peer and its party have read enough to send more requests: see
+    /// [`QueueBound`]. To be awaited by one task.
     pub async fn room(&self) {
         let Some(bound) = self.shared.bound.get() else {
             return; // Its peer may have as much as it asks for.
@@ -271,7 +277,7 @@ impl Sender {
         }
     }
 
-    /// Ends the connection at once: what waits is dropped.
+    /// Ends the connection at once: waiting messages are dropped.
     pub fn abort(&self) {
         self.shared.aborted.store(true, Ordering::Relaxed);
         self.shared.fail();
@@ -283,7 +289,7 @@ impl Sender {
         self.shared.lock().closed
     }
 
-    /// Ends the connection once what is queued has been written.
+    /// Ends the connection once the queued messages have been written.
     pub fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.wake.notify_one();

@@ -39,7 +39,8 @@ pub(super) fn read_into(stream: &TcpStream, dec: &mut Decoder) -> io::Result<Opt
     }
 }
 
-/// Writes all that is pending, telling `written` of each step. Fails where the peer takes nothing for `stall`.
+/// Writes all pending bytes, telling `written` of each step. Fails if the peer reads nothing for
+/// `stall`.
 pub(super) async fn flush(
     stream: &TcpStream,
     enc: &mut Encoder,
@@ -69,7 +70,7 @@ pub(super) async fn flush(
     Ok(())
 }
 
-/// Ends both directions; whoever waits on the socket learns of it.
+/// Ends both directions, which wakes every task that waits on the socket.
 pub(super) fn hang_up(stream: &TcpStream) {
     // An error means that the peer was faster.
     let _ = shutdown(stream, Shutdown::Both);

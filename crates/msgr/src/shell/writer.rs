@@ -15,12 +15,12 @@ use super::sender::{self, Shared, Urgent};
 use super::socket::{flush, hang_up};
 use crate::session::{Outbound, SessionError};
 
-/// A batch is written once it holds that many bytes, or slices.
+/// A batch is written once it holds this many bytes, or slices.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_PARTS: usize = 192;
 
-/// Writes what is queued until the connection ends, then hangs up, which ends the reading side too. A peer that
-/// takes nothing for `stall` is given up.
+/// Writes the queued messages until the connection ends, then hangs up, which ends the reading side
+/// too. The connection of a peer that reads nothing for `stall` is ended.
 pub(super) async fn run(
     stream: Rc<TcpStream>,
     mut out: Outbound,
@@ -83,7 +83,7 @@ fn encode_urgent(out: &mut Outbound, frame: Urgent) -> Result<(), SessionError> 
     }
 }
 
-/// Encodes messages until the batch is full; returns what they count for.
+/// Encodes messages until the batch is full; returns the bytes that they count for.
 fn encode_batch(
     out: &mut Outbound,
     messages: &mut VecDeque<RawMessage>,

@@ -1,4 +1,4 @@
-//! An authentication that lets everyone in who knows the word, with fixed keys.
+//! An authentication that admits every peer that knows the word, with fixed keys.
 
 use bytes::Bytes;
 use spirula_denc::EntityType;

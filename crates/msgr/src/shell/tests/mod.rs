@@ -274,7 +274,7 @@ async fn reading_stops_while_the_pool_is_full() {
         .await;
 }
 
-/// A client in a thread of its own that stops to run amid its first message.
+/// A client in a thread of its own that stops running amid its first message.
 fn stopped_client(addr: EntityAddr) -> (oneshot::Receiver<()>, std::sync::mpsc::Sender<()>) {
     let (stops, stopped) = oneshot::channel();
     let (go_on, wait) = std::sync::mpsc::channel::<()>();
@@ -286,7 +286,7 @@ fn stopped_client(addr: EntityAddr) -> (oneshot::Receiver<()>, std::sync::mpsc::
             let mut guest = Guest::new("spirula");
             let client = connect(addr, EntityType::OSD, &config, &mut guest).await.unwrap();
             client.sender().send(message(1, 10, 0, &[40 << 20]));
-            // What the socket takes.
+            // The part that the socket accepts.
             tokio::time::sleep(Duration::from_millis(50)).await;
             stops.send(()).unwrap();
             let _ = wait.recv();
