@@ -74,19 +74,19 @@ macro_rules! invariant {
     };
 }
 
-/// Why something is dropped: one of a list that [`reasons!`] declares.
+/// Why something is dropped: one of the reasons that [`reasons!`] declares.
 pub trait Reason: Copy + 'static {
-    /// All of them, in their order.
+    /// All reasons, in their order.
     const ALL: &'static [Self];
-    /// The place in that order.
+    /// The reason's place in that order.
     fn index(self) -> usize;
-    /// The name in `perf dump`.
+    /// The reason's name in `perf dump`.
     fn name(self) -> &'static str;
-    /// What it means, for people.
+    /// The reason's meaning, for people.
     fn help(self) -> &'static str;
 }
 
-/// Reasons of one kind at most.
+/// The most reasons of one kind.
 pub const MOST_REASONS: usize = 32;
 
 /// Declares an enum of reasons, each with its name in `perf dump` and what that means for people.
@@ -161,7 +161,7 @@ impl<R> Default for Counts<R> {
 }
 
 impl<R: Reason> Counts<R> {
-    /// Counts one more. [`dropped!`] traces it besides.
+    /// Counts one more drop. [`dropped!`] traces it besides.
     pub fn add(&mut self, reason: R) {
         if let Some(n) = self.by_reason.get_mut(reason.index()) {
             *n += 1;
@@ -170,29 +170,29 @@ impl<R: Reason> Counts<R> {
         self.newest = Some(reason);
     }
 
-    /// How often it was for any reason.
+    /// The number of drops for any reason.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Why something was dropped last, if more was than `before`, an earlier total.
+    /// The reason of the last drop, if the total has grown since `before`, an earlier total.
     pub fn newest_since(&self, before: u64) -> Option<R> {
         self.newest.filter(|_| self.total > before)
     }
 
-    /// How often it was for this reason.
+    /// The number of drops for this reason.
     pub fn of(&self, reason: R) -> u64 {
         self.by_reason.get(reason.index()).copied().unwrap_or(0)
     }
 
-    /// All reasons with how often each was.
+    /// All reasons, each with its number of drops.
     pub fn iter(&self) -> impl Iterator<Item = (R, u64)> {
         R::ALL.iter().map(|r| (*r, self.of(*r)))
     }
 }
 
-/// Counts by its reason that something is dropped, and traces it with facts: `name = value`. To be returned where nothing else is to be
-/// done: `return dropped!(cx.perf.dropped, Dropped::Stale)`.
+/// Counts by its reason that something is dropped, and traces it with facts: `name = value`. To be
+/// returned if there is nothing else to do: `return dropped!(cx.perf.dropped, Dropped::Stale)`.
 #[macro_export]
 macro_rules! dropped {
     ($counts:expr, $reason:expr $(; $($name:ident = $value:expr),+ $(,)?)?) => {{
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     reasons! {
-        /// For the tests.
+        /// Reasons for the tests.
         enum Why {
             /// One.
             Old => "old", "Too old";

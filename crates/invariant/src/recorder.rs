@@ -1,8 +1,9 @@
-//! What a part remembers of itself, so that it is told where an invariant breaks.
+//! A part's memory of its transitions, which is reported if an invariant breaks.
 //!
-//! A part (a PG, a monitor, a store) owns a [`Recorder`] and notes its transitions in it. Whoever works on the part says so
-//! ([`Recorder::at_work`]). A panic on that thread is told what all parts remember that are worked on: by the binary's panic hook,
-//! which asks for [`told`], or, where the stack is unwound as in tests, on standard error.
+//! A part (a PG, a monitor, a store) owns a [`Recorder`] and notes its transitions in it. Code that
+//! works on the part marks that ([`Recorder::at_work`]). If the thread panics, the transitions of
+//! all parts that it is working on are reported: by the binary's panic hook, which asks for
+//! [`told`], or, if the stack is unwound as in tests, on standard error.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,17 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ring::Ring;
 
-/// Entries of a part that are told at most: what comes last in a log must have room there.
+/// The most entries of a part that are reported: there must be room for them in the last lines of a
+/// log.
 const TOLD: usize = 32;
 
 thread_local! {
-    /// The parts that this thread works on.
+    /// The parts that this thread is working on.
     static AT_WORK: RefCell<Vec<Arc<dyn Tell>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A part that tells what it remembers.
+/// A part that reports its transitions.
 trait Tell {
-    /// A heading and a line for each entry.
+    /// The report: a heading and a line for each entry.
     fn tell(&self) -> String;
 }
 
@@ -65,7 +67,7 @@ impl<T> fmt::Debug for Recorder<T> {
 }
 
 impl<T: Copy + fmt::Display + Send + 'static> Recorder<T> {
-    /// For the transitions of a part with this name, of which `most` are remembered.
+    /// A recorder for the transitions of a part with this name, of which `most` are remembered.
     pub fn new(of: impl Into<String>, most: usize) -> Self {
         Self(Arc::new(Shared {
             of: of.into(),
@@ -83,7 +85,7 @@ impl<T: Copy + fmt::Display + Send + 'static> Recorder<T> {
         self.0.lock().add(entry);
     }
 
-    /// Notes a transition, unless the newest one takes it in: `merge` is asked, and changes it.
+    /// Notes a transition, unless `merge` merges it into the newest one, and returns true.
     pub fn add_or(&self, entry: T, merge: impl FnOnce(&mut T) -> bool) {
         let mut ring = self.0.lock();
         if !ring.newest_mut().is_some_and(merge) {
@@ -91,27 +93,27 @@ impl<T: Copy + fmt::Display + Send + 'static> Recorder<T> {
         }
     }
 
-    /// What is remembered, the oldest first.
+    /// The remembered transitions, the oldest first.
     pub fn entries(&self) -> Vec<T> {
         self.0.lock().iter().collect()
     }
 
-    /// Remembers so many from now on.
+    /// Remembers at most `most` transitions from now on.
     pub fn resize(&self, most: usize) {
         self.0.lock().resize(most);
     }
 
-    /// What the entries take in memory, in bytes.
+    /// The memory of the entries, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.lock().bytes()
     }
 
-    /// As a broken invariant would tell it.
+    /// The report, as a broken invariant prints it.
     pub fn tell(&self) -> String {
         Tell::tell(&*self.0)
     }
 
-    /// Says that this thread works on the part, until the answer is dropped.
+    /// Marks this thread as working on the part, until the returned value is dropped.
     pub fn at_work(&self) -> AtWork {
         let part: Arc<dyn Tell> = self.0.clone();
         let _ = AT_WORK.try_with(|all| all.borrow_mut().push(part));
@@ -119,7 +121,7 @@ impl<T: Copy + fmt::Display + Send + 'static> Recorder<T> {
     }
 }
 
-/// This thread works on a part as long as this is kept.
+/// Marks this thread as working on a part, as long as it is held.
 #[must_use]
 #[derive(Debug)]
 pub struct AtWork(*const ());
@@ -139,7 +141,7 @@ impl Drop for AtWork {
     }
 }
 
-/// What the parts remember that this thread works on, for what a daemon says when it ends.
+/// The reports of the parts that this thread is working on, for the last words of a daemon.
 pub fn told() -> String {
     let all = AT_WORK.try_with(|all| {
         let all = all.try_borrow().ok()?;

@@ -1,6 +1,7 @@
-//! The last few of what happened, in memory that does not grow.
+//! The last few events, in memory that does not grow.
 
-/// A ring of entries: where it is full, a new one takes the place of the oldest. Adding one allocates nothing.
+/// A ring of entries: if it is full, a new one takes the place of the oldest. Adding one allocates
+/// nothing.
 #[derive(Debug, Clone)]
 pub struct Ring<T> {
     entries: Vec<T>,
@@ -10,7 +11,7 @@ pub struct Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    /// An empty ring of `most` entries, whose memory is taken now.
+    /// An empty ring of `most` entries, whose memory is allocated now.
     pub fn new(most: usize) -> Self {
         Self {
             entries: Vec::with_capacity(most),
@@ -19,7 +20,7 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// How many entries fit in so many bytes.
+    /// The number of entries that fit in `bytes`.
     pub const fn fitting(bytes: usize) -> usize {
         bytes / size_of::<T>()
     }
@@ -48,27 +49,27 @@ impl<T: Copy> Ring<T> {
         older.iter().chain(newer).copied()
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether the ring is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many entries there may be.
+    /// The most entries.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// What the entries take in memory, in bytes, however many there are.
+    /// The memory of the entries, in bytes, however many there are.
     pub fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<T>()
     }
 
-    /// Gives it room for so many entries. The newest ones stay.
+    /// Changes the most entries. The newest ones stay.
     pub fn resize(&mut self, most: usize) {
         if most != self.most {
             let mut other = Self::new(most);
