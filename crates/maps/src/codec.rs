@@ -1,4 +1,5 @@
-//! What the codecs of this crate share: versioned structures from a table of their fields, sets of flags.
+//! The common parts of this crate's codecs: versioned structures from a table of their fields, sets
+//! of flags.
 
 use spirula_denc::{Error, Result};
 

@@ -12,10 +12,10 @@ pub const MSG_ADDR2: u64 = 1 << 59;
 /// The monitor's subscriptions are acknowledged by the session itself.
 pub const MON_STATEFUL_SUB: u64 = 1 << 57;
 
-/// Everything that Ceph 16.2.15 supports, which is what Spirula says it supports: newer peers then talk to it
+/// Everything that Ceph 16.2.15 supports. Spirula reports the same, so that newer peers talk to it
 /// as to a Pacific cluster.
 pub const PACIFIC_ALL: u64 = 0x3f01_cfbd_fffd_ffff;
-/// What every peer must know. One encoding of the maps then fits all of them.
+/// The features that every peer must have. One encoding of the maps then fits all of them.
 pub const REQUIRED: u64 = MSG_ADDR2 | SERVER_NAUTILUS;
 
 /// The features that change how an OSDMap is encoded, all of which Pacific has
@@ -110,7 +110,7 @@ mod tests {
         assert!(!has(PACIFIC_ALL, server_quincy));
     }
 
-    /// What a Linux kernel client reports.
+    /// The features that a Linux kernel client reports.
     #[test]
     fn kernel_clients_are_new_enough() {
         assert!(has(0x2f01_8fb8_7aa4_aafe, REQUIRED));

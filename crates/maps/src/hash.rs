@@ -1,13 +1,13 @@
 //! The hashes from object name to placement seed (Ceph's `src/common/ceph_hash.cc`).
 
-/// Which hash a pool uses (`CEPH_STR_HASH_*`). Unknown values survive.
+/// The hash that a pool uses (`CEPH_STR_HASH_*`). Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StrHash(pub u8);
 
 impl StrHash {
     /// The Linux dcache's.
     pub const LINUX: Self = Self(1);
-    /// Robert Jenkins' 1996 hash; what every pool has.
+    /// Robert Jenkins' 1996 hash, which every pool uses.
     pub const RJENKINS: Self = Self(2);
 
     /// The hash's name.
@@ -87,7 +87,7 @@ pub fn rjenkins(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// What `ceph osd map POOL NAME [NAMESPACE]` of a real cluster gives as the raw PG.
+    /// The raw PG that `ceph osd map POOL NAME [NAMESPACE]` of a real cluster prints.
     #[test]
     fn objects_hash_as_in_a_real_cluster() {
         let pool = crate::PgPool::replicated(3, 2, 1, 0);

@@ -30,7 +30,7 @@ impl IntervalSet {
         self.ranges.iter().map(|(s, l)| (*s, *l))
     }
 
-    /// How many integers are in the set.
+    /// The number of integers in the set.
     pub fn count(&self) -> u64 {
         self.ranges.values().fold(0, |n, l| n.saturating_add(*l))
     }
@@ -87,7 +87,7 @@ impl IntervalSet {
         }
     }
 
-    /// What is in both sets.
+    /// The integers in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::new();
         let (mut a, mut b) = (self.ranges().peekable(), other.ranges().peekable());

@@ -14,7 +14,7 @@ versioned! {
         pub name: String;
         /// Its type (`Option::type_t`).
         pub kind: u8;
-        /// Who should change it (`Option::level_t`).
+        /// The kind of user that should change it (`Option::level_t`).
         pub level: u8;
         /// `Option::flag_t`.
         pub flags: u32;
@@ -26,9 +26,9 @@ versioned! {
         pub max: String;
         /// Its values, where they are few.
         pub enum_allowed: BTreeSet<String>;
-        /// What it does.
+        /// A short description.
         pub desc: String;
-        /// What it does, at length.
+        /// A long description.
         pub long_desc: String;
         /// Its subjects.
         pub tags: BTreeSet<String>;
@@ -83,7 +83,7 @@ versioned! {
         pub available: bool;
         /// Its name.
         pub active_name: String;
-        /// Who would take over.
+        /// The managers that would take over.
         pub standbys: BTreeMap<u64, MgrStandby>;
         /// Modules that are enabled.
         pub modules: BTreeSet<String>;

@@ -8,7 +8,7 @@ use crate::codec::{flags, versioned, write_joined};
 use crate::features::release;
 
 flags! {
-    /// `mon_feature_t` bits: what the monitors' data and protocols require.
+    /// `mon_feature_t` bits: the features that the monitors' data and protocols require.
     pub struct MonFeatures(u64) {
         /// Since 11.
         KRAKEN = 0, "kraken";
@@ -30,7 +30,8 @@ flags! {
 }
 
 impl MonFeatures {
-    /// What a Pacific cluster has. With MIMIC in it, clients wait for their configuration when they start.
+    /// The features of a Pacific cluster. With MIMIC among them, clients wait for their
+    /// configuration when they start.
     pub const PACIFIC_ALL: Self = Self(0xff);
 }
 
@@ -112,7 +113,7 @@ versioned! {
         pub removed_ranks: BTreeSet<u32>, since 8;
         /// How the leader is elected.
         pub strategy: ElectionStrategy = ElectionStrategy::CLASSIC, since 8;
-        /// Who can't be leader.
+        /// The monitors that can't be leader.
         pub disallowed_leaders: BTreeSet<String>, since 8;
         /// Stretch mode.
         pub stretch_mode_enabled: bool, since 9;

@@ -20,7 +20,7 @@ use spirula_maps::{
 };
 use spirula_random::Rng;
 
-/// What is said of one PG: raw set, up set and its primary, acting set and its primary.
+/// The mapping of one PG: raw set, up set and its primary, acting set and its primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Row {
     pg: PgId,

@@ -13,10 +13,10 @@ pub const MAX_OSD_LIMIT: u32 = 16_384;
 /// Why an incremental can't be applied. The map is unchanged or to be thrown away.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// It belongs to another cluster.
+    /// The incremental belongs to another cluster.
     #[error("incremental of cluster {0}")]
     WrongCluster(Fsid),
-    /// It does not follow the map's epoch.
+    /// The incremental does not follow the map's epoch.
     #[error("incremental for epoch {found}, want {wanted}")]
     WrongEpoch {
         /// The incremental's epoch.
@@ -24,13 +24,13 @@ pub enum ApplyError {
         /// The epoch that comes next.
         wanted: u32,
     },
-    /// It names an OSD that the map has no room for.
+    /// The incremental names an OSD that the map has no room for.
     #[error("no osd.{0} in the map")]
     NoSuchOsd(i32),
-    /// It asks for too many OSDs.
+    /// The incremental asks for too many OSDs.
     #[error("max_osd {0} is too large")]
     TooManyOsds(i32),
-    /// What it holds can't be decoded.
+    /// The incremental's contents can't be decoded.
     #[error("in an incremental: {0}")]
     Malformed(#[from] spirula_denc::Error),
     /// The result has another checksum than the incremental names.
@@ -162,7 +162,7 @@ impl OsdMap {
             let i = self.osd_index(*osd)?;
             self.osd_weight[i] = *weight;
             if *weight != 0 {
-                // It is in, by whoever's will: that it once was not is history.
+                // The OSD is in, for whatever reason: its earlier state does not matter any more.
                 self.osd_state[i].insert(OsdState::EXISTS);
                 self.osd_state[i].remove(OsdState::AUTOOUT.with(OsdState::NEW));
                 self.osd_xinfo[i].old_weight = 0;

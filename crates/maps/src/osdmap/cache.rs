@@ -7,7 +7,8 @@ use spirula_crush::Workspace;
 use super::{OsdMap, PgMapping};
 use crate::types::PgId;
 
-/// Remembers where PGs are for as long as the map's epoch stays. For those who map an object per request.
+/// Caches the mappings of PGs for as long as the map's epoch stays, for code that maps an object
+/// per request.
 #[derive(Debug, Default)]
 pub struct MappingCache {
     epoch: u32,

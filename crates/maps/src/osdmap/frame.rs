@@ -1,5 +1,5 @@
-//! What a full map and an incremental have in common on the wire: a section for clients and one for OSDs inside an
-//! outer one, and behind these a checksum over everything around it.
+//! The common wire format of a full map and an incremental: a section for clients and one for OSDs
+//! inside an outer one, and behind these a checksum over everything around it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::codec::at_least;
 const VERSION: u8 = 8;
 const COMPAT: u8 = 7;
 
-/// Writes what `sections` writes, the checksum, and what `behind` writes; gives the checksum.
+/// Writes the output of `sections`, the checksum, and the output of `behind`; returns the checksum.
 pub(super) fn encode(
     w: &mut Writer,
     sections: impl FnOnce(&mut Writer),
@@ -31,7 +31,7 @@ pub(super) fn encode(
     })
 }
 
-/// Reads what [`encode`] wrote, and gives the checksum, which was verified.
+/// Reads the output of [`encode`], and returns the verified checksum.
 pub(super) fn decode<T>(
     what: &'static str,
     r: &mut Reader<'_>,

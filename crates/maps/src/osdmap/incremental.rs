@@ -13,7 +13,7 @@ use crate::features::OSDMAP_SIGNIFICANT;
 use crate::pool::PgPool;
 use crate::types::PgId;
 
-/// What changes from the epoch before to `epoch`. What is empty, negative or `None` stays as it is.
+/// The changes from the epoch before to `epoch`. Empty, negative or `None` fields change nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Incremental {
     /// The cluster.

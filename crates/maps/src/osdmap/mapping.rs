@@ -95,7 +95,7 @@ impl OsdMap {
         }
     }
 
-    /// What CRUSH says of a PG, before any exception: the "raw" set.
+    /// The OSDs that CRUSH chooses for a PG, before any exception: the "raw" set.
     pub fn map_pg_raw(&self, pg: PgId) -> Vec<i32> {
         let Some(pool) = self.pool_of(pg) else {
             return Vec::new();
@@ -173,7 +173,7 @@ impl OsdMap {
     }
 }
 
-/// Takes out the OSDs that are not to `keep`: leaves holes where members have a fixed place.
+/// Removes the OSDs for which `keep` is false; leaves holes if members have a fixed place.
 fn filter(pool: &PgPool, osds: &mut Vec<i32>, keep: impl Fn(i32) -> bool) {
     if pool.can_shift_osds() {
         osds.retain(|osd| keep(*osd));

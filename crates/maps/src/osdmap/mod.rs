@@ -43,8 +43,8 @@ pub const WEIGHT_OUT: u32 = 0;
 /// The primary affinity of an OSD that takes its full share of primaries, which is the default.
 pub const MAX_PRIMARY_AFFINITY: u32 = 0x10000;
 
-/// The CRUSH map inside an OSDMap, with the bytes it was decoded from: these are what is encoded again, so that
-/// maps keep their checksums whoever wrote them.
+/// The CRUSH map inside an OSDMap, with the bytes it was decoded from: these are encoded again, so
+/// that maps keep their checksums whichever software wrote them.
 #[derive(Debug, Clone)]
 pub struct CrushBlob {
     raw: Bytes,
@@ -87,10 +87,7 @@ impl CrushBlob {
     }
 }
 
-/// One epoch of the OSDMap. What is kept for each OSD has an entry for every id below `max_osd`.
-///
-/// The official clients and OSDs check that a map applied from an [`Incremental`] has the checksum that this
-/// names: whoever changes a map does it by applying an incremental.
+/// One epoch of the OSDMap. State of each OSD has an entry for every id below `max_osd`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OsdMap {
     /// The cluster.
@@ -144,9 +141,9 @@ pub struct OsdMap {
 
     /// Where the OSDs exchange heartbeats on the cluster network.
     pub hb_back_addrs: Vec<EntityAddrVec>,
-    /// What is known of the OSDs' lives.
+    /// The OSDs' lives.
     pub osd_info: Vec<OsdInfo>,
-    /// Whom OSDs refuse, and until when.
+    /// The addresses that OSDs refuse, and until when.
     pub blocklist: BTreeMap<EntityAddr, UTime>,
     /// Networks that OSDs refuse: the nonce is the number of bits.
     pub range_blocklist: BTreeMap<EntityAddr, UTime>,
@@ -232,7 +229,7 @@ impl OsdMap {
         }
     }
 
-    /// Grows or shrinks what is kept for each OSD.
+    /// Grows or shrinks the state of each OSD.
     pub fn set_max_osd(&mut self, max_osd: u32) {
         let n = max_osd as usize;
         self.max_osd = max_osd;

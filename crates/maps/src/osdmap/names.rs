@@ -84,27 +84,27 @@ flags! {
     pub struct OsdState(u32) {
         /// The id is in use.
         EXISTS = 0, "exists";
-        /// It runs.
+        /// The OSD runs.
         UP = 1, "up";
-        /// It was marked out because it was down for long.
+        /// The OSD was marked out because it was down for long.
         AUTOOUT = 2, "autoout";
-        /// It was never in.
+        /// The OSD was never in.
         NEW = 3, "new";
-        /// It is full.
+        /// The OSD is full.
         FULL = 4, "full";
-        /// It is nearly full.
+        /// The OSD is nearly full.
         NEARFULL = 5, "nearfull";
-        /// It is too full for backfill.
+        /// The OSD is too full for backfill.
         BACKFILLFULL = 6, "backfillfull";
         /// Its data is gone, its id is kept.
         DESTROYED = 7, "destroyed";
-        /// It can't come up.
+        /// The OSD can't come up.
         NOUP = 8, "noup";
-        /// It is not marked down.
+        /// The OSD is not marked down.
         NODOWN = 9, "nodown";
-        /// It is not marked in.
+        /// The OSD is not marked in.
         NOIN = 10, "noin";
-        /// It is not marked out.
+        /// The OSD is not marked out.
         NOOUT = 11, "noout";
         /// The operator stopped it.
         STOP = 12, "stop";

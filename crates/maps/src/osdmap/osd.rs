@@ -15,7 +15,7 @@ pub struct OsdInfo {
     pub last_clean_end: u32,
     /// When it last came up.
     pub up_from: u32,
-    /// It was certainly up until then, by its own request.
+    /// The epoch until which the OSD was certainly up, by its own request.
     pub up_thru: u32,
     /// When it last went down.
     pub down_at: u32,
@@ -76,9 +76,9 @@ versioned! {
     pub struct OsdXInfo("osd_xinfo_t", version 4, compat 1) {
         /// When it was last marked down.
         pub down_stamp: UTime;
-        /// How likely it is slow rather than dead, in 2⁻³² (all ones: certainly).
+        /// The probability that the OSD is slow rather than dead, in 2⁻³² (all ones: certainly).
         pub laggy_probability_raw: u32;
-        /// How long it was slow, in seconds.
+        /// How long the OSD was slow, in seconds.
         pub laggy_interval: u32;
         /// The features it booted with.
         pub features: u64, since 2;
@@ -86,13 +86,13 @@ versioned! {
         pub old_weight: u32, since 3;
         /// When it last checked its purged snapshots.
         pub last_purged_snaps_scrub: UTime, since 4;
-        /// It is certainly dead since then.
+        /// The epoch since which the OSD is certainly dead.
         pub dead_epoch: u32, since 4;
     }
 }
 
 impl OsdXInfo {
-    /// How likely it is slow rather than dead, 0 to 1.
+    /// The probability that the OSD is slow rather than dead, 0 to 1.
     pub fn laggy_probability(&self) -> f32 {
         self.laggy_probability_raw as f32 / u32::MAX as f32
     }

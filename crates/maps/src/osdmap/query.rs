@@ -96,7 +96,7 @@ impl OsdMap {
         (0..self.max_osd.min(i32::MAX as u32).cast_signed()).filter(|osd| self.exists(*osd))
     }
 
-    /// How many OSDs there are, how many of them are up, and how many in.
+    /// The number of OSDs, of those that are up, and of those that are in.
     pub fn counts(&self) -> (usize, usize, usize) {
         self.osds().fold((0, 0, 0), |(n, up, inside), osd| {
             (

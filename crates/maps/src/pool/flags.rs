@@ -102,7 +102,7 @@ named! {
 }
 
 named! {
-    /// Who changes the number of PGs. Unknown values survive.
+    /// Whether the number of PGs is changed automatically. Unknown values survive.
     pub struct AutoscaleMode, otherwise "???" {
         /// The operator.
         OFF = 0, "off";
@@ -116,7 +116,8 @@ named! {
 }
 
 named! {
-    /// What a cache tier does. Spirula has no cache tiers; the value is kept for other writers' maps.
+    /// The mode of a cache tier. Spirula has no cache tiers; the value is kept for other writers'
+    /// maps.
     pub struct CacheMode, otherwise "unknown" {
         /// Not a cache.
         NONE = 0, "none";

@@ -12,7 +12,7 @@ pub use types::{HitSetParams, PgMergeMeta, PgPool, PoolSnap};
 use crate::hash::StrHash;
 use crate::types::{ObjectLocator, PgId, stable_mask, stable_mod};
 
-/// What separates namespace and name when both are hashed.
+/// The separator of namespace and name when both are hashed.
 const NAMESPACE_SEPARATOR: &[u8] = b"\x1f";
 
 impl PgPool {

@@ -52,7 +52,7 @@ impl PgPool {
         self.snap_seq
     }
 
-    /// What writes to a pool with snapshots of itself must preserve.
+    /// The snapshot context of writes to a pool with snapshots of itself.
     pub fn snap_context(&self) -> SnapContext {
         SnapContext {
             seq: self.snap_seq,

@@ -30,9 +30,9 @@ versioned! {
         pub source_pgid: PgId;
         /// When both were ready.
         pub ready_epoch: u32;
-        /// Of both.
+        /// The value of both PGs.
         pub last_epoch_started: u32;
-        /// Of both.
+        /// The value of both PGs.
         pub last_epoch_clean: u32;
         /// The source's last version.
         pub source_version: EVersion;
@@ -57,7 +57,7 @@ pub enum HitSetParams {
         fpp_micro: u32,
         /// Expected number of objects.
         target_size: u64,
-        /// Of the filter's hash.
+        /// The seed of the filter's hash.
         seed: u64,
     },
 }
@@ -145,7 +145,7 @@ versioned! {
         pub tiers: BTreeSet<u64>, since 9;
         /// The pool that this one is a cache tier of; -1 for none.
         pub tier_of: i64 = -1, since 9;
-        /// What the cache tier does.
+        /// The mode of the cache tier.
         pub cache_mode: CacheMode = CacheMode::NONE, since 9;
         /// The tier for reads; -1 for none.
         pub read_tier: i64 = -1, since 9;
@@ -210,14 +210,14 @@ versioned! {
         /// Clients send operations older than this epoch again.
         [reserved u32 = 0, since 28] [reserved u32 = 0, since 28]
         pub last_force_op_resend: u32, since 28;
-        /// Who changes `pg_num`.
+        /// Whether `pg_num` is changed automatically.
         pub autoscale_mode: AutoscaleMode = AutoscaleMode::UNKNOWN, since 28;
         /// The last merge.
         pub last_pg_merge_meta: PgMergeMeta, since 29;
     }
 }
 
-/// Derives what a pool from before version 28 lacks.
+/// Derives the fields that a pool from before version 28 lacks.
 fn complete_old(version: u8, p: &mut PgPool) {
     let snap_flags = PoolFlags::SELFMANAGED_SNAPS.with(PoolFlags::POOL_SNAPS);
     if p.snap_seq > 0 && !p.flags.intersects(snap_flags) {

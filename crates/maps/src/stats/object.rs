@@ -22,17 +22,18 @@ macro_rules! summed {
         }
 
         impl $name {
-            /// Adds another's numbers. What becomes larger than an eighth of what there is room for is cut, so that a few sums can be added up.
+            /// Adds another's numbers. Each sum is cut to an eighth of the largest number, so that
+            /// a few sums can be added up.
             pub fn add(&mut self, other: &Self) {
                 $(self.$field = self.$field.saturating_add(other.$field).clamp(<$ty>::MIN / 8, 1 << (<$ty>::BITS - 4));)*
             }
 
-            /// Takes another's numbers away, likewise.
+            /// Subtracts another's numbers, likewise.
             pub fn sub(&mut self, other: &Self) {
                 $(self.$field = self.$field.saturating_sub(other.$field).clamp(<$ty>::MIN / 8, 1 << (<$ty>::BITS - 4));)*
             }
 
-            /// Cuts each number to what is not negative, and is far from the largest.
+            /// Cuts each number to be non-negative, and far from the largest.
             pub fn bound(&mut self) {
                 $(self.$field = self.$field.clamp(0, 1 << (<$ty>::BITS - 8));)*
             }

@@ -59,7 +59,7 @@ versioned! {
     /// `pow2_hist_t`: counts by powers of two.
     #[derive(Eq)]
     pub struct Pow2Hist("pow2_hist_t", version 1, compat 1) {
-        /// How many values lie below 2ⁱ⁺¹ and not in an earlier bin.
+        /// The number of values below 2ⁱ⁺¹ that are not in an earlier bin.
         pub bins: Vec<i32>;
     }
 }
@@ -139,12 +139,12 @@ impl Decode for PingTimes {
     }
 }
 
-/// `osd_stat_t`: what an OSD says about itself.
+/// `osd_stat_t`: an OSD's report about itself.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OsdStat {
     /// Its space.
     pub statfs: StoreStatfs,
-    /// Whom it exchanges heartbeats with.
+    /// The OSDs that it exchanges heartbeats with.
     pub hb_peers: Vec<i32>,
     /// Snapshots waiting to be trimmed.
     pub snap_trim_queue_len: i32,

@@ -10,7 +10,7 @@ use crate::interval_set::IntervalSet;
 use crate::types::{EVersion, PgId, PgShard};
 
 versioned! {
-    /// `pg_history_t`: what a PG remembers of its past.
+    /// `pg_history_t`: a PG's memory of its past.
     #[derive(Eq)]
     pub struct PgHistory("pg_history_t", version 10, compat 4) {
         /// When the PG was created.
@@ -50,7 +50,7 @@ versioned! {
     }
 }
 
-/// `pg_stat_t`: what a primary says about its PG. Pacific's version 26.
+/// `pg_stat_t`: a primary's report about its PG. Pacific's version 26.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PgStat {
     /// The last version.
@@ -263,7 +263,7 @@ versioned! {
         pub acting: i32, since 6;
         /// Space used on the OSDs.
         pub store_stats: StoreStatfs, since 7;
-        /// How many OSDs that sums over.
+        /// The number of OSDs in that sum.
         pub num_store_stats: i32, since 7;
     }
 }

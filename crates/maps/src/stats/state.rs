@@ -45,7 +45,7 @@ flags! {
         DEEP_SCRUB = 19, "deep";
         /// The copies differ.
         INCONSISTENT = 11, "inconsistent";
-        /// The members find out what each has.
+        /// The members compare their copies.
         PEERING = 12, "peering";
         /// The next scrub repairs.
         REPAIR = 13, "repair";
@@ -57,7 +57,7 @@ flags! {
         FORCED_BACKFILL = 31, "forced_backfill";
         /// Can't backfill: a member is too full.
         BACKFILL_TOOFULL = 21, "backfill_toofull";
-        /// Peering failed: what the members have is not complete.
+        /// Peering failed: the members' copies are not complete.
         INCOMPLETE = 16, "incomplete";
         /// Peered, but with too few members to be active.
         PEERED = 25, "peered";

@@ -113,7 +113,7 @@ impl fmt::Debug for ObjectName {
 
 spirula_denc::transparent!(ObjectName);
 
-/// `object_locator_t`: what besides the name decides where an object lives.
+/// `object_locator_t`: the properties besides the name that decide where an object lives.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ObjectLocator {
     /// The pool's id; -1 for none.
@@ -273,7 +273,7 @@ impl HObject {
         self.snap == snap::NOSNAP
     }
 
-    /// What the hash was made from besides the namespace: the key, or else the name.
+    /// The text that is hashed besides the namespace: the key, or else the name.
     pub fn effective_key(&self) -> &ObjectName {
         if self.key.is_empty() { &self.oid } else { &self.key }
     }

@@ -11,7 +11,7 @@ pub type SnapId = u64;
 pub mod snap {
     use super::SnapId;
 
-    /// The object's head: what is read and written without a snapshot.
+    /// The object's head, which is read and written without a snapshot.
     pub const NOSNAP: SnapId = SnapId::MAX - 1;
     /// The object's snapshot directory.
     pub const SNAPDIR: SnapId = SnapId::MAX;
