@@ -1,7 +1,8 @@
-//! The cluster's maps as clients see them, and what they mean.
+//! The cluster's maps as clients see them, and their evaluation.
 //!
-//! Encodings are those of Pacific (16.2), whoever the peer is: newer clients negotiate down to them. Decoders read
-//! Nautilus' and later; what a newer writer appends is skipped. Nothing here does I/O.
+//! Encodings are those of Pacific (16.2) for every peer: newer clients negotiate down to them.
+//! Decoders read Nautilus' and later; fields that a newer writer appends are skipped. Nothing here
+//! does I/O.
 //!
 //! - [`types`]: identifiers of versions, PGs, objects, requests, snapshots.
 //! - [`MonMap`], [`OsdMap`] and its [`Incremental`], [`MgrMap`]: the maps.

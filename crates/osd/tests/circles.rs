@@ -1,7 +1,8 @@
-//! The files of a PG use each other in one direction: none names what stands in a file that names, directly or through others, what
-//! stands in it. Data uses data, and handlers use data.
+//! The files of a PG use each other in one direction: no file uses an item of a file that uses,
+//! directly or through others, one of its own. Data uses data, and handlers use data.
 //!
-//! A file names what it imports, and what it writes out as a path. Methods that are called, and tests, don't count.
+//! A file uses the items that it imports, and those that it names by a path. Calls of methods, and
+//! tests, don't count.
 
 #![allow(clippy::unwrap_used)]
 
@@ -190,7 +191,7 @@ fn no_files_of_a_pg_stand_in_a_circle() {
         "{} files, {count} edges",
         files.len()
     );
-    // What names nothing, or is named by nothing, of what is left is in no circle.
+    // A file that uses none of the remaining files, or is used by none, is in no circle.
     loop {
         let used: BTreeSet<Names> = edges.values().flatten().cloned().collect();
         let before = edges.len();

@@ -115,7 +115,7 @@ impl Large {
             f.filled += take;
             n -= take;
         }
-        // What went beyond the places lies in the receive buffer, behind a body that is whole.
+        // Bytes beyond the places are in the receive buffer, after a body that is whole.
         invariant!(n == 0 || self.is_full(), "a body that is filled before what follows it"; beyond = n);
         spirula_buf::let_go();
         n

@@ -49,7 +49,7 @@ impl Calls {
         self.open.remove(&t)
     }
 
-    /// How many calls were made since the start.
+    /// The number of calls made since the start.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

@@ -53,7 +53,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// The same for all members, but for those named apart.
+    /// One message for all members, except those that get one of their own.
     pub(super) fn new(all: RawMessage, apart: Vec<(i32, RawMessage)>) -> Self {
         Self { all, apart }
     }
@@ -87,9 +87,9 @@ pub(super) trait Backend: Debug + Send + Sync {
         prefer: &[&[i32]],
     ) -> Option<(i32, &'a PgInfo)>;
 
-    /// What a member with the log `theirs` lacks of a copy with the log `auth`, and what its log
-    /// must become; `None` if the logs do not tell. `exact`: the member's objects are as its log
-    /// says.
+    /// The objects that a member with the log `theirs` lacks of a copy with the log `auth`, and the
+    /// update of its log; `None` if the logs do not tell. `exact`: the member's objects are as its
+    /// log says.
     fn lacking(
         &self,
         auth: &PgLog,

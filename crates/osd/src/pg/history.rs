@@ -25,7 +25,7 @@ pub struct PastInterval {
     pub primary: i32,
 }
 
-/// What an OSD knows of a PG's past.
+/// A PG's past, as an OSD knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     /// The epoch since which the past is known: the list has every interval that ended after it and

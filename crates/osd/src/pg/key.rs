@@ -1,4 +1,4 @@
-//! Where things lie in the store: keys of objects, PG logs and PG infos.
+//! The store's keys of objects, PG logs and PG infos.
 //!
 //! An object's key sorts as the object does (pool, bit-reversed hash, namespace, key, name, snapshot), so a PG is
 //! one contiguous range of keys and a split moves no object. The PG's number is no part of the key.

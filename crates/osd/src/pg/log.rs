@@ -18,7 +18,7 @@ use super::key;
 /// 3: the parts of the object that the change left as they were.
 const VERSION: u8 = 3;
 
-/// What an entry did to its object.
+/// The effect of an entry on its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogOp {
     /// The change created or changed the object.
@@ -93,7 +93,7 @@ pub struct LogEntry {
     pub reqid: ReqId,
     /// The object.
     pub object: HObject,
-    /// What happened.
+    /// The effect on the object.
     pub op: LogOp,
     /// The client's time of the change.
     pub mtime: UTime,

@@ -113,21 +113,21 @@ pub enum PeerBody {
     Notify {
         /// The copy's info; `None` for no copy.
         info: Option<PgInfo>,
-        /// For how long others may answer reads, as the sender has promised.
+        /// How long others may answer reads, as the sender has promised.
         promised: Promise,
     },
     /// Primary to member: let me answer reads.
     Lease {
         /// The primary's time.
         stamp: u64,
-        /// Whether it will let members answer, too.
+        /// Whether the primary will let members answer, too.
         shared: bool,
     },
-    /// The answer, with the time of the question.
+    /// The answer to [`PeerBody::Lease`], with the time of the question.
     LeaseGranted(u64),
     /// Member to primary: let me answer reads. Carries the member's time.
     ShareLease(u64),
-    /// The answer.
+    /// The answer to [`PeerBody::ShareLease`].
     LeaseShared {
         /// The time of the question.
         stamp: u64,
@@ -148,7 +148,7 @@ pub enum PeerBody {
         head: EVersion,
         /// The entries.
         entries: Vec<LogEntry>,
-        /// The requests that it remembers besides.
+        /// The requests that the holder remembers besides.
         dups: Vec<DupBatch>,
     },
     /// Primary to the holder of the authoritative copy: bring these targets up to it.
@@ -183,7 +183,8 @@ pub enum PeerBody {
         /// The log to have.
         log: LogUpdate,
     },
-    /// Primary to a member to be: your copy is complete up to the info's version. Answered as [`PeerBody::Activate`].
+    /// Primary to a backfill target: your copy is complete up to the info's version. Answered as
+    /// [`PeerBody::Activate`].
     Copied {
         /// The info to remember.
         info: PgInfo,
@@ -192,21 +193,21 @@ pub enum PeerBody {
     },
     /// Member to primary: the info is remembered durably.
     Activated,
-    /// Primary to a member to be: is it my turn to copy to you? With the priority.
+    /// Primary to a backfill target: may I copy to you now? With the priority.
     Reserve(u8),
-    /// The answer, when it is.
+    /// The answer to [`PeerBody::Reserve`], once it is the primary's turn.
     Reserved,
-    /// Primary to a member to be: I need my turn no more.
+    /// Primary to a backfill target: I need my turn no more.
     Release,
-    /// A member to be to its primary: others come first.
+    /// Backfill target to its primary: others come first.
     Revoked,
     /// Primary to an OSD that is no member: the PG is complete elsewhere, delete your copy.
     Remove,
-    /// The primary of one PG to that of another.
+    /// The primary of one PG to that of another: a question for part of an object.
     CopyRead(CopyRead),
-    /// The answer.
+    /// The answer to [`PeerBody::CopyRead`].
     CopyPart(CopyPart),
-    /// An object is repaired.
+    /// A message of a repair.
     Repair(RepairBody),
 }
 
@@ -222,8 +223,9 @@ pub struct PeerMessage {
 }
 
 impl PeerMessage {
-    /// The message as it travels, from an OSD that speaks version `own`, written in `version`. No body differs between
-    /// [`OLDEST`] and [`VERSION`] so far: one that does is to be written as `version` has it.
+    /// The encoded message of an OSD that speaks version `own`, written in `version`. No body
+    /// differs between [`OLDEST`] and [`VERSION`] so far: a body that does must be written in the
+    /// form of `version`.
     pub fn to_raw(&self, own: u16, version: u16) -> RawMessage {
         let (kind, priority) = match self.body {
             PeerBody::RepOp { .. } | PeerBody::RepCommitted(_) => (MsgType::REPLICATION, priority::DEFAULT),
@@ -250,7 +252,7 @@ impl PeerMessage {
         kind == MsgType::REPLICATION || kind == MsgType::PEERING
     }
 
-    /// Reads a message as an OSD does that speaks version `own`.
+    /// Reads a message as an OSD that speaks version `own`.
     ///
     /// # Errors
     /// Where it is truncated, of another type or of a version that is not understood.

@@ -346,17 +346,17 @@ pub struct Taken {
 /// When an op reached each stage, in microseconds of a monotonic clock; 0 for not yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stamps {
-    /// It was read from the socket.
+    /// When it was read from the socket.
     pub received: u64,
-    /// It came to its PG.
+    /// When it came to its PG.
     pub queued: u64,
-    /// Its execution began.
+    /// When its execution began.
     pub started: u64,
-    /// The sub-ops were sent.
+    /// When the sub-ops were sent.
     pub sub_ops_sent: u64,
-    /// It was durable here.
+    /// When it was durable here.
     pub local_commit: u64,
-    /// It was durable on the last peer.
+    /// When it was durable on the last peer.
     pub peer_commit: u64,
 }
 

@@ -18,7 +18,7 @@ use super::role::Role;
 use super::serving::Serving;
 use super::site::Site;
 
-/// What to do with a request.
+/// The verdict on a request.
 pub(super) enum Verdict {
     /// Go on.
     Pass,

@@ -19,7 +19,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Of a PG on this OSD.
+    /// The outbox of a PG on this OSD.
     pub(super) fn new(pgid: PgId, whoami: i32) -> Self {
         Self {
             pgid,

@@ -218,7 +218,7 @@ pub struct Ctx<'a> {
     /// The OSDs, perhaps this one among them, that are so full that nothing may grow on them
     /// (`osd_failsafe_full_ratio`).
     pub full: &'a BTreeSet<i32>,
-    /// What other OSDs speak.
+    /// The versions that other OSDs speak.
     pub versions: &'a Versions,
     /// The commands to the daemon.
     pub out: &'a mut Vec<Output>,

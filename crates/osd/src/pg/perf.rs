@@ -40,7 +40,7 @@ impl DropReason {
 /// A number of times, and their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// How many.
+    /// The number of times.
     pub count: u64,
     /// Their sum in microseconds.
     pub usec: u64,

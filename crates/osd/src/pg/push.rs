@@ -19,8 +19,8 @@ pub enum SyncPlan {
 pub struct Lacking {
     /// The object's store key.
     pub key: Bytes,
-    /// The target has it as it was at this version of the PG, and of what changed since something that was there since;
-    /// `None` where nothing is known of what it has.
+    /// The version of the PG at which the target's object was complete; ranges that changed since
+    /// have some later state there. `None` if nothing is known of the target's object.
     pub had: Option<EVersion>,
 }
 
@@ -48,7 +48,7 @@ pub enum PushPart {
         pairs: Vec<(Bytes, Bytes)>,
         /// The rest, with the last part or the last few.
         last: Option<PushEnd>,
-        /// The target keeps what it has of the object besides.
+        /// Set if the target keeps what else it has of the object.
         patch: Option<Patch>,
     },
 }

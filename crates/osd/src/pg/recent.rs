@@ -79,29 +79,29 @@ states! {
     Incomplete => "Primary/Waiting/Incomplete";
     /// The pool's kind is not served.
     Unsupported => "Primary/Waiting/Unsupported";
-    /// It serves, and has nothing else to do.
+    /// The primary serves, and has nothing else to do.
     Active => "Primary/Active";
-    /// It serves, and is to copy when it is its turn here.
+    /// The primary serves, and is to copy when it has its turn here.
     CopyWaiting => "Primary/Active/CopyWaiting";
-    /// It serves, and is to copy when it is its turn on the target.
+    /// The primary serves, and is to copy when it has its turn on the target.
     CopyReserving => "Primary/Active/CopyReserving";
-    /// It serves, and asks the target what it lacks.
+    /// The primary serves, and asks the target what it lacks.
     Comparing => "Primary/Active/Comparing";
-    /// It serves, and copies.
+    /// The primary serves, and copies.
     Copying => "Primary/Active/Copying";
-    /// It serves, and what was copied is to be durable.
+    /// The primary serves, and the copied objects are to become durable.
     Settling => "Primary/Active/Settling";
-    /// It serves, and the target notes that it is complete.
+    /// The primary serves, and the target notes that it is complete.
     Noting => "Primary/Active/Noting";
-    /// It serves, and gives up the temporary acting set.
+    /// The primary serves, and gives up the temporary acting set.
     Handover => "Primary/Active/Handover";
-    /// It follows a primary that does not serve yet.
+    /// The OSD follows a primary that does not serve yet.
     Replica => "Replica";
-    /// It follows a primary that serves.
+    /// The OSD follows a primary that serves.
     ReplicaActive => "Replica/Active";
-    /// It has no part in the PG, or will have one when it has been copied to.
+    /// The OSD has no part in the PG, or will have one when it has been copied to.
     Stray => "Stray";
-    /// It deletes its copy.
+    /// The OSD deletes its copy.
     Deleting => "Deleting";
 }
 

@@ -21,15 +21,15 @@ use super::snaps::trim::{TrimState, Trimmer};
 pub(super) enum Role {
     /// None yet: the OSD is not up in the map it knows.
     Idle,
-    /// It leads, and agrees with the other members.
+    /// The OSD leads, and agrees with the other members.
     Peering(Box<Peering>),
-    /// It leads, and serves.
+    /// The OSD leads, and serves.
     Active(Active),
-    /// It follows a primary.
+    /// The OSD follows a primary.
     Replica(Replica),
-    /// It has, or had, a copy that belongs elsewhere.
+    /// The OSD has, or had, a copy that belongs elsewhere.
     Stray,
-    /// It is deleting its copy.
+    /// The OSD is deleting its copy.
     Deleting,
 }
 

@@ -92,7 +92,7 @@ pub struct ReportedSnaps {
     pub purged: IntervalSet,
 }
 
-/// What a PG has done since the daemon started, as it is reported.
+/// A PG's work since the daemon started, as it is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportedWork {
     /// Reads and writes: ops and KiB.

@@ -259,8 +259,8 @@ impl StoredCopy {
         known && !site.cfg.has_bug(Bug::TwiceDone)
     }
 
-    /// What a copy with this log lacks of this one. `exact`: that copy's objects are as its log
-    /// says.
+    /// The objects that a copy with this log lacks of this one. `exact`: that copy's objects are as
+    /// its log says.
     pub(super) fn plan_for(&self, theirs: &PgLog, exact: bool, site: &Site) -> SyncPlan {
         let lacking = site.backend.lacking(&self.log, theirs, exact, &site.cfg);
         lacking.map_or(SyncPlan::Backfill, |(plan, _)| plan)

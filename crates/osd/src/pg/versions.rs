@@ -1,9 +1,11 @@
-//! Which version of the messages between OSDs each OSD speaks, so that OSDs of neighbouring versions make one cluster.
+//! The version of the messages between OSDs that each OSD speaks, so that OSDs of neighbouring
+//! versions make one cluster.
 //!
-//! A message's header says which version its sender speaks (`version`), and in which the message is written
-//! (`compat_version`). An OSD writes to another in the newest version that both speak. Before it has heard anything of the
-//! other one, it writes in the oldest that it speaks itself, which an OSD of the version before understands. What it has
-//! heard counts as long as the connection: the other one may be another program afterwards.
+//! A message's header names the version that its sender speaks (`version`), and the one that the
+//! message is written in (`compat_version`). An OSD writes to another in the newest version that
+//! both speak. Before it has heard from the other one, it writes in the oldest version that it
+//! speaks itself, which an OSD of the version before understands. A peer's version is known for as
+//! long as the connection: afterwards the peer may be another program.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +13,7 @@ use spirula_proto::RawMessage;
 
 use super::message::{OLDEST, PeerMessage, VERSION};
 
-/// What the other OSDs speak, as one OSD knows it.
+/// The versions that the other OSDs speak, as one OSD knows them.
 #[derive(Debug)]
 pub struct Versions {
     own: u16,
@@ -25,7 +27,7 @@ impl Default for Versions {
 }
 
 impl Versions {
-    /// Of an OSD that speaks this version itself.
+    /// The versions as known to an OSD that speaks `own` itself.
     pub(crate) fn speaking(own: u16) -> Self {
         Self {
             own,

@@ -254,7 +254,8 @@ impl Sim {
         }
     }
 
-    /// A connection has ended: whoever is at its other end next may be another program.
+    /// Forgets the versions of two nodes whose connection has ended: the next peer at the other end
+    /// may be another program.
     fn forget_versions(&mut self, a: i32, b: i32) {
         for (at, of) in [(a, b), (b, a)] {
             self.nodes.get_mut(&at).unwrap().versions.forget(of);

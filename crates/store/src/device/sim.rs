@@ -362,7 +362,8 @@ impl Device for SimDevice {
             return; // A disk's dice are only thrown for what happens.
         }
         let mut disk = self.disk.lock();
-        // At least one operation completes per call, so that whoever polls long enough sees all of them.
+        // At least one operation completes per call, so that a caller that polls long enough sees
+        // all of them.
         for _ in 0..=disk.rng.below(self.queued.len() as u64) {
             let at = disk.rng.below(self.queued.len() as u64) as usize;
             let io = self.queued.swap_remove(at);

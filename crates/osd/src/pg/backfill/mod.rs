@@ -1,8 +1,9 @@
 //! Members that lack much are brought up in the background, while others serve in their place.
 //!
-//! Where a member lacks more than a few objects, the primary that notices asks the monitors for a temporary acting set
-//! (`pg_temp`) of those that lack nothing, if these are `min_size` at least. They serve, and their primary copies to
-//! the members to be, the targets, one after the other, while clients write:
+//! If a member lacks more than a few objects, the primary asks the monitors for a temporary acting
+//! set (`pg_temp`) of the members that lack nothing, if these are at least `min_size`. They serve,
+//! and their primary copies to the members to be, the backfill targets, one after the other, while
+//! clients write:
 //!
 //! ```text
 //! Reserving ── few PGs copy from an OSD at a time, and few to one (`osd_max_backfills`), the most urgent first
@@ -14,14 +15,17 @@
 //! Handover  ── the temporary acting set is given up
 //! ```
 //!
-//! The next interval then finds a target that lacks what was written since `base`, and brings that over before it serves.
-//! A target may have some of it already, torn even, where an object was written while it was copied; but what the log after
-//! `base` names as changed is copied again, whatever the target has of it. Of all else it has what was there at `base`: every copy
-//! of an object ends with its size at a time after that, and what the log tells is told of ranges, up to infinity. So it is with each
-//! further round, too. A target must not keep what others lost: so it counts as incomplete until what was copied is durable
-//! on all members. It takes part in no interval meanwhile, and what it notes says so: it is older than any member's copy.
+//! The next interval then finds a target that lacks only the writes since `base`, and copies these
+//! before it serves. The target may have some of them already, even torn, if an object was written
+//! while it was copied; but the objects and ranges that the log names after `base` are copied
+//! again, whatever the target has of them. Everything else is in its state of `base`: every copy of
+//! an object ends with its size at a time after that, and the log's ranges reach up to infinity.
+//! The same holds for each further round. A target must not keep writes that others lost: so it
+//! counts as incomplete until everything copied is durable on all members. It takes part in no
+//! interval meanwhile, and the info that it notes shows that: it is older than any member's copy.
 //!
-//! What each target lacks is asked at once (the *survey*), so that the PG can say what it waits for, and how urgent that is.
+//! All targets are asked at once what they lack (the *survey*), so that the PG can report what it
+//! waits for, and how urgent that is.
 
 pub(super) mod handler;
 

@@ -1,10 +1,10 @@
-//! What class methods are told of a request.
+//! The information on a request for class methods.
 
 use crate::pg::op::Request;
 
 /// The information on a request for class methods.
 pub(super) struct Calls {
-    /// Who asks, and when.
+    /// The client, and the time of the request.
     pub(super) request: Request,
     /// The number of ops executed so far, those of class methods included.
     pub(super) steps: u32,

@@ -1,4 +1,4 @@
-//! What a run only looks at besides the object.
+//! The inputs of a run besides the object, which it only reads.
 
 use bytes::Bytes;
 use spirula_denc::EntityName;

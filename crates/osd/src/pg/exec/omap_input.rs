@@ -1,4 +1,4 @@
-//! What requests say of an omap.
+//! The inputs of ops on omaps.
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Reader};

@@ -1,4 +1,4 @@
-//! Ranges of omap keys that a request removes: what they must know of its other changes.
+//! The other changes of a request, as far as its removals of ranges of omap keys must know of them.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,16 @@ use crate::pg::txn::ObjectOp;
 /// The other changes of the request, as far as ranges must know of them.
 #[derive(Default)]
 pub(super) struct Ranges<'a> {
-    /// Keys that the ops of the request set, those to come included, in order. Class methods may set others.
+    /// The keys that the ops of the request set, later ones included, in order. Class methods may
+    /// set others.
     pub(super) announced: Vec<Bytes>,
-    /// Those of them that the object had.
+    /// The announced keys that the object had.
     pub(super) stored: Option<&'a [(Bytes, Bytes)]>,
-    /// How many changes were looked at.
+    /// The number of changes that were looked at.
     pub(super) seen: usize,
-    /// Keys that these set, as far as they may have been there before.
+    /// The keys that these changes set and that may have been there before.
     pub(super) set: BTreeSet<Bytes>,
-    /// What is removed before all other changes.
+    /// The removals that go before all other changes.
     pub(super) first: Vec<ObjectOp>,
 }
 
@@ -37,7 +38,7 @@ impl Ranges<'_> {
         self.announced.dedup();
     }
 
-    /// A change that the request has made.
+    /// Notes a change that the request has made.
     pub(super) fn note(&mut self, change: &ObjectOp) {
         match change {
             ObjectOp::OmapSet(pairs) => self.set.extend(pairs.iter().map(|(k, _)| k.clone())),

@@ -201,7 +201,7 @@ pub(super) enum Next {
     Serve,
 }
 
-/// What is to be done about OSDs that may hold a newer copy than those that answered.
+/// The next step with OSDs that may hold a newer copy than those that answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::pg) enum Prior {
     /// Nothing: none of them can hold one.

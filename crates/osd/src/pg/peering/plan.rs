@@ -1,4 +1,4 @@
-//! What each member lacks of the newest copy, and what its log must become.
+//! The objects that each member lacks of the newest copy, and the update of its log.
 
 use std::sync::Arc;
 

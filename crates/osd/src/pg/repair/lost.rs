@@ -34,7 +34,7 @@ impl Lost {
         self.keys.is_empty()
     }
 
-    /// How many there are.
+    /// The number of objects.
     pub(in crate::pg) fn len(&self) -> usize {
         self.keys.len()
     }

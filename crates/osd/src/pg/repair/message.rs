@@ -56,7 +56,7 @@ pub enum Outcome {
 
 /// A place in an object: an offset, and after all data a key of the omap. An offset beyond the
 /// object's end stands for a place after both, among the omap's header and the attributes: the end,
-/// plus one, plus the number of their bytes before it. Only the member that has made a place
+/// plus one, plus the number of these that are before it. Only the member that has made a place
 /// interprets it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Place {
@@ -78,7 +78,7 @@ pub struct FoundPart {
 }
 
 impl Place {
-    /// The place after data and omap of an object of this size, and `done` bytes of header and
+    /// The place after data and omap of an object of this size, and after `done` of its header and
     /// attributes.
     pub(in crate::pg) fn of_rest(size: u64, done: u64) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Place {
         }
     }
 
-    /// The bytes of header and attributes before the place, if it is after data and omap.
+    /// How many of header and attributes are before the place, if it is after data and omap.
     pub(in crate::pg) fn rest_done(&self, size: u64) -> Option<u64> {
         self.offset.checked_sub(size)?.checked_sub(1)
     }

@@ -1,14 +1,19 @@
-//! Reads that a member answers which is not primary: clients ask for it with `BALANCE_READS` and `LOCALIZE_READS`.
+//! Reads that a member other than the primary answers: clients ask for that with `BALANCE_READS`
+//! and `LOCALIZE_READS`.
 //!
-//! It answers only what the primary would answer, too, at that moment:
+//! The member answers only reads that the primary would answer, too, at that moment:
 //!
-//! - It has a share in the primary's lease ([`crate::pg::lease`]), so no later interval has taken a write. It asks for one
-//!   when a client reads, and counts the time from then, while the primary counts from later, so the share ends first.
-//! - No change of the object is in its log that may not be durable on all members, as far as the primary has told.
-//! - The primary had the client's map, or a later one, when it gave that share: whom that map shuts out can write no more. In Ceph
-//!   a write of theirs may still come after such a read.
+//! - The member has a share in the primary's lease ([`crate::pg::lease`]), so no later interval has
+//!   accepted a write. It asks for one when a client reads, and counts the time from then, while
+//!   the primary counts from later, so the share ends first.
+//! - Every change of the object in the member's log is durable on all members, as far as the
+//!   primary has told.
+//! - The primary had the client's map, or a later one, when it gave that share: clients that are on
+//!   that map's blocklist can write no more. In Ceph a write of theirs may still come after such a
+//!   read.
 //!
-//! In all other cases the client is told to ask the primary (`EAGAIN`), which clients do by themselves. Nothing waits here.
+//! In all other cases the answer is `EAGAIN`, upon which clients ask the primary by themselves. No
+//! read waits here.
 
 use bytes::Bytes;
 use spirula_invariant::dropped;

@@ -76,13 +76,13 @@ struct Span {
     data: Option<Bytes>,
 }
 
-/// What is pushed of an object after data and pairs.
+/// The rest of an object, which is pushed after data and pairs.
 #[derive(Debug, Default)]
 struct Remainder {
     /// The omap's header, if it was read.
     header: Option<Bytes>,
     left: VecDeque<Rest>,
-    /// How much was pushed.
+    /// How many of header and attributes were pushed.
     done: u64,
 }
 

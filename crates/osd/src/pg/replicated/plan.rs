@@ -20,8 +20,8 @@ fn common(auth: &PgLog, other: &PgLog) -> Option<EVersion> {
     (other.head() >= auth.tail() && auth.head() >= other.tail()).then(|| auth.tail().max(other.tail()))
 }
 
-/// What a copy with the log `other` lacks, and what its log must become. `exact`: the copy's
-/// objects are as its log says.
+/// The objects that a copy with the log `other` lacks, and the update of its log. `exact`: the
+/// copy's objects are as its log says.
 pub(super) fn compare(
     auth: &PgLog,
     other: &PgLog,
