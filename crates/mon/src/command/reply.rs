@@ -39,7 +39,7 @@ impl Reply {
         Self::data(text.into().into_bytes())
     }
 
-    /// Success with a value as output: JSON, or XML after [`Reply::named`].
+    /// Success with a value as output: JSON, or XML once `named` has set the names.
     pub fn json(format: Format, v: &Value) -> Self {
         match format.is_xml() {
             false => Self::data(format.render(v)),

@@ -222,7 +222,7 @@ impl StoreIo {
     }
 }
 
-/// Panics: the store answers each call once, with what was asked for.
+/// Ends the daemon: the store answers each call once, with what was asked for.
 fn unasked(t: spirula_store::Token) -> ! {
     impossible!("an answer of the store to a call that is under way"; call = t.0)
 }

@@ -240,7 +240,8 @@ impl Reads {
         let (limit, used) = (self.pool.limit(), self.used());
         let has = read.has();
         if has.saturating_add(bytes) <= LITTLE && used.saturating_add(bytes) <= limit + limit / 4 {
-            // A client with hardly anything in the pool may exceed its limit a little.
+            // The read of a client with hardly anything in the pool may exceed the pool's limit a
+            // little.
             return true;
         }
         let left = limit.saturating_sub(used);

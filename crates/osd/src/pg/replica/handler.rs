@@ -95,8 +95,8 @@ impl Following<'_> {
         }
     }
 
-    /// Logs why a write of the primary can't be accepted: the write waits for this member as for
-    /// one that does not answer, and is sent again.
+    /// Reports in the cluster log why a write of the primary can't be accepted: the write waits for
+    /// this member as for one that does not answer, and is sent again.
     fn cannot_take(&self, from: i32, why: &str, cx: &mut Ctx<'_>) {
         dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         let (pgid, me) = (self.site.pgid, self.site.whoami);
