@@ -155,7 +155,7 @@ fn what_runs_and_what_does_not_is_told() {
         "HEALTH_OK",
         "osd.1",
         "running",
-        "1.00 GiB",
+        " 1 GiB",
     ] {
         assert!(plain.contains(part), "no {part} in {plain}");
     }
