@@ -3,7 +3,7 @@
 //! - [`core`]: the monitor as a state machine without I/O.
 //! - [`raft`]: the replicated log and its store.
 //! - [`service`]: the maps and databases; [`command`]: the commands of `ceph`; [`health`]: its
-//! checks.
+//!   checks.
 //! - [`daemon`]: sockets, the clock and the loop around them.
 
 // `json!` recurses once for each token of the larger dumps.
