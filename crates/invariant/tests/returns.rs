@@ -149,6 +149,6 @@ fn a_comment_is_at_the_end_of_the_line_or_in_the_one_before() {
         "a.rs",
         "fn f() {\n    invariant!(true, \"it\");\n    return;\n}\n// return;\n#[cfg(test)]\nmod tests {\n    fn g() {\n        return;\n    }\n}\n",
     );
-    assert_eq!((found.lines, found.assertions), (6, 1));
+    assert_eq!((found.lines, found.assertions), (5, 1));
     assert_eq!(found.unexplained, ["a.rs:3"]);
 }
