@@ -29,7 +29,7 @@ pub(super) enum Verdict {
 }
 
 impl Site {
-    pub(super) fn check(&self, op: &ClientOp, _cx: &Ctx<'_>) -> Verdict {
+    pub(super) fn check(&self, op: &ClientOp) -> Verdict {
         if !self.contains(&op.object) {
             return Verdict::Drop;
         }
@@ -177,7 +177,7 @@ impl Serving<'_> {
         match self.role {
             Role::Active(_) => self.do_op(op, cx),
             // Looked at again when it is its turn, by the map of then.
-            Role::Peering(_) => match self.site.check(&op, cx) {
+            Role::Peering(_) => match self.site.check(&op) {
                 Verdict::Pass => {
                     op.forget_copies();
                     self.ops.held.push_back(op);
@@ -199,7 +199,7 @@ impl Serving<'_> {
     }
 
     fn do_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
-        match self.site.check(&op, cx) {
+        match self.site.check(&op) {
             Verdict::Pass => {}
             Verdict::Drop => return,
             Verdict::Fail(e) => return self.site.fail(&mut op, e, cx),

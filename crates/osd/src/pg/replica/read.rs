@@ -155,7 +155,7 @@ impl Serving<'_> {
 
     /// Handles a read that any member may answer.
     pub(in crate::pg) fn replica_read(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
-        for verdict in [self.site.check(&op, cx), self.site.check_object_op(&op)] {
+        for verdict in [self.site.check(&op), self.site.check_object_op(&op)] {
             match verdict {
                 Verdict::Pass => {}
                 Verdict::Drop => return self.site.fail(&mut op, -EAGAIN, cx),
