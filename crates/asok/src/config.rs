@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use spirula_conf::options::{self, Kind, Opt, Source, Values};
+use spirula_errno::{EINVAL, ENOENT, EPERM, Errno};
 
-use crate::errno::{EINVAL, ENOENT, EPERM};
 use crate::{Answer, Command, Failure};
 
 /// The commands that [`run`] knows; `describe` lists them for every daemon.
@@ -48,11 +48,8 @@ pub const COMMANDS: &[Command] = &[
     ),
 ];
 
-fn failure(errno: i32, message: String) -> Failure {
-    Failure {
-        code: -errno,
-        message,
-    }
+fn failure(errno: Errno, message: String) -> Failure {
+    Failure { errno, message }
 }
 
 /// The daemon whose values are shown or changed.
@@ -138,15 +135,15 @@ fn set(daemon: Daemon<'_>, values: &mut Values, var: &str, val: &str) -> Result<
     match said {
         Ok(text) => Ok(json!({"success": text})),
         Err((errno, _)) => {
-            let why = crate::errno::describe(errno);
-            Err(failure(errno, format!("error setting '{var}' to '{val}': {why}")))
+            let why = format!("error setting '{var}' to '{val}': {errno}");
+            Err(failure(errno, why))
         }
     }
 }
 
 /// Sets an option and returns the confirmation, empty if nothing has changed; or an errno and the
 /// reason.
-fn change(daemon: Daemon<'_>, values: &mut Values, opt: &Opt, val: &str) -> Result<String, (i32, String)> {
+fn change(daemon: Daemon<'_>, values: &mut Values, opt: &Opt, val: &str) -> Result<String, (Errno, String)> {
     let parsed = opt.parse(val).map_err(|why| (options::errno(&why), why))?;
     let is_same = values.canonical(opt.name).is_some_and(|now| now == parsed);
     if !opt.runtime && !is_same {
@@ -176,7 +173,7 @@ fn unset(values: &mut Values, var: &str) -> Result<Value, Failure> {
 #[derive(Default)]
 struct Injected {
     /// The errno of the last refused option.
-    errno: i32,
+    errno: Option<Errno>,
     /// The messages about refused options.
     refused: String,
     /// Confirmations by option.
@@ -195,8 +192,8 @@ impl Injected {
         }
     }
 
-    fn refuse(&mut self, errno: i32, opt: &Opt, val: &str, why: &str) {
-        self.errno = errno;
+    fn refuse(&mut self, errno: Errno, opt: &Opt, val: &str, why: &str) {
+        self.errno = Some(errno);
         self.refused += &format!("Parse error setting {} to '{val}' using injectargs", opt.name);
         if !why.is_empty() {
             self.refused += &format!(" ({why})");
@@ -252,15 +249,15 @@ fn inject(daemon: Daemon<'_>, values: &mut Values, text: &str) -> Result<Answer,
     let mut said = out.refused;
     if !out.unknown.is_empty() {
         said += &format!(" failed to parse arguments: {}\n", out.unknown.join(","));
-        out.errno = EINVAL;
+        out.errno = Some(EINVAL);
     }
     said.extend(out.changed.into_values());
     match out.errno {
-        0 => Ok(Answer {
+        None => Ok(Answer {
             value: json!({}),
             status: said,
         }),
-        errno => Err(failure(errno, said)),
+        Some(errno) => Err(failure(errno, said)),
     }
 }
 
@@ -349,7 +346,7 @@ mod tests {
         let args = Map::from_iter([("injected_args".to_owned(), json!([text]))]);
         match run(OSD, values, "injectargs", &args).unwrap() {
             Ok(answer) => (0, answer.status),
-            Err(e) => (e.code, e.message),
+            Err(e) => (-e.errno, e.message),
         }
     }
 

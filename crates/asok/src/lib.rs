@@ -9,14 +9,10 @@
 
 mod command;
 pub mod config;
-pub mod errno;
 pub mod op_history;
 pub mod osd_network;
 pub mod perf;
 mod request;
-
-pub use command::{COUNTER, Command};
-pub use request::{Request, read as read_request};
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -24,21 +20,25 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use request::{Request, read as read_request};
 use serde_json::{Map, Value};
+use spirula_errno::Errno;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
+
+pub use command::{COUNTER, Command};
 
 /// How long a client may take to send its request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// Clients served at once; more wait to be accepted.
 const MAX_CLIENTS: usize = 16;
 
-/// A failed command: a negative errno and text.
+/// A failed command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// Negative errno.
-    pub code: i32,
+    /// What kind of failure it is.
+    pub errno: Errno,
     /// The message.
     pub message: String,
 }
@@ -183,10 +183,7 @@ pub async fn answer<H: Handler>(request: &[u8], handler: &H) -> Vec<u8> {
     match run(request, handler).await {
         Ok(output) => output,
         // The protocol has no place for an errno.
-        Err(e) => {
-            let errno = errno::describe(e.code);
-            format!("ERROR: {errno}\n{}\n", e.message).into_bytes()
-        }
+        Err(e) => format!("ERROR: {}\n{}\n", e.errno, e.message).into_bytes(),
     }
 }
 
@@ -231,7 +228,7 @@ mod tests {
             match args.get("var").and_then(Value::as_str) {
                 Some(v) => Ok(json!({v: "x"}).into()),
                 None => Err(Failure {
-                    code: -22,
+                    errno: spirula_errno::EINVAL,
                     message: "var?".to_owned(),
                 }),
             }

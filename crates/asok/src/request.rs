@@ -3,11 +3,11 @@
 use std::io;
 
 use serde_json::{Map, Value, json};
+use spirula_errno::EINVAL;
 use spirula_text::{Format, Names};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-use crate::errno::EINVAL;
 use crate::{Answer, Failure, command};
 
 /// The longest request that is accepted, in bytes.
@@ -44,7 +44,7 @@ pub async fn read(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
 
 fn invalid(message: impl Into<String>) -> Failure {
     Failure {
-        code: -EINVAL,
+        errno: EINVAL,
         message: message.into(),
     }
 }

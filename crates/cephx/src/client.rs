@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::{EntityType, Reader, UTime, Writer, decode_all};
+use spirula_errno::Errno;
 
 use crate::authorizer::Authorizer;
 use crate::env::Env;
@@ -272,8 +273,8 @@ impl ClientSession {
     /// # Errors
     /// [`Error::Refused`] with the monitor's errno, [`Error::Decrypt`], [`Error::Malformed`].
     pub fn handle_reply(&mut self, result: i32, payload: &[u8], env: &Env<'_>) -> Result<Renewed> {
-        if result < 0 {
-            return Err(Error::Refused(result));
+        if let Some(errno) = Errno::of_result(result) {
+            return Err(Error::Refused(errno));
         }
         let mut r = Reader::new(payload);
         match self.read_header(&mut r, None)? {
@@ -304,8 +305,8 @@ impl ClientSession {
 
     fn read_header(&self, r: &mut Reader<'_>, expected: Option<u16>) -> Result<u16> {
         let header: ResponseHeader = r.get()?;
-        if header.status < 0 {
-            return Err(Error::Refused(header.status));
+        if let Some(errno) = Errno::of_result(header.status) {
+            return Err(Error::Refused(errno));
         }
         match expected {
             Some(e) if e != header.request_type => Err(Error::UnknownRequest(header.request_type)),

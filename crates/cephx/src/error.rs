@@ -1,6 +1,7 @@
 //! Errors of authentication steps, and the errnos with which the official daemons answer.
 
 use spirula_denc::EntityType;
+use spirula_errno::Errno;
 
 use crate::key::KeyType;
 
@@ -76,35 +77,22 @@ pub enum Error {
     #[error("no random bytes")]
     NoRandomness,
     /// The peer answered with an error.
-    #[error("refused by the peer: errno {0}")]
-    Refused(i32),
+    #[error("refused by the peer: errno {}", -*.0)]
+    Refused(Errno),
 }
 
-/// `-EPERM`.
-pub const EPERM: i32 = -1;
-/// `-EIO`.
-pub const EIO: i32 = -5;
-/// `-EACCES`.
-pub const EACCES: i32 = -13;
-/// `-EBUSY`.
-pub const EBUSY: i32 = -16;
-/// `-EINVAL`.
-pub const EINVAL: i32 = -22;
-/// `-EOPNOTSUPP`.
-pub const EOPNOTSUPP: i32 = -95;
-
 impl Error {
-    /// The negative errno to send to the peer, as the official daemons choose it
+    /// The errno to send to the peer, as the official daemons choose it
     /// (`src/auth/cephx/CephxServiceHandler.cc`, `src/mon/Monitor.cc`).
-    pub fn errno(&self) -> i32 {
+    pub fn errno(&self) -> Errno {
         match self {
-            Self::Malformed(_) => EPERM,
-            Self::UnsupportedMethod(_) => EOPNOTSUPP,
-            Self::UnknownRequest(_) | Self::SuperfluousTicket => EINVAL,
-            Self::NotReady => EBUSY,
-            Self::NoRandomness => EIO,
+            Self::Malformed(_) => spirula_errno::EPERM,
+            Self::UnsupportedMethod(_) => spirula_errno::EOPNOTSUPP,
+            Self::UnknownRequest(_) | Self::SuperfluousTicket => spirula_errno::EINVAL,
+            Self::NotReady => spirula_errno::EBUSY,
+            Self::NoRandomness => spirula_errno::EIO,
             Self::Refused(errno) => *errno,
-            _ => EACCES,
+            _ => spirula_errno::EACCES,
         }
     }
 }

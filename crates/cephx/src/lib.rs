@@ -38,7 +38,7 @@ pub use authorizer::{Authorizer, AuthorizerVerifier, TicketKeys};
 pub use client::{ClientHandshake, ClientKeys, ClientSession, Renewed, TicketStore};
 pub use entity::EntityAuth;
 pub use env::{Env, OsRandom, RandomSource};
-pub use error::{EACCES, EBUSY, EINVAL, EIO, EOPNOTSUPP, EPERM, Error, Result};
+pub use error::{Error, Result};
 pub use global_id::{GLOBAL_ID_STEP, GlobalIds};
 pub use greeting::Greeting;
 pub use key::{ConnectionMode, ConnectionSecret, CryptoKey, KeyType};

@@ -1,6 +1,7 @@
 //! The outcome of a step of an accepting handshake.
 
 use spirula_denc::UTime;
+use spirula_errno::Errno;
 
 use crate::Error;
 use crate::key::{ConnectionSecret, CryptoKey};
@@ -14,10 +15,10 @@ pub enum Outcome {
     More(Vec<u8>),
     /// Send `AUTH_DONE` and start the session.
     Done(Box<Accepted>),
-    /// Send `AUTH_BAD_METHOD` with this errno, or just close the connection where it is `-EBUSY`.
+    /// Send `AUTH_BAD_METHOD` with this errno, or just close the connection where it is `EBUSY`.
     Denied {
-        /// The negative errno for the peer.
-        errno: i32,
+        /// The errno for the peer.
+        errno: Errno,
         /// The reason, for the log.
         why: Error,
     },

@@ -141,14 +141,14 @@ impl ServerHandshake {
     pub fn handle_auth(&mut self, payload: &[u8], keys: &dyn KeyServer, env: &Env<'_>) -> AuthReply {
         let State::LoggedIn(session) = &self.state else {
             return AuthReply {
-                result: Error::OutOfOrder.errno(),
+                result: -Error::OutOfOrder.errno(),
                 payload: Vec::new(),
             };
         };
         match session.renew(payload, keys, env) {
             Ok(reply) => reply,
             Err(e) => AuthReply {
-                result: e.errno(),
+                result: -e.errno(),
                 payload: Vec::new(),
             },
         }
@@ -442,7 +442,7 @@ impl Session {
         allowed(known, keys)?;
         let (tickets, missing) = self.issue_all(wanted.keys, &entity, known, keys, env)?;
         let result = match missing {
-            Some(e) if tickets.is_empty() => e.errno(),
+            Some(e) if tickets.is_empty() => -e.errno(),
             _ => 0,
         };
         let mut w = Writer::with_capacity(1024);

@@ -1,10 +1,12 @@
 //! Failures of methods, and of their operations on the object.
 
+use spirula_errno::Errno;
+
 /// A failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
-    /// The positive error number that the client sees negated.
-    Errno(i32),
+    /// What the client sees.
+    Errno(Errno),
     /// The data that was asked for is being fetched: the method must return now, and is called
     /// again with it.
     NotFetched,
@@ -13,31 +15,28 @@ pub enum Error {
 /// The result of a method, and of its operations on the object.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Input that can't be decoded, or is inconsistent.
-pub(crate) const EINVAL: i32 = 22;
-
 #[allow(missing_docs)]
 impl Error {
-    pub const ENOENT: Self = Self::Errno(2);
-    pub const EIO: Self = Self::Errno(5);
-    pub const ENXIO: Self = Self::Errno(6);
-    pub const ENOEXEC: Self = Self::Errno(8);
-    pub const EBADF: Self = Self::Errno(9);
-    pub const EBUSY: Self = Self::Errno(16);
-    pub const EEXIST: Self = Self::Errno(17);
-    pub const EXDEV: Self = Self::Errno(18);
-    pub const EINVAL: Self = Self::Errno(EINVAL);
-    pub const ERANGE: Self = Self::Errno(34);
-    pub const ENOSYS: Self = Self::Errno(38);
-    pub const ENOMSG: Self = Self::Errno(42);
-    pub const ENODATA: Self = Self::Errno(61);
-    pub const ENOLINK: Self = Self::Errno(67);
-    pub const EBADMSG: Self = Self::Errno(74);
-    pub const EOVERFLOW: Self = Self::Errno(75);
-    pub const EOPNOTSUPP: Self = Self::Errno(95);
-    pub const ESTALE: Self = Self::Errno(116);
-    pub const EDQUOT: Self = Self::Errno(122);
-    pub const ECANCELED: Self = Self::Errno(125);
+    pub const ENOENT: Self = Self::Errno(spirula_errno::ENOENT);
+    pub const EIO: Self = Self::Errno(spirula_errno::EIO);
+    pub const ENXIO: Self = Self::Errno(spirula_errno::ENXIO);
+    pub const ENOEXEC: Self = Self::Errno(spirula_errno::ENOEXEC);
+    pub const EBADF: Self = Self::Errno(spirula_errno::EBADF);
+    pub const EBUSY: Self = Self::Errno(spirula_errno::EBUSY);
+    pub const EEXIST: Self = Self::Errno(spirula_errno::EEXIST);
+    pub const EXDEV: Self = Self::Errno(spirula_errno::EXDEV);
+    pub const EINVAL: Self = Self::Errno(spirula_errno::EINVAL);
+    pub const ERANGE: Self = Self::Errno(spirula_errno::ERANGE);
+    pub const ENOSYS: Self = Self::Errno(spirula_errno::ENOSYS);
+    pub const ENOMSG: Self = Self::Errno(spirula_errno::ENOMSG);
+    pub const ENODATA: Self = Self::Errno(spirula_errno::ENODATA);
+    pub const ENOLINK: Self = Self::Errno(spirula_errno::ENOLINK);
+    pub const EBADMSG: Self = Self::Errno(spirula_errno::EBADMSG);
+    pub const EOVERFLOW: Self = Self::Errno(spirula_errno::EOVERFLOW);
+    pub const EOPNOTSUPP: Self = Self::Errno(spirula_errno::EOPNOTSUPP);
+    pub const ESTALE: Self = Self::Errno(spirula_errno::ESTALE);
+    pub const EDQUOT: Self = Self::Errno(spirula_errno::EDQUOT);
+    pub const ECANCELED: Self = Self::Errno(spirula_errno::ECANCELED);
 }
 
 /// Turns an expected error into a value: `None` where the result is one of `expected`.

@@ -253,7 +253,7 @@ impl Object for Run<'_> {
         let long = name.len() > 100;
         let new = self.written()?;
         if long {
-            return Err(Error::Errno(36));
+            return Err(Error::Errno(spirula_errno::ENAMETOOLONG));
         }
         new.attrs.insert(Bytes::copy_from_slice(name), value);
         Ok(())

@@ -1,76 +1,6 @@
 //! Errors of requests, and the errno that a user sees.
 
-/// Errno numbers of Linux, which is what Ceph's protocol carries on every platform.
-pub mod errno {
-    /// Not permitted.
-    pub const EPERM: i32 = 1;
-    /// No such pool, object or attribute.
-    pub const ENOENT: i32 = 2;
-    /// An I/O error, or an answer that can't be decoded.
-    pub const EIO: i32 = 5;
-    /// No such device: the OSD exists and is down.
-    pub const ENXIO: i32 = 6;
-    /// The request, or its answer, is too large.
-    pub const E2BIG: i32 = 7;
-    /// The format is not known.
-    pub const ENOEXEC: i32 = 8;
-    /// The OSD asks for another attempt; never seen outside the client.
-    pub const EAGAIN: i32 = 11;
-    /// Not allowed.
-    pub const EACCES: i32 = 13;
-    /// A bad address.
-    pub const EFAULT: i32 = 14;
-    /// Another client uses it.
-    pub const EBUSY: i32 = 16;
-    /// Exists already.
-    pub const EEXIST: i32 = 17;
-    /// The operation spans different places.
-    pub const EXDEV: i32 = 18;
-    /// A directory.
-    pub const EISDIR: i32 = 21;
-    /// A malformed request.
-    pub const EINVAL: i32 = 22;
-    /// A size beyond the largest allowed one.
-    pub const EFBIG: i32 = 27;
-    /// No room is left.
-    pub const ENOSPC: i32 = 28;
-    /// A write where only reading is possible.
-    pub const EROFS: i32 = 30;
-    /// Too many links.
-    pub const EMLINK: i32 = 31;
-    /// A number that is out of the operation's domain.
-    pub const EDOM: i32 = 33;
-    /// A value out of its range.
-    pub const ERANGE: i32 = 34;
-    /// A feature or function that is not known here.
-    pub const ENOSYS: i32 = 38;
-    /// The container is not empty.
-    pub const ENOTEMPTY: i32 = 39;
-    /// A loop of references, or one without end.
-    pub const ELOOP: i32 = 40;
-    /// The data can't be decoded.
-    pub const EBADMSG: i32 = 74;
-    /// The compared data differs.
-    pub const EILSEQ: i32 = 84;
-    /// The operation was interrupted, and is to be repeated.
-    pub const ERESTART: i32 = 85;
-    /// The operation is not supported here.
-    pub const EOPNOTSUPP: i32 = 95;
-    /// The watch is gone.
-    pub const ENOTCONN: i32 = 107;
-    /// The client is on the blocklist.
-    pub const ESHUTDOWN: i32 = 108;
-    /// No answer in time.
-    pub const ETIMEDOUT: i32 = 110;
-    /// The object was changed meanwhile.
-    pub const ESTALE: i32 = 116;
-    /// Remains of an earlier operation must be cleaned up first.
-    pub const EUCLEAN: i32 = 117;
-    /// A quota is exceeded.
-    pub const EDQUOT: i32 = 122;
-    /// The request was given up, or its comparison failed.
-    pub const ECANCELED: i32 = 125;
-}
+use spirula_errno::{self as errno, Errno};
 
 /// A failed request.
 #[derive(Debug, thiserror::Error)]
@@ -93,13 +23,13 @@ pub enum Error {
     /// The monitors don't answer, or refuse.
     #[error(transparent)]
     Mon(#[from] spirula_monc::Error),
-    /// The cluster answered with a negative errno.
-    #[error("{what}: error {errno}")]
+    /// The cluster refused, or did not answer.
+    #[error("{what}: error {}", -*errno)]
     Os {
         /// The request.
         what: &'static str,
-        /// The negative errno.
-        errno: i32,
+        /// Why.
+        errno: Errno,
     },
     /// An answer that can't be decoded: the daemon's fault.
     #[error("unreadable answer: {0}")]
@@ -110,22 +40,19 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn os(what: &'static str, errno: i32) -> Self {
-        Self::Os {
-            what,
-            errno: -errno.abs(),
-        }
+    pub(crate) fn os(what: &'static str, errno: Errno) -> Self {
+        Self::Os { what, errno }
     }
 
-    /// The negative errno that a user of the client sees.
-    pub fn errno(&self) -> i32 {
+    /// The errno that a user of the client sees.
+    pub fn errno(&self) -> Errno {
         match self {
-            Self::Config(_) => -errno::EINVAL,
-            Self::NotInKeyring(_) => -errno::EACCES,
-            Self::Conf(_) | Self::NoMonitors | Self::NoKey(_) => -errno::ENOENT,
+            Self::Config(_) => errno::EINVAL,
+            Self::NotInKeyring(_) => errno::EACCES,
+            Self::Conf(_) | Self::NoMonitors | Self::NoKey(_) => errno::ENOENT,
             Self::Mon(e) => e.errno(),
             Self::Os { errno, .. } => *errno,
-            Self::Malformed(_) => -errno::EIO,
+            Self::Malformed(_) => errno::EIO,
         }
     }
 }

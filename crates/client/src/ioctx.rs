@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_denc::UTime;
+use spirula_errno::Errno;
 use spirula_maps::{ObjectLocator, ObjectName, SnapContext, SnapId, snap};
 use spirula_proto::osd::{MOsdOp, MOsdOpReply, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn};
 
@@ -197,8 +198,8 @@ impl<C: Connection> IoCtx<C> {
         ops: Vec<OsdOpIn>,
     ) -> Result<OpReply> {
         let reply = self.send(oid.into(), ops, Aim::Object).await?;
-        if reply.result < 0 {
-            return Err(Error::os(what, reply.result));
+        if let Some(errno) = Errno::of_result(reply.result) {
+            return Err(Error::os(what, errno));
         }
         let outs = reply.ops.iter().map(|o| (o.result, o.data.to_bytes())).collect();
         Ok(OpReply {

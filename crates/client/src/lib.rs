@@ -28,13 +28,14 @@ mod xattr;
 
 pub use connection::Connection;
 pub use copy::Chunk;
-pub use error::{Error, Result, errno};
+pub use error::{Error, Result};
 pub use handle::RadosHandle;
 pub use ioctx::{IoCtx, OpReply};
 pub use list::{Listed, ObjectList};
 pub use lock::{LockInfo, LockRequest, LockType, Locker};
 pub use options::{Options, Source};
 pub use rados::Rados;
+pub use spirula_errno as errno;
 pub use spirula_monc::CommandReply;
 pub use spirula_proto::BytesList;
 pub use striper::{Layout, Piece, Striper};

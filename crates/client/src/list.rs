@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use spirula_errno::Errno;
 use spirula_maps::{HObject, ObjectName, PgId};
 use spirula_proto::osd::{ListArgs, OpArgs, OpCode, OsdOpIn};
 use spirula_proto::osd_op_data::{ListEntry, PgNlsResponse};
@@ -116,8 +117,8 @@ impl<C: Connection> ObjectList<C> {
             spirula_denc::encode_to_vec(&self.cursor),
         );
         let reply = self.io.send(ObjectName::EMPTY, vec![op], Aim::Pg(pg)).await?;
-        if reply.result < 0 {
-            return Err(Error::os("list", reply.result));
+        if let Some(errno) = Errno::of_result(reply.result) {
+            return Err(Error::os("list", errno));
         }
         let data = reply.ops.first().map(|o| o.data.to_bytes()).unwrap_or_default();
         let page: PgNlsResponse = spirula_denc::Reader::new(&data).get()?;

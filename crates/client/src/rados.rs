@@ -9,6 +9,7 @@ use bytes::Bytes;
 use spirula_buf::Pool;
 use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddrVec, EntityName, EntityType, Fsid, decode_all};
+use spirula_errno::Errno;
 use spirula_maps::{MonMap, OsdMap, PoolStat, SnapId};
 use spirula_monc::{CommandReply, Event, MonClient};
 use spirula_msgr::Config;
@@ -283,8 +284,8 @@ impl Rados {
         let fsid = self.latest_map().await?.fsid;
         let msg = MPoolOp { fsid, ..msg };
         let reply: MPoolOpReply = self.inner.monc.request(msg.to_message()).await?.decode()?;
-        if reply.result < 0 {
-            return Err(Error::os("pool operation", reply.result));
+        if let Some(errno) = Errno::of_result(reply.result) {
+            return Err(Error::os("pool operation", errno));
         }
         self.wait_for_map(reply.epoch).await?;
         Ok(reply.data)

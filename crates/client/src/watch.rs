@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_denc::{Reader, encode_to_vec};
+use spirula_errno::Errno;
 use spirula_maps::ObjectName;
 use spirula_proto::osd::{MWatchNotify, OpArgs, OpCode, OsdFlags, OsdOpIn, WatchArgs, WatchEvent, WatchOp};
 use spirula_proto::osd_op_data::{ListWatchersResponse, NotifyAck, NotifyReplies, NotifyRequest, WatchItem};
@@ -34,7 +35,7 @@ pub enum WatchNews {
     },
     /// The watch is gone, with a negative errno: `ENOTCONN` where the object was removed or the OSD
     /// did not hear of this client for too long. No news follow.
-    Lost(i32),
+    Lost(Errno),
 }
 
 /// The outcome of a notification.
@@ -85,19 +86,20 @@ impl Drop for Keeper {
 }
 
 impl Keeper {
-    async fn once(&self, op: OsdOpIn) -> Result<i32> {
+    async fn once(&self, op: OsdOpIn) -> Result<()> {
         let mut request = self.io.request(self.oid.clone(), vec![op]);
         request.flags |= OsdFlags::READ;
         let sent = self.io.submit(request, Aim::Object, Resend::Never).await;
-        match sent {
-            Ok(reply) => Ok(reply.result),
-            Err(Error::Os { errno, .. }) => Ok(errno),
-            Err(e) => Err(e),
-        }
+        let errno = match sent {
+            Ok(reply) => Errno::of_result(reply.result),
+            Err(Error::Os { errno, .. }) => Some(errno),
+            Err(e) => return Err(e),
+        };
+        errno.map_or(Ok(()), |e| Err(Error::os("watch", e)))
     }
 
     /// Registers the watch, again and again while the target changes. Returns the OSD's result.
-    async fn register(&mut self, again: bool) -> Result<i32> {
+    async fn register(&mut self, again: bool) -> Result<()> {
         let cookie = self.end.cookie;
         loop {
             self.end.moved.mark_unchanged();
@@ -107,20 +109,22 @@ impl Keeper {
             } else {
                 watch_op(WatchOp::WATCH, cookie, 0, self.timeout)
             };
-            let result = self.once(op).await?;
-            if result != -errno::EAGAIN {
-                return Ok(result);
+            match self.once(op).await {
+                Err(Error::Os {
+                    errno: errno::EAGAIN, ..
+                }) => {}
+                done => return done,
             }
         }
     }
 
-    async fn ping(&self) -> Result<i32> {
+    async fn ping(&self) -> Result<()> {
         let op = watch_op(WatchOp::PING, self.end.cookie, self.generation, 0);
         self.once(op).await
     }
 
     /// Keeps the watch; returns the errno with which it ended, `None` if its owner has gone.
-    async fn keep(&mut self) -> Option<i32> {
+    async fn keep(&mut self) -> Option<Errno> {
         let mut ping = tokio::time::interval(PING);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // The first tick is at once.
@@ -139,14 +143,19 @@ impl Keeper {
             };
             match result {
                 // Whatever moved it tells itself, too.
-                Ok(0..) | Ok(EAGAIN) => {}
-                Ok(e) => return Some(if e == -errno::ENOENT { -errno::ENOTCONN } else { e }),
+                Ok(())
+                | Err(Error::Os {
+                    errno: errno::EAGAIN, ..
+                }) => {}
+                Err(Error::Os {
+                    errno: errno::ENOENT, ..
+                }) => return Some(errno::ENOTCONN),
                 Err(e) => return Some(e.errno()),
             }
         }
     }
 
-    fn hear(&self, event: MWatchNotify) -> Option<i32> {
+    fn hear(&self, event: MWatchNotify) -> Option<Errno> {
         match event.event {
             WatchEvent::NOTIFY => {
                 let news = WatchNews::Notify {
@@ -158,7 +167,7 @@ impl Keeper {
                 let _ = self.news.send(news);
                 None
             }
-            WatchEvent::DISCONNECT => Some(-errno::ENOTCONN),
+            WatchEvent::DISCONNECT => Some(errno::ENOTCONN),
             other => {
                 tracing::debug!("unexpected {other} for a watch");
                 None
@@ -167,11 +176,11 @@ impl Keeper {
     }
 
     /// Keeps the watch until it is lost, or its owner has gone.
-    async fn run(mut self, registered: oneshot::Sender<Result<i32>>) {
+    async fn run(mut self, registered: oneshot::Sender<Result<()>>) {
         let news = self.news.clone();
         let kept = async {
             let first = self.register(false).await;
-            let stands = matches!(first, Ok(0..));
+            let stands = first.is_ok();
             if registered.send(first).is_err() || !stands {
                 return None;
             }
@@ -188,9 +197,6 @@ impl Keeper {
         }
     }
 }
-
-/// [`errno::EAGAIN`] as the outcome of a request.
-const EAGAIN: i32 = -errno::EAGAIN;
 
 impl<C: Connection> Watch<C> {
     /// The client's number of the watch.
@@ -247,10 +253,7 @@ impl IoCtx {
         };
         let (registered, wait) = oneshot::channel();
         tokio::task::spawn_local(keeper.run(registered));
-        let result = wait.await.map_err(|_| spirula_monc::Error::ShutDown)??;
-        if result < 0 {
-            return Err(Error::os("watch", result));
-        }
+        wait.await.map_err(|_| spirula_monc::Error::ShutDown)??;
         Ok((cookie, news))
     }
 
@@ -286,12 +289,14 @@ impl IoCtx {
                 let request = self.request(oid.clone(), vec![op]);
                 let sent = self.submit(request, Aim::Object, Resend::Never).await;
                 wanted = match sent {
-                    Ok(reply) if reply.result < 0 => return Err(Error::os("notify", reply.result)),
                     Ok(reply) => {
+                        if let Some(errno) = Errno::of_result(reply.result) {
+                            return Err(Error::os("notify", errno));
+                        }
                         let out = reply.ops.first().map(|o| o.data.to_bytes()).unwrap_or_default();
                         Reader::new(&out).u64().ok()
                     }
-                    Err(e) if e.errno() == -errno::EAGAIN => continue,
+                    Err(e) if e.errno() == errno::EAGAIN => continue,
                     Err(e) => return Err(e),
                 };
             }

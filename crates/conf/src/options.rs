@@ -7,12 +7,12 @@ mod built;
 mod parse;
 mod table;
 mod values;
-
 use Kind::{Addr, AddrVec, Bool, Float, Int, Millisecs, Secs, Size, Str, Uint, Uuid};
-
-use crate::security;
+use spirula_errno::Errno;
 pub use table::{all, find, of_modules};
 pub use values::{Source, Values};
+
+use crate::security;
 
 /// An option's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,10 +126,10 @@ pub struct Opt {
 const LEVEL_RANGE: &str = "value must be in range [0, 99]";
 
 /// The errno, `EINVAL` or `ERANGE`, of a message from [`Opt::parse`].
-pub fn errno(why: &str) -> i32 {
+pub fn errno(why: &str) -> Errno {
     match why {
-        LEVEL_RANGE => 34,
-        _ => 22,
+        LEVEL_RANGE => spirula_errno::ERANGE,
+        _ => spirula_errno::EINVAL,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Why a map could not be changed.
 
+use spirula_errno::Errno;
+
 /// A refused change. The map stays as it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -101,25 +103,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// The positive errno that the official monitor answers with.
-    pub fn errno(&self) -> i32 {
-        const ENOENT: i32 = 2;
-        const EBUSY: i32 = 16;
-        const EEXIST: i32 = 17;
-        const EINVAL: i32 = 22;
-        const ENOSPC: i32 = 28;
-        const ERANGE: i32 = 34;
-        const ENOTEMPTY: i32 = 39;
-        const ELOOP: i32 = 40;
+    /// The errno that the official monitor answers with.
+    pub fn errno(&self) -> Errno {
         match self {
-            Error::WeightOverflow => ERANGE,
-            Error::NoSuchItem | Error::NoSuchRoot(_) | Error::NoSuchRule => ENOENT,
-            Error::NameTaken { .. } | Error::RuleExists(_) | Error::ClassExists(_) => EEXIST,
-            Error::TooManyRules | Error::TreeFull(_) => ENOSPC,
-            Error::Loop(_) => ELOOP,
-            Error::NotEmpty(_) => ENOTEMPTY,
-            Error::InUse(_) | Error::HasClass { .. } | Error::ClassInUse { .. } => EBUSY,
-            _ => EINVAL,
+            Error::WeightOverflow => spirula_errno::ERANGE,
+            Error::NoSuchItem | Error::NoSuchRoot(_) | Error::NoSuchRule => spirula_errno::ENOENT,
+            Error::NameTaken { .. } | Error::RuleExists(_) | Error::ClassExists(_) => spirula_errno::EEXIST,
+            Error::TooManyRules | Error::TreeFull(_) => spirula_errno::ENOSPC,
+            Error::Loop(_) => spirula_errno::ELOOP,
+            Error::NotEmpty(_) => spirula_errno::ENOTEMPTY,
+            Error::InUse(_) | Error::HasClass { .. } | Error::ClassInUse { .. } => spirula_errno::EBUSY,
+            _ => spirula_errno::EINVAL,
         }
     }
 }

@@ -458,7 +458,7 @@ fn images(seeds: &mut Seeds) {
         at: Some(place.clone()),
     };
     for news in [
-        News::Reply(1, Reply::error(2, "no")),
+        News::Reply(1, Reply::error(spirula_errno::ENOENT, "no")),
         News::Named(images.clone(), [("10".to_owned(), "i".to_owned())].into()),
         News::Task(TaskNews::Progress {
             id: "x".to_owned(),

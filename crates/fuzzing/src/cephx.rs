@@ -210,7 +210,7 @@ pub(crate) fn server(data: &[u8]) {
                     .map(|c| c.handle_done(accepted.global_id, &accepted.payload, &env));
                 session = done.and_then(Result::ok).map(|keys| keys.session);
             }
-            Outcome::Denied { errno, .. } => assert!(errno < 0),
+            Outcome::Denied { .. } => {}
         }
     }
 }
@@ -272,7 +272,7 @@ pub(crate) fn authorizer(data: &[u8]) {
             Outcome::Done(accepted) => {
                 let _ = honest.clone().handle_done(&accepted.payload);
             }
-            Outcome::Denied { errno, .. } => assert!(errno < 0),
+            Outcome::Denied { .. } => {}
         }
     }
 }

@@ -1,15 +1,17 @@
 //! Failures, in the words of Ceph's Python libraries: users see them in answers, and in tasks that
 //! wait for another attempt.
 
-use crate::question::{Reply, errno};
+use spirula_client::errno::{self, Errno};
+
+use crate::question::Reply;
 
 /// A failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// Of librados: a positive errno, and the failed operation.
-    Rados(i32, String),
+    Rados(Errno, String),
     /// Of librbd: a positive errno, and the failed operation.
-    Rbd(i32, String),
+    Rbd(Errno, String),
     /// A bad argument.
     Value(String),
     /// An operation that the caller may not do.
@@ -17,7 +19,7 @@ pub(crate) enum Failure {
 }
 
 /// The names of errors in Python's module `rados`.
-const RADOS: &[(i32, &str)] = &[
+const RADOS: &[(Errno, &str)] = &[
     (errno::EPERM, "RADOS permission error"),
     (errno::ENOENT, "RADOS object not found"),
     (errno::EIO, "RADOS I/O error"),
@@ -32,7 +34,7 @@ const RADOS: &[(i32, &str)] = &[
 ];
 
 /// The names of errors in Python's module `rbd`.
-const RBD: &[(i32, &str)] = &[
+const RBD: &[(Errno, &str)] = &[
     (errno::EPERM, "RBD permission error"),
     (errno::ENOENT, "RBD image not found"),
     (errno::EIO, "RBD I/O error"),
@@ -51,26 +53,27 @@ const RBD: &[(i32, &str)] = &[
     (errno::ECANCELED, "RBD operation canceled"),
 ];
 
-fn named(names: &[(i32, &str)], errno: i32, what: &str) -> String {
+fn named(names: &[(Errno, &str)], errno: Errno, what: &str) -> String {
+    let code = errno.code();
     match names.iter().find(|(n, _)| *n == errno) {
-        Some((_, name)) => format!("[errno {errno}] {name} ({what})"),
-        None => format!("[errno {errno}] {what}"),
+        Some((_, name)) => format!("[errno {code}] {name} ({what})"),
+        None => format!("[errno {code}] {what}"),
     }
 }
 
 impl Failure {
     /// A failure of librados.
     pub(crate) fn rados(e: &spirula_client::Error, what: impl Into<String>) -> Self {
-        Self::Rados(e.errno().abs(), what.into())
+        Self::Rados(e.errno(), what.into())
     }
 
     /// A failure of librbd.
     pub(crate) fn rbd(e: &spirula_rbd::Error, what: impl Into<String>) -> Self {
-        Self::Rbd(e.errno().abs(), what.into())
+        Self::Rbd(e.errno(), what.into())
     }
 
-    /// The positive errno.
-    pub(crate) fn errno(&self) -> i32 {
+    /// The errno.
+    pub(crate) fn errno(&self) -> Errno {
         match self {
             Self::Rados(errno, _) | Self::Rbd(errno, _) => *errno,
             Self::Value(_) => errno::EINVAL,
@@ -115,15 +118,15 @@ mod tests {
     fn failures_have_the_words_of_the_official_libraries() {
         for (failure, text) in [
             (
-                Failure::Rbd(2, "Image p/x does not exist".into()),
+                Failure::Rbd(errno::ENOENT, "Image p/x does not exist".into()),
                 "[errno 2] RBD image not found (Image p/x does not exist)",
             ),
             (
-                Failure::Rbd(31, "error removing image".into()),
+                Failure::Rbd(errno::EMLINK, "error removing image".into()),
                 "[errno 31] error removing image",
             ),
             (
-                Failure::Rados(2, "error opening pool 'p'".into()),
+                Failure::Rados(errno::ENOENT, "error opening pool 'p'".into()),
                 "[errno 2] RADOS object not found (error opening pool 'p')",
             ),
             (

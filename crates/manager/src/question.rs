@@ -100,8 +100,8 @@ impl Reply {
         }
     }
 
-    /// Failure with a positive errno.
-    pub fn error(errno: i32, status: impl Into<String>) -> Self {
+    /// Failure with this errno.
+    pub fn error(errno: errno::Errno, status: impl Into<String>) -> Self {
         Self {
             code: -errno,
             status: status.into(),

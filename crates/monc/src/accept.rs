@@ -4,8 +4,9 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use spirula_cephx::{Accepted, AuthorizerVerifier, ConnectionMode, EACCES, Env, Outcome, TicketKeys, method};
+use spirula_cephx::{Accepted, AuthorizerVerifier, ConnectionMode, Env, Outcome, TicketKeys, method};
 use spirula_denc::{EntityType, UTime};
+use spirula_errno::{EACCES, Errno};
 use spirula_msgr::{AcceptAuth, AcceptReply, ConMode, SessionKeys};
 
 use crate::RefusalLog;
@@ -74,9 +75,9 @@ pub fn is_believable(claimed: EntityType, proven: EntityType) -> bool {
     claimed == EntityType::CLIENT || claimed == proven
 }
 
-fn bad(result: i32) -> AcceptReply {
+fn bad(errno: Errno) -> AcceptReply {
     AcceptReply::Bad {
-        result,
+        errno,
         allowed_methods: vec![method::CEPHX],
     }
 }

@@ -11,6 +11,7 @@ use spirula_cephx::{
     method,
 };
 use spirula_denc::{EntityAddr, EntityType, Fsid, UTime, decode_all};
+use spirula_errno::Errno;
 use spirula_maps::MonMap;
 use spirula_msgr::{Config, Connection, Peer, Sender, SessionError};
 use spirula_proto::mon::{
@@ -69,7 +70,7 @@ struct Inner {
     session: Rc<RefCell<Option<ClientSession>>>,
     sender: RefCell<Option<Sender>>,
     peer: RefCell<Option<Peer>>,
-    denied: Cell<Option<i32>>,
+    denied: Cell<Option<Errno>>,
     changed: Notify,
     fsid: Cell<Fsid>,
     /// The session's global id where no login gave it: see [`MonClient::attach`].
@@ -352,7 +353,7 @@ async fn dial(inner: &Inner, target: EntityAddr) -> Option<Connection> {
             tracing::debug!("monitor {target}: {e}");
             // A monitor that is busy says nothing about the key: it is tried again.
             if let spirula_msgr::Error::Session(SessionError::Denied(errno)) = e
-                && errno != spirula_cephx::EBUSY
+                && errno != spirula_errno::EBUSY
             {
                 // An old session that is no longer believed must not stand in the way of a new one.
                 if inner.session.take().is_none() {

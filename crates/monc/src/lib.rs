@@ -18,6 +18,7 @@ pub use guests::{GuestLimits, Guests, Seat};
 pub use login::{MonLogin, ServiceLogin};
 pub use refusals::RefusalLog;
 pub use request::CommandReply;
+use spirula_errno::Errno;
 
 /// Why a request to the monitors failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,9 +26,9 @@ pub enum Error {
     /// No monitor answered in time (`ETIMEDOUT`).
     #[error("no monitor answered in time")]
     Timeout,
-    /// The monitors refuse this entity and its key, with a negative errno.
-    #[error("the monitors refuse the login: error {0}")]
-    Denied(i32),
+    /// The monitors refuse this entity and its key, with this errno.
+    #[error("the monitors refuse the login: error {}", -*.0)]
+    Denied(Errno),
     /// The answer could not be decoded: the monitor's fault.
     #[error("unreadable answer: {0}")]
     Malformed(#[from] spirula_proto::Error),
@@ -37,13 +38,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// The negative errno that a user of the client sees.
-    pub fn errno(&self) -> i32 {
+    /// The errno that a user of the client sees.
+    pub fn errno(&self) -> Errno {
         match self {
-            Self::Timeout => -110,
+            Self::Timeout => spirula_errno::ETIMEDOUT,
             Self::Denied(e) => *e,
-            Self::Malformed(_) => -5,
-            Self::ShutDown => -108,
+            Self::Malformed(_) => spirula_errno::EIO,
+            Self::ShutDown => spirula_errno::ESHUTDOWN,
         }
     }
 }

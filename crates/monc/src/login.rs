@@ -6,11 +6,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 use spirula_cephx::{Authorizer, ClientHandshake, ClientSession, ConnectionSecret, CryptoKey, Env, method};
 use spirula_denc::{EntityType, UTime};
+use spirula_errno::{EINVAL, Errno};
 use spirula_msgr::shell::Negotiated;
 use spirula_msgr::{AuthStart, ConnectAuth, SessionKeys};
-
-/// Ends a handshake that is out of turn or used up.
-const EINVAL: i32 = -22;
 
 /// A login at a monitor.
 pub struct MonLogin {
@@ -41,7 +39,7 @@ fn keys(session_key: &CryptoKey, secret: &ConnectionSecret) -> SessionKeys {
 }
 
 impl ConnectAuth for MonLogin {
-    fn start(&mut self) -> Result<AuthStart, i32> {
+    fn start(&mut self) -> Result<AuthStart, Errno> {
         let handshake = self.handshake.as_ref().ok_or(EINVAL)?;
         Ok(AuthStart {
             method: method::CEPHX,
@@ -49,7 +47,7 @@ impl ConnectAuth for MonLogin {
         })
     }
 
-    fn more(&mut self, payload: Bytes) -> Result<Bytes, i32> {
+    fn more(&mut self, payload: Bytes) -> Result<Bytes, Errno> {
         let handshake = self.handshake.as_mut().ok_or(EINVAL)?;
         let answer = handshake
             .handle_more(&payload, &Env::system(UTime::now()))
@@ -57,7 +55,7 @@ impl ConnectAuth for MonLogin {
         Ok(answer.into())
     }
 
-    fn done(&mut self, result: Negotiated) -> Result<SessionKeys, i32> {
+    fn done(&mut self, result: Negotiated) -> Result<SessionKeys, Errno> {
         let handshake = self.handshake.take().ok_or(EINVAL)?;
         let env = Env::system(UTime::now());
         let done = handshake
@@ -87,7 +85,7 @@ impl ServiceLogin {
 }
 
 impl ConnectAuth for ServiceLogin {
-    fn start(&mut self) -> Result<AuthStart, i32> {
+    fn start(&mut self) -> Result<AuthStart, Errno> {
         let session = self.session.borrow();
         let session = session.as_ref().ok_or(EINVAL)?;
         let env = Env::system(UTime::now());
@@ -103,15 +101,15 @@ impl ConnectAuth for ServiceLogin {
         })
     }
 
-    fn refused(&mut self, _method: u32, result: i32, _allowed_methods: &[u32]) -> Result<AuthStart, i32> {
+    fn refused(&mut self, _method: u32, errno: Errno, _allowed_methods: &[u32]) -> Result<AuthStart, Errno> {
         // The service may have lost or rotated its secrets: the next attempt takes a new ticket.
         if let Some(session) = self.session.borrow_mut().as_mut() {
             session.tickets_mut().invalidate(self.service);
         }
-        Err(result)
+        Err(errno)
     }
 
-    fn more(&mut self, payload: Bytes) -> Result<Bytes, i32> {
+    fn more(&mut self, payload: Bytes) -> Result<Bytes, Errno> {
         let authorizer = self.authorizer.as_mut().ok_or(EINVAL)?;
         let env = Env::system(UTime::now());
         Ok(authorizer
@@ -120,7 +118,7 @@ impl ConnectAuth for ServiceLogin {
             .into())
     }
 
-    fn done(&mut self, result: Negotiated) -> Result<SessionKeys, i32> {
+    fn done(&mut self, result: Negotiated) -> Result<SessionKeys, Errno> {
         let authorizer = self.authorizer.take().ok_or(EINVAL)?;
         let (session_key, secret) = authorizer.handle_done(&result.payload).map_err(|e| e.errno())?;
         Ok(keys(&session_key, &secret))

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
 use spirula_buf::Pool;
 use spirula_denc::{EntityAddr, EntityName, EntityType};
+use spirula_errno::Errno;
 use spirula_msgr::shell::Negotiated;
 use spirula_msgr::{
     AcceptAuth, AcceptReply, Acceptor, AuthStart, ConMode, Config, ConnectAuth, Connection, ModeLists,
@@ -48,18 +49,18 @@ impl AcceptAuth for Open {
 }
 
 impl ConnectAuth for Open {
-    fn start(&mut self) -> Result<AuthStart, i32> {
+    fn start(&mut self) -> Result<AuthStart, Errno> {
         Ok(AuthStart {
             method: 2,
             payload: Bytes::new(),
         })
     }
 
-    fn more(&mut self, _: Bytes) -> Result<Bytes, i32> {
-        Err(-22)
+    fn more(&mut self, _: Bytes) -> Result<Bytes, Errno> {
+        Err(spirula_errno::EINVAL)
     }
 
-    fn done(&mut self, _: Negotiated) -> Result<SessionKeys, i32> {
+    fn done(&mut self, _: Negotiated) -> Result<SessionKeys, Errno> {
         Ok(keys())
     }
 }

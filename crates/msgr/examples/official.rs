@@ -13,17 +13,16 @@ use bytes::Bytes;
 use spirula_buf::Pool;
 use spirula_cephx::{AuthName, Authorizer, ClientHandshake, ClientKeys, ClientSession, Env, Keyring, method};
 use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
+use spirula_errno::{EACCES, Errno};
 use spirula_msgr::shell::Negotiated;
 use spirula_msgr::{AuthStart, ConMode, Config, ConnectAuth, Connection, ModeLists, SessionKeys, connect};
 use spirula_proto::{MsgHeader2, MsgType, RawMessage};
-
-const EACCES: i32 = -13;
 
 fn env() -> Env<'static> {
     Env::system(UTime::now())
 }
 
-fn refused(e: spirula_cephx::Error) -> i32 {
+fn refused(e: spirula_cephx::Error) -> Errno {
     eprintln!("{e}");
     EACCES
 }
@@ -35,7 +34,7 @@ struct Login {
 }
 
 impl ConnectAuth for Login {
-    fn start(&mut self) -> Result<AuthStart, i32> {
+    fn start(&mut self) -> Result<AuthStart, Errno> {
         let payload = self.handshake.as_ref().ok_or(EACCES)?.initial().into();
         Ok(AuthStart {
             method: method::CEPHX,
@@ -43,7 +42,7 @@ impl ConnectAuth for Login {
         })
     }
 
-    fn more(&mut self, payload: Bytes) -> Result<Bytes, i32> {
+    fn more(&mut self, payload: Bytes) -> Result<Bytes, Errno> {
         let handshake = self.handshake.as_mut().ok_or(EACCES)?;
         handshake
             .handle_more(&payload, &env())
@@ -51,7 +50,7 @@ impl ConnectAuth for Login {
             .map_err(refused)
     }
 
-    fn done(&mut self, n: Negotiated) -> Result<SessionKeys, i32> {
+    fn done(&mut self, n: Negotiated) -> Result<SessionKeys, Errno> {
         let handshake = self.handshake.take().ok_or(EACCES)?;
         let ClientKeys {
             session_key,
@@ -72,7 +71,7 @@ impl ConnectAuth for Login {
 struct Visit(Option<Authorizer>);
 
 impl ConnectAuth for Visit {
-    fn start(&mut self) -> Result<AuthStart, i32> {
+    fn start(&mut self) -> Result<AuthStart, Errno> {
         let payload = self
             .0
             .as_ref()
@@ -86,7 +85,7 @@ impl ConnectAuth for Visit {
         })
     }
 
-    fn more(&mut self, payload: Bytes) -> Result<Bytes, i32> {
+    fn more(&mut self, payload: Bytes) -> Result<Bytes, Errno> {
         let authorizer = self.0.as_mut().ok_or(EACCES)?;
         authorizer
             .handle_more(&payload, &env())
@@ -94,7 +93,7 @@ impl ConnectAuth for Visit {
             .map_err(refused)
     }
 
-    fn done(&mut self, n: Negotiated) -> Result<SessionKeys, i32> {
+    fn done(&mut self, n: Negotiated) -> Result<SessionKeys, Errno> {
         let authorizer = self.0.take().ok_or(EACCES)?;
         let (session_key, secret) = authorizer.handle_done(&n.payload).map_err(refused)?;
         Ok(SessionKeys {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use spirula_denc::{EntityName, UTime};
+use spirula_errno::Errno;
 use spirula_invariant::{Recorder, Ring};
 
 use crate::config::ConMode;
@@ -16,7 +17,7 @@ pub const RECENT_BYTES: usize = 2 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// The socket failed, with this errno; 0 if the system gave none.
-    Io(i32),
+    Io(Option<Errno>),
     /// The peer broke the frame format.
     Frame,
     /// Either side lacks features.
@@ -29,8 +30,8 @@ pub enum Why {
     Signature,
     /// The mode is not usable.
     Mode,
-    /// Authentication was refused, with this negative errno; 0 for too many attempts.
-    Denied(i32),
+    /// Authentication was refused, with this errno; none for too many attempts.
+    Denied(Option<Errno>),
     /// The peer wants another connection.
     Retry,
     /// An answer came out of turn.
@@ -50,7 +51,7 @@ pub enum Why {
 impl From<&Error> for Why {
     fn from(e: &Error) -> Self {
         match e {
-            Error::Io(e) => Self::Io(e.raw_os_error().unwrap_or(0)),
+            Error::Io(e) => Self::Io(e.raw_os_error().and_then(Errno::new)),
             Error::Closed => Self::Closed,
             Error::HandshakeTimeout => Self::HandshakeTimeout,
             Error::Idle => Self::Idle,
@@ -62,8 +63,8 @@ impl From<&Error> for Why {
                 SessionError::WrongAddress => Self::Address,
                 SessionError::Signature => Self::Signature,
                 SessionError::Mode(_) => Self::Mode,
-                SessionError::TooManyAttempts => Self::Denied(0),
-                SessionError::Denied(errno) => Self::Denied(*errno),
+                SessionError::TooManyAttempts => Self::Denied(None),
+                SessionError::Denied(errno) => Self::Denied(Some(*errno)),
                 SessionError::Retry(_) => Self::Retry,
                 SessionError::OutOfTurn => Self::OutOfTurn,
             },
@@ -74,8 +75,10 @@ impl From<&Error> for Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            Self::Io(errno) => return write!(f, "socket failed, errno {errno}"),
-            Self::Denied(errno) => return write!(f, "authentication refused, {errno}"),
+            Self::Io(errno) => return write!(f, "socket failed, errno {}", errno.map_or(0, Errno::code)),
+            Self::Denied(errno) => {
+                return write!(f, "authentication refused, {}", errno.map_or(0, |e| -e));
+            }
             Self::Frame => "frame format broken",
             Self::Features => "features missing",
             Self::PeerType => "peer of another type",
@@ -213,7 +216,7 @@ mod tests {
         trail.end(Why::GivenUp);
         for connection in 8..100 {
             let stranger = Trail::new(&recorder, connection, EntityName::new(EntityType::CLIENT, -1));
-            stranger.note(What::Failed(Why::Denied(-13)));
+            stranger.note(What::Failed(Why::Denied(Some(spirula_errno::EACCES))));
         }
         let lines: Vec<String> = recorder
             .entries()

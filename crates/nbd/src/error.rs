@@ -2,20 +2,7 @@
 
 use std::io;
 
-/// Errno numbers of Linux.
-mod errno {
-    pub(super) const EPERM: i32 = 1;
-    pub(super) const EIO: i32 = 5;
-    pub(super) const ENOMEM: i32 = 12;
-    pub(super) const EACCES: i32 = 13;
-    pub(super) const EINVAL: i32 = 22;
-    pub(super) const EFBIG: i32 = 27;
-    pub(super) const ENOSPC: i32 = 28;
-    pub(super) const EROFS: i32 = 30;
-    pub(super) const ENOTSUP: i32 = 95;
-    pub(super) const ESHUTDOWN: i32 = 108;
-    pub(super) const EDQUOT: i32 = 122;
-}
+use spirula_errno::{self as errno, Errno};
 
 /// An error as a reply carries it; zero is success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,19 +31,19 @@ impl ErrorCode {
 
 /// A failure of a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message} (errno {errno})")]
+#[error("{message} (errno {})", errno.code())]
 pub struct DeviceError {
-    /// A positive errno.
-    pub errno: i32,
+    /// What kind of failure it is.
+    pub errno: Errno,
     /// A text for people, which clients with structured replies can see.
     pub message: String,
 }
 
 impl DeviceError {
-    /// A failure with an errno, positive or negative.
-    pub fn new(errno: i32, message: impl Into<String>) -> Self {
+    /// A failure with this errno.
+    pub fn new(errno: Errno, message: impl Into<String>) -> Self {
         Self {
-            errno: errno.saturating_abs(),
+            errno,
             message: message.into(),
         }
     }
@@ -122,10 +109,9 @@ mod tests {
     #[test]
     fn every_errno_has_a_number_that_clients_know() {
         let code = |errno| DeviceError::new(errno, "").code();
-        assert_eq!(code(-30), ErrorCode::EPERM);
-        assert_eq!(code(122), ErrorCode::ENOSPC);
-        assert_eq!(code(108), ErrorCode::ESHUTDOWN);
-        assert_eq!(code(110), ErrorCode::EIO);
-        assert_eq!(code(i32::MIN), ErrorCode::EIO);
+        assert_eq!(code(errno::EROFS), ErrorCode::EPERM);
+        assert_eq!(code(errno::EDQUOT), ErrorCode::ENOSPC);
+        assert_eq!(code(errno::ESHUTDOWN), ErrorCode::ESHUTDOWN);
+        assert_eq!(code(errno::ETIMEDOUT), ErrorCode::EIO);
     }
 }

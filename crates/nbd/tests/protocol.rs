@@ -228,14 +228,14 @@ fn refused_requests_leave_the_connection_usable() {
             let zeroes = client.code(command::WRITE_ZEROES, fast, 0, 512, &[]).await;
             assert_eq!(zeroes, ErrorCode::ENOTSUP);
             client.write(0, end, &long[..1000]).await;
-            device.broken.set(122);
+            device.broken.set(Some(spirula_errno::EDQUOT));
             assert_eq!(
                 client.code(command::WRITE, 0, 0, 1, b"x").await,
                 ErrorCode::ENOSPC
             );
-            device.broken.set(95);
+            device.broken.set(Some(spirula_errno::ENOTSUP));
             assert_eq!(client.code(command::WRITE, 0, 0, 1, b"x").await, ErrorCode::EIO);
-            device.broken.set(0);
+            device.broken.set(None);
             let mut client = Client::new(&other, structured).await;
             let denied = client.code(command::WRITE, 0, 0, long.len(), &long).await;
             assert_eq!(denied, ErrorCode::EPERM);
@@ -405,10 +405,10 @@ fn a_lost_write_is_told_for_ever() {
         let device = Rc::new(WriteBehind::new(memory.clone(), 1 << 20));
         let server = Running::one(device.clone()).await;
         let mut client = Client::new(&server, true).await;
-        memory.broken.set(28);
+        memory.broken.set(Some(spirula_errno::ENOSPC));
         client.write(0, 512, b"lost").await;
         settle().await;
-        memory.broken.set(0);
+        memory.broken.set(None);
         assert_eq!(client.flush().await, ErrorCode::ENOSPC);
         assert_eq!(client.flush().await, ErrorCode::ENOSPC);
         assert_eq!(

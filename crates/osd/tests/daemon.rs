@@ -267,7 +267,7 @@ impl MonAuth {
                 },
             },
             Outcome::Denied { errno, .. } => AcceptReply::Bad {
-                result: errno,
+                errno,
                 allowed_methods: vec![2],
             },
         }

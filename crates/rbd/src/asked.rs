@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use spirula_client::errno;
+use spirula_client::errno::{self, Errno};
 use tokio::sync::{Mutex, Notify};
 
 use crate::image::{Image, Inner};
@@ -132,16 +132,16 @@ impl Inner {
                 self.perform(task, progress).await
             } else {
                 let told = async |(done, total): (u64, u64)| meter.reached_share(done, total);
-                match self.ask(task, told).await?.map(i32::wrapping_neg) {
+                match self.ask(task, told).await?.map(Errno::of_result) {
                     // It ends, or is gone, and may have done so all the same.
-                    None | Some(errno::ERESTART | errno::ETIMEDOUT) => {
+                    None | Some(Some(errno::ERESTART | errno::ETIMEDOUT)) => {
                         asked_before = true;
                         tokio::time::sleep(RETRY).await;
                         continue;
                     }
-                    Some(errno::EOPNOTSUPP) => self.perform(task, progress).await,
-                    Some(refused) if refused > 0 => Err(Error::os("image", refused)),
-                    Some(_) => self.reread().await,
+                    Some(Some(errno::EOPNOTSUPP)) => self.perform(task, progress).await,
+                    Some(Some(refused)) => Err(Error::os("image", refused)),
+                    Some(None) => self.reread().await,
                 }
             };
             return match (done, task.errno_where_done()) {

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use spirula_client::{IoCtx, errno};
+use spirula_client::{
+    IoCtx,
+    errno::{self, Errno},
+};
 use spirula_conf::options;
 
 use crate::cls::{ask, tell};
@@ -169,9 +172,9 @@ async fn announce_change(io: &IoCtx) -> Result<()> {
         now.as_secs()
     );
     let reply = io.rados().mon_command(&command, Bytes::new()).await?;
-    match reply.result {
-        0.. => Ok(()),
-        errno => Err(Error::os("announce an option", errno)),
+    match Errno::of_result(reply.result) {
+        None => Ok(()),
+        Some(errno) => Err(Error::os("announce an option", errno)),
     }
 }
 

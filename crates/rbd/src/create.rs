@@ -186,7 +186,7 @@ pub async fn mark_pool(io: &IoCtx) -> Result<()> {
     match io.read(names::INFO, 0, 0).await {
         Ok(held) if held == VALIDATED => return Ok(()),
         Ok(_) => {}
-        Err(e) if e.errno() == -errno::ENOENT => {
+        Err(e) if e.errno() == errno::ENOENT => {
             // From the first such id on clients manage the pool's snapshots.
             let snap = io.self_managed_snap_create().await?;
             io.self_managed_snap_remove(snap).await?;

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 
-use spirula_client::errno;
+use spirula_client::errno::{self, Errno};
 
 use crate::{Error, Result};
 
@@ -81,7 +81,7 @@ pub enum Record {
 
 /// The error of a failed read or write.
 fn failed(e: &io::Error) -> Error {
-    Error::os("file of differences", e.raw_os_error().unwrap_or(errno::EIO))
+    Error::os("file of differences", Errno::from(e))
 }
 
 /// Fills `buffer` from a file.

@@ -1,6 +1,6 @@
 //! Errors of operations on images, and the errnos that users see.
 
-use spirula_client::errno;
+use spirula_client::errno::{self, Errno};
 
 /// A failed operation.
 #[derive(Debug, thiserror::Error)]
@@ -9,12 +9,12 @@ pub enum Error {
     #[error(transparent)]
     Rados(#[from] spirula_client::Error),
     /// The operation is not possible; has a negative errno.
-    #[error("{what}: error {errno}")]
+    #[error("{what}: error {}", -*errno)]
     Os {
         /// The refused operation.
         what: &'static str,
-        /// The negative errno.
-        errno: i32,
+        /// Why.
+        errno: Errno,
     },
     /// A file ends within this part.
     #[error("failed to decode {0}")]
@@ -28,31 +28,28 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn os(what: &'static str, errno: i32) -> Self {
-        Self::Os {
-            what,
-            errno: -errno.abs(),
-        }
+    pub(crate) fn os(what: &'static str, errno: Errno) -> Self {
+        Self::Os { what, errno }
     }
 
-    /// The negative errno that a user sees.
-    pub fn errno(&self) -> i32 {
+    /// The errno that a user sees.
+    pub fn errno(&self) -> Errno {
         match self {
             Self::Rados(e) => e.errno(),
             Self::Os { errno, .. } => *errno,
-            Self::Cut(_) => -errno::EBADMSG,
-            Self::Malformed(_) => -errno::EIO,
+            Self::Cut(_) => errno::EBADMSG,
+            Self::Malformed(_) => errno::EIO,
         }
     }
 
-    /// Whether this is the errno, which is given as a positive number.
-    pub fn is(&self, errno: i32) -> bool {
-        self.errno() == -errno
+    /// Whether this is the errno.
+    pub fn is(&self, errno: Errno) -> bool {
+        self.errno() == errno
     }
 }
 
 /// Turns an expected error into a value: `None` where the result is that errno.
-pub(crate) fn unless<T>(result: Result<T>, errno: i32) -> Result<Option<T>> {
+pub(crate) fn unless<T>(result: Result<T>, errno: Errno) -> Result<Option<T>> {
     match result {
         Ok(v) => Ok(Some(v)),
         Err(e) if e.is(errno) => Ok(None),

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use spirula_client::errno;
+use spirula_client::errno::{self, Errno};
 
 use crate::diff_file::{Record, RecordReader};
 use crate::image::Image;
@@ -26,11 +26,11 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    /// The negative errno that a user sees.
-    pub fn errno(&self) -> i32 {
+    /// The errno that a user sees.
+    pub fn errno(&self) -> Errno {
         match self {
-            Self::NoStart(_) => -errno::EINVAL,
-            Self::EndExists(_) => -errno::EEXIST,
+            Self::NoStart(_) => errno::EINVAL,
+            Self::EndExists(_) => errno::EEXIST,
             Self::Failed(e) => e.errno(),
         }
     }

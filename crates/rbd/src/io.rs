@@ -18,10 +18,6 @@ use crate::image::{Extent, Inner, Writing};
 use crate::journal::{Event, Journal};
 use crate::{Error, Result};
 
-/// The greatest errno. A failed comparison returns an errno beyond it plus the offset of the
-/// difference.
-const MAX_ERRNO: i32 = 4095;
-
 /// A change of a data object.
 pub(crate) struct Change {
     ops: Vec<OsdOpIn>,
@@ -359,7 +355,9 @@ impl Inner {
         };
         let work = async {
             match self.change_object(&writing, piece.object, change).await {
-                Err(e) if e.errno() <= -MAX_ERRNO => Err(Error::os("compare and write", errno::EILSEQ)),
+                Err(e) if e.errno().code() >= errno::MAX_ERRNO => {
+                    Err(Error::os("compare and write", errno::EILSEQ))
+                }
                 other => other,
             }
         };

@@ -11,7 +11,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spirula_classes::rbd::features;
-use spirula_client::{LockType, errno};
+use spirula_client::{
+    LockType,
+    errno::{self, Errno},
+};
 use spirula_denc::{AddrType, EntityAddr, EntityName};
 use spirula_proto::osd_op_data::WatchItem;
 use tokio::sync::{Mutex, Notify};
@@ -126,8 +129,8 @@ impl Inner {
             let request = cls::lock_request(&cookie, cls::LOCK_TAG);
             match self.io.lock(self.header_oid(), &request).await {
                 Ok(()) => break cookie,
-                Err(e) if e.errno() == -errno::EEXIST => break cookie,
-                Err(e) if e.errno() == -errno::EBUSY => {}
+                Err(e) if e.errno() == errno::EEXIST => break cookie,
+                Err(e) if e.errno() == errno::EBUSY => {}
                 Err(e) => return Err(e.into()),
             }
             let Some(holder) = self.holder().await? else {
@@ -277,7 +280,7 @@ impl Inner {
             .io
             .break_lock(self.header_oid(), cls::LOCK, holder.name, &holder.cookie);
         match broken.await {
-            Err(e) if e.errno() != -errno::ENOENT => Err(e.into()),
+            Err(e) if e.errno() != errno::ENOENT => Err(e.into()),
             _ => Ok(true),
         }
     }
@@ -296,8 +299,8 @@ impl Inner {
             let add = command("blacklist", "blacklistop");
             reply = rados.mon_command(&add, bytes::Bytes::new()).await?;
         }
-        if reply.result < 0 {
-            return Err(Error::os("blocklist", reply.result));
+        if let Some(errno) = Errno::of_result(reply.result) {
+            return Err(Error::os("blocklist", errno));
         }
         // Requests carry this map's epoch: an OSD that executes one knows the list.
         rados.latest_map().await?;
@@ -362,7 +365,7 @@ impl Inner {
         }
         let Some(cookie) = cookie else { return Ok(()) };
         match self.io.unlock(self.header_oid(), cls::LOCK, &cookie).await {
-            Err(e) if e.errno() != -errno::ENOENT => return Err(e.into()),
+            Err(e) if e.errno() != errno::ENOENT => return Err(e.into()),
             _ => {}
         }
         let said = self.announce(Announcement::ReleasedLock(self.client_id())).await;

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use spirula_client::errno;
+use spirula_client::errno::{self, Errno};
 
 use crate::diff_file::{Format, Record, RecordReader, write, write_banner, write_data};
 use crate::transfer::PART;
@@ -35,12 +35,12 @@ pub enum MergeError {
 }
 
 impl MergeError {
-    /// The negative errno that a user sees.
-    pub fn errno(&self) -> i32 {
+    /// The errno that a user sees.
+    pub fn errno(&self) -> Errno {
         match self {
-            Self::NoSequel => -errno::EINVAL,
+            Self::NoSequel => errno::EINVAL,
             Self::Failed { source, .. } => source.errno(),
-            Self::Disorder { .. } => -errno::EOPNOTSUPP,
+            Self::Disorder { .. } => errno::EOPNOTSUPP,
         }
     }
 }
@@ -345,6 +345,6 @@ mod tests {
         ));
         let cut = &second[..second.len() - 1];
         let sequel = file("c", "d", 30, &[]);
-        assert_eq!(merged(cut, &sequel).unwrap_err().errno(), -errno::EBADMSG);
+        assert_eq!(merged(cut, &sequel).unwrap_err().errno(), errno::EBADMSG);
     }
 }

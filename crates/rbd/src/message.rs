@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use spirula_classes::rbd::SnapshotNamespace;
-use spirula_client::errno;
+use spirula_client::errno::{self, Errno};
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
 /// The version of messages that is written; later fields stand behind those of older versions.
@@ -114,7 +114,7 @@ pub(crate) enum Task {
 
 impl Task {
     /// The errno of a task that is already done.
-    pub(crate) fn errno_where_done(&self) -> Option<i32> {
+    pub(crate) fn errno_where_done(&self) -> Option<Errno> {
         match self {
             Self::SnapCreate { .. } | Self::SnapRename { .. } | Self::Rename { .. } => Some(errno::EEXIST),
             Self::SnapRemove { .. } => Some(errno::ENOENT),

@@ -108,8 +108,8 @@ impl ObjectMap {
         loop {
             match self.io.lock(&self.oid, &request).await {
                 Ok(()) => return Ok(()),
-                Err(e) if e.errno() == -errno::EEXIST => return Ok(()),
-                Err(e) if e.errno() == -errno::EBUSY => {}
+                Err(e) if e.errno() == errno::EEXIST => return Ok(()),
+                Err(e) if e.errno() == errno::EBUSY => {}
                 Err(e) => return Err(e.into()),
             }
             for locker in self.io.lock_info(&self.oid, cls::LOCK).await?.lockers {
@@ -117,7 +117,7 @@ impl ObjectMap {
                     .io
                     .break_lock(&self.oid, cls::LOCK, locker.name, &locker.cookie);
                 match broken.await {
-                    Err(e) if e.errno() != -errno::ENOENT => return Err(e.into()),
+                    Err(e) if e.errno() != errno::ENOENT => return Err(e.into()),
                     _ => {}
                 }
             }

@@ -57,10 +57,10 @@ impl Requests {
     }
 }
 
-fn errno_of(result: &Result<()>) -> i32 {
+fn result_of(result: &Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
-        Err(e) => e.errno(),
+        Err(e) => -e.errno(),
     }
 }
 
@@ -77,7 +77,7 @@ impl Inner {
         if !request.is_valid() {
             tokio::task::spawn_local(async move {
                 let result = inner.perform(&task, &Progress::untold()).await;
-                inner.answer(id, response(errno_of(&result))).await;
+                inner.answer(id, response(result_of(&result))).await;
             });
             return None;
         }
@@ -94,7 +94,7 @@ impl Inner {
         tokio::pin!(work);
         let result = loop {
             tokio::select! {
-                result = &mut work => break errno_of(&result),
+                result = &mut work => break result_of(&result),
                 () = tokio::time::sleep(PROGRESS) => {
                     // It is told again.
                     let _ = self.announce(Announcement::Progress { request, share: NOT_KNOWN }).await;

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use spirula_classes::rbd::{TrashImage, features};
-use spirula_client::{IoCtx, errno};
+use spirula_client::{
+    IoCtx,
+    errno::{self, Errno},
+};
 use spirula_denc::{UTime, Writer};
 
 use crate::cls::{announce, ask, tell};
@@ -232,7 +235,7 @@ pub(crate) async fn restore(io: &IoCtx, id: &str) -> Result<()> {
 }
 
 /// Errors for which a purge passes over an image.
-const PASSED_OVER: [i32; 6] = [
+const PASSED_OVER: [Errno; 6] = [
     errno::ENOTEMPTY,
     errno::EBUSY,
     errno::EMLINK,

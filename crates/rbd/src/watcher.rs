@@ -180,13 +180,13 @@ impl Inner {
                     self.stale.set(true);
                     return Some(watch);
                 }
-                Err(e) if e.errno() == -errno::ESHUTDOWN => {
+                Err(e) if e.errno() == errno::ESHUTDOWN => {
                     tracing::error!("the cluster has shut this client out of image {}", self.fixed.id);
                     self.watcher.shut_out.set(true);
                     self.lock.lose(self);
                     return None;
                 }
-                Err(e) if e.errno() == -errno::ENOENT => {
+                Err(e) if e.errno() == errno::ENOENT => {
                     self.lock.lose(self);
                     return None;
                 }

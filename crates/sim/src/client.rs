@@ -10,6 +10,7 @@ use bytes::Bytes;
 use spirula_cephx::AuthName;
 use spirula_client::objecter::{Action, Aim, Core, Outcome, Resend, request};
 use spirula_denc::{EntityAddr, EntityName, EntityType, Reader, encode_to_vec};
+use spirula_errno::{EAGAIN, EIO, ENOENT, Errno};
 use spirula_maps::{ObjectLocator, ObjectName, PoolFlags, SpgId};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
@@ -33,9 +34,6 @@ const KEY: &str = "pair";
 const RETRY: u64 = SECOND / 10;
 /// Requests to an object that are left over for the last reads.
 const SPARE: usize = 8;
-const ENOENT: i32 = -2;
-const EIO: i32 = -5;
-const EAGAIN: i32 = -11;
 
 /// The first tid of a read from a member that is not primary, far beyond the objecter's.
 const FIRST_READ: u64 = 1 << 40;
@@ -341,7 +339,7 @@ impl World {
 
     /// Takes a member's answer to a read.
     fn member_answered(&mut self, index: usize, reply: MOsdOpReply) {
-        if reply.result == EAGAIN {
+        if reply.result == -EAGAIN {
             return self.ask_primary(index, |_, tid| tid == reply.tid);
         }
         let Some(c) = self.clients.get_mut(index) else {
@@ -586,10 +584,10 @@ impl World {
 
 /// The answer in a reply; `None` if the object that was to be read is damaged.
 fn answer(op: Op, reply: &MOsdOpReply) -> Result<Option<Answer>, String> {
-    match (op, reply.result) {
-        (Op::Read | Op::Delete, ENOENT) => Ok(Some(Answer::NoObject)),
-        (Op::Read, EIO) => Ok(None),
-        (Op::Read, r) if r >= 0 => {
+    match (op, Errno::of_result(reply.result)) {
+        (Op::Read | Op::Delete, Some(ENOENT)) => Ok(Some(Answer::NoObject)),
+        (Op::Read, Some(EIO)) => Ok(None),
+        (Op::Read, None) => {
             let part = |i: usize| reply.ops.get(i).map(|o| o.data.to_bytes()).unwrap_or_default();
             let data = decode(&part(0)).ok_or("data that nobody wrote")?;
             let pairs: OmapVals = Reader::new(&part(1)).get().map_err(|e| e.to_string())?;
@@ -600,7 +598,7 @@ fn answer(op: Op, reply: &MOsdOpReply) -> Result<Option<Answer>, String> {
             };
             Ok(Some(Answer::Found(Contents { data, pair })))
         }
-        (_, 0) => Ok(Some(Answer::Done)),
-        (_, e) => Err(format!("ends with {e}")),
+        (_, None) => Ok(Some(Answer::Done)),
+        (_, Some(e)) => Err(format!("ends with {e}")),
     }
 }

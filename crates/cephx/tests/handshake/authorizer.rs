@@ -2,6 +2,7 @@
 
 use spirula_cephx::*;
 use spirula_denc::{EntityType, UTime};
+use spirula_errno::{EACCES, EINVAL, EOPNOTSUPP, EPERM};
 
 use crate::cluster::*;
 
@@ -132,19 +133,19 @@ fn tickets_are_only_renewed_for_their_own_session() {
     let stolen = theirs.keys.session.renewal(&at(T0 + HOUR)).unwrap().unwrap();
     assert_eq!(
         ours.server.handle_auth(&stolen, &mon, &at(T0 + HOUR)).result,
-        EACCES
+        -EACCES
     );
     // A client is no service, so there are no secrets for it.
     assert_eq!(
         ours.server
             .handle_auth(&ours.keys.session.rotating_request(), &mon, &at(T0))
             .result,
-        EACCES
+        -EACCES
     );
-    assert_eq!(ours.server.handle_auth(&[1], &mon, &at(T0)).result, EPERM);
-    assert_eq!(ours.server.handle_auth(&[0, 9], &mon, &at(T0)).result, EINVAL);
+    assert_eq!(ours.server.handle_auth(&[1], &mon, &at(T0)).result, -EPERM);
+    assert_eq!(ours.server.handle_auth(&[0, 9], &mon, &at(T0)).result, -EINVAL);
     assert_eq!(
         ServerHandshake::new().handle_auth(&stolen, &mon, &at(T0)).result,
-        EACCES
+        -EACCES
     );
 }

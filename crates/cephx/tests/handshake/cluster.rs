@@ -5,6 +5,7 @@ use std::result::Result;
 
 use spirula_cephx::*;
 use spirula_denc::{EntityType, UTime, decode_all, encode_to_vec};
+use spirula_errno::Errno;
 
 pub(crate) const T0: u32 = 1_700_000_000;
 pub(crate) const HOUR: u32 = 3600;
@@ -122,7 +123,7 @@ pub(crate) fn done(outcome: Outcome) -> Box<Accepted> {
     }
 }
 
-pub(crate) fn errno(outcome: &Outcome) -> i32 {
+pub(crate) fn errno(outcome: &Outcome) -> Errno {
     match outcome {
         Outcome::Denied { errno, .. } => *errno,
         other => panic!("{other:?}"),
@@ -134,7 +135,7 @@ pub(crate) fn try_login(
     mut client: ClientHandshake,
     mode: ConnectionMode,
     env: &Env<'_>,
-) -> Result<LoggedIn, i32> {
+) -> Result<LoggedIn, Errno> {
     let mut server = ServerHandshake::new();
     let challenge = match server.handle(method::CEPHX, mode, &client.initial(), mon, env) {
         Outcome::More(payload) => payload,
@@ -197,7 +198,7 @@ pub(crate) fn authorize(
     mut authorizer: Authorizer,
     keys: &dyn TicketKeys,
     env: &Env<'_>,
-) -> Result<Box<Accepted>, i32> {
+) -> Result<Box<Accepted>, Errno> {
     let mode = ConnectionMode::Secure;
     let mut service = AuthorizerVerifier::new();
     let challenge = match service.handle(method::CEPHX, mode, &authorizer.initial(env).unwrap(), keys, env) {

@@ -10,6 +10,7 @@ use cbc::cipher::{BlockModeDecrypt, BlockModeEncrypt, KeyIvInit, block_padding::
 use spirula_cephx::wire::{Authorize, Challenge, ResponseHeader, ServiceTicketInfo, TicketBlob};
 use spirula_cephx::*;
 use spirula_denc::{Decode, Encode, EntityType, Reader, Writer, decode_all};
+use spirula_errno::EACCES;
 
 use crate::cluster::*;
 

@@ -2,6 +2,7 @@
 
 use spirula_cephx::*;
 use spirula_denc::EntityType;
+use spirula_errno::EACCES;
 
 use crate::cluster::*;
 

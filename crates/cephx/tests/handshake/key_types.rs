@@ -2,6 +2,7 @@
 
 use spirula_cephx::*;
 use spirula_denc::{EntityType, UTime};
+use spirula_errno::EACCES;
 
 use crate::cluster::*;
 
@@ -113,7 +114,7 @@ fn keys_of_a_type_that_is_not_allowed_are_refused_at_the_next_login_or_renewal()
     assert_eq!(refused.err(), Some(EACCES));
     let request = l.keys.session.renewal(&at(T0 + 45 * 60)).unwrap().unwrap();
     let reply = l.server.handle_auth(&request, &mon, &at(T0 + 45 * 60));
-    assert_eq!((reply.result, reply.payload.len()), (EACCES, 0));
+    assert_eq!((reply.result, reply.payload.len()), (-EACCES, 0));
     mon.rekey("client.admin", KeyType::Aes256k);
     login(&mon, "client.admin", T0);
 }

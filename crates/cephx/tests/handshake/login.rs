@@ -2,6 +2,7 @@
 
 use spirula_cephx::*;
 use spirula_denc::{EntityType, UTime};
+use spirula_errno::{EACCES, EBUSY, EINVAL, EOPNOTSUPP, EPERM};
 
 use crate::cluster::*;
 

@@ -2,6 +2,7 @@
 
 use spirula_cephx::*;
 use spirula_denc::{EntityType, UTime, decode_all, encode_to_vec};
+use spirula_errno::EACCES;
 
 use crate::cluster::*;
 
@@ -45,7 +46,7 @@ fn a_removed_entity_gets_no_more_tickets() {
     mon.db.entities.remove(&name("client.admin"));
     let request = l.keys.session.renewal(&at(T0 + HOUR)).unwrap().unwrap();
     let reply = l.server.handle_auth(&request, &mon, &at(T0 + HOUR));
-    assert_eq!((reply.result, reply.payload.len()), (EACCES, 0));
+    assert_eq!((reply.result, reply.payload.len()), (-EACCES, 0));
     let refused = l
         .keys
         .session

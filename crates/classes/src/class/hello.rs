@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::error::{EINVAL, unless};
+use crate::error::unless;
 use crate::filter::has_value;
 use crate::method::{Nothing, Raw, Return, class};
 use crate::{Error, Object, Result};
@@ -67,7 +67,7 @@ fn write_return_data(object: &mut dyn Object, input: Raw) -> Result<Return> {
             data: Bytes::from_static(b"you might see this"),
         },
         false => Return {
-            code: -EINVAL,
+            code: -spirula_errno::EINVAL,
             data: Bytes::from_static(b"too much input data!"),
         },
     })

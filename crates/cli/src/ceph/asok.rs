@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use spirula_client::Source;
+use spirula_client::errno::Errno;
 
 use super::matching::{self, Match};
 use super::signature;
@@ -31,8 +32,8 @@ pub(crate) fn path(source: &Source, daemon: &str) -> Result<PathBuf, String> {
 
 /// An I/O error as the official tool prints it: `[Errno 2] No such file or directory`.
 fn shown(e: &io::Error) -> String {
-    match e.raw_os_error() {
-        Some(errno) => format!("[Errno {errno}] {}", super::common::errno::message(errno)),
+    match e.raw_os_error().and_then(Errno::new) {
+        Some(errno) => format!("[Errno {}] {}", errno.code(), errno.message()),
         None => e.to_string(),
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use spirula_client::{CommandReply, Rados, errno};
+use spirula_client::errno::{self, Errno};
+use spirula_client::{CommandReply, Rados};
 
-use super::common::errno as names;
+use super::common::name_of;
 use super::matching::{self, Match};
 use super::options::Options;
 use super::output::Output;
@@ -21,7 +22,16 @@ pub(crate) struct Executor<'a> {
     pub(crate) input: Bytes,
 }
 
-fn failed(errno: i32, status: impl Into<String>) -> CommandReply {
+/// What is answered where nothing is left to print.
+fn ended() -> CommandReply {
+    CommandReply {
+        result: 0,
+        status: String::new(),
+        output: Bytes::new(),
+    }
+}
+
+fn failed(errno: Errno, status: impl Into<String>) -> CommandReply {
     CommandReply {
         result: -errno,
         status: status.into(),
@@ -66,12 +76,12 @@ impl Executor<'_> {
             Target::Mds(_) | Target::All(_) => return failed(errno::ENOENT, ""),
         };
         match sent {
-            Ok(reply) if reply.result == errno::ETIMEDOUT && reply.status.is_empty() => failed(
+            Ok(reply) if reply.result == errno::ETIMEDOUT.code() && reply.status.is_empty() => failed(
                 errno::ETIMEDOUT,
                 "Connection timed out. Please check the client's permission and connection.",
             ),
             Ok(reply) => reply,
-            Err(e) => failed(e.errno().abs(), ""),
+            Err(e) => failed(e.errno(), ""),
         }
     }
 
@@ -155,8 +165,7 @@ impl Executor<'_> {
             until_header -= 1;
             let reply = self.send(target, values.clone()).await;
             if reply.result != 0 {
-                let errno = reply.result.abs();
-                eprintln!("Error: {errno} {}", names::name(errno));
+                eprintln!("Error: {} {}", reply.result.abs(), name_of(reply.result));
                 return reply;
             }
             if !reply.output.is_empty() {
@@ -166,14 +175,14 @@ impl Executor<'_> {
                 eprintln!("{}", reply.status);
             }
             if self.options.period <= 0.0 {
-                return failed(0, "");
+                return ended();
             }
             let period = Duration::try_from_secs_f64(self.options.period).unwrap_or(Duration::MAX);
             tokio::select! {
                 () = tokio::time::sleep(period) => {}
                 _ = tokio::signal::ctrl_c() => {
                     println!("Interrupted");
-                    return failed(0, "");
+                    return ended();
                 }
             }
         }
@@ -201,7 +210,7 @@ impl Executor<'_> {
                 code = 1;
             }
             if reply.result < 0 {
-                eprintln!("Error {}: {}", names::name(reply.result), reply.status);
+                eprintln!("Error {}: {}", name_of(reply.result), reply.status);
                 code = -reply.result;
             } else if !reply.status.is_empty() {
                 eprintln!("{label}{}", reply.status);

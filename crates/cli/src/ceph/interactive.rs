@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::common::errno as names;
+use super::common::name_of;
 use super::exec::{Executor, print};
 use super::options::Options;
 use super::target::{self, Target};
@@ -14,7 +14,7 @@ pub(crate) async fn run(executor: &Executor<'_>, target: &Target) -> i32 {
         Err(refusal) => {
             eprintln!(
                 "Error {}: problem getting command descriptions from {target}",
-                names::name(refusal.result)
+                name_of(refusal.result)
             );
             return -refusal.result;
         }
@@ -57,7 +57,7 @@ pub(crate) async fn run(executor: &Executor<'_>, target: &Target) -> i32 {
         }
         let reply = executor.run(target, &commands, &words).await;
         if reply.result < 0 {
-            eprintln!("Error {}: {}", names::name(reply.result), reply.status);
+            eprintln!("Error {}: {}", name_of(reply.result), reply.status);
             continue;
         }
         if !reply.status.is_empty() {

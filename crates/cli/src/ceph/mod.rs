@@ -152,14 +152,19 @@ impl Tool {
             (path.into(), &self.words[..])
         } else if self.word(0) == "daemon" {
             let [_, name, words @ ..] = &self.words[..] else {
-                return Some(fail(errno::EINVAL, "daemon requires at least 3 arguments"));
+                return Some(fail(errno::EINVAL.code(), "daemon requires at least 3 arguments"));
             };
             if words.is_empty() {
-                return Some(fail(errno::EINVAL, "daemon requires at least 3 arguments"));
+                return Some(fail(errno::EINVAL.code(), "daemon requires at least 3 arguments"));
             }
             match asok::path(&source, name) {
                 Ok(path) => (path, words),
-                Err(e) => return Some(fail(errno::EINVAL, format!("Can't get admin socket path: {e}"))),
+                Err(e) => {
+                    return Some(fail(
+                        errno::EINVAL.code(),
+                        format!("Can't get admin socket path: {e}"),
+                    ));
+                }
             }
         } else {
             return None;
@@ -169,7 +174,7 @@ impl Tool {
                 exec::print(&answer);
                 0
             }
-            Err(e) => fail(errno::EINVAL, format!("admin_socket: {e}")),
+            Err(e) => fail(errno::EINVAL.code(), format!("admin_socket: {e}")),
         })
     }
 
@@ -188,7 +193,7 @@ impl Tool {
                      conf_read_file)')",
                 ),
                 Error::NotInKeyring(_) => fail(
-                    errno::EACCES,
+                    errno::EACCES.code(),
                     "[errno 13] RADOS permission denied (error connecting to the cluster)",
                 ),
                 Error::Config(why) => fail(1, format!("Error initializing cluster client: {why}")),
@@ -200,14 +205,14 @@ impl Tool {
         })?;
         Rados::connect(&options).await.map_err(|e| {
             let what = "(error connecting to the cluster)";
-            match (e.errno().abs(), patience) {
+            match (e.errno(), patience) {
                 (errno::ETIMEDOUT, Some(_)) => fail(1, "timed out"),
                 (errno::ETIMEDOUT, None) => fail(1, format!("[errno 110] RADOS timed out {what}")),
                 _ if matches!(e, Error::Mon(_)) => fail(
-                    errno::EACCES,
+                    errno::EACCES.code(),
                     format!("[errno 13] RADOS permission denied {what}"),
                 ),
-                (errno, _) => fail(1, format!("[errno {errno}] {e} {what}")),
+                (errno, _) => fail(1, format!("[errno {}] {e} {what}", errno.code())),
             }
         })
     }
@@ -277,7 +282,7 @@ impl Tool {
             }
             if words.is_empty() {
                 return Err(fail(
-                    errno::EINVAL,
+                    errno::EINVAL.code(),
                     "\"ceph tell\" requires additional arguments. Try \"ceph tell <name> <command> [options...]\" \
                      instead.",
                 ));

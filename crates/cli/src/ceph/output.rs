@@ -6,19 +6,20 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use bytes::Bytes;
+use spirula_client::errno::Errno;
 use spirula_text::python;
 
-use super::common::errno;
 use super::exec::print;
 use super::options::Options;
 
 /// The message about a file that can't be opened, as the official tool prints it.
 fn open_failed(what: &str, path: &str, e: &io::Error) -> String {
-    let errno = errno::of(e);
+    let errno = Errno::from(e);
     let quoted = python::quoted(path);
     format!(
-        "Can't open {what} file {path}: [Errno {errno}] {}: {quoted}",
-        errno::message(errno)
+        "Can't open {what} file {path}: [Errno {}] {}: {quoted}",
+        errno.code(),
+        errno.message()
     )
 }
 

@@ -3,7 +3,6 @@
 use spirula_client::{Error, IoCtx};
 
 use super::{Done, OnObject, Tool, complain, shown};
-use crate::ceph::common::errno::describe;
 use crate::rados::bench;
 
 impl Tool {
@@ -38,15 +37,12 @@ impl Tool {
         let on = self.object_command(0..=1)?;
         let name = self.target_name(&on)?;
         let to = self.target_pool().await.map_err(|(target, e)| {
-            complain(
-                1,
-                format!("error opening target pool {target}: {}", describe(e.errno())),
-            )
+            complain(1, format!("error opening target pool {target}: {}", e.errno()))
         })?;
         to.copy_from(name, on.io, &on.oid).await.map_err(|e| {
             let pool = self.pool_name();
             let target = self.args.target_pool.as_deref().unwrap_or(pool);
-            let (from, to, why) = (shown(&on.oid), shown(name), describe(e.errno()));
+            let (from, to, why) = (shown(&on.oid), shown(name), e.errno());
             complain(1, format!("error copying {pool}/{from} => {target}/{to}: {why}"))
         })
     }
@@ -65,12 +61,12 @@ impl Tool {
             if let Some(what) = what {
                 eprintln!("{what}");
             }
-            let why = describe(e.errno());
+            let why = e.errno();
             complain(1, format!("error copying pool {source} => {target}: {why}"))
         };
         let from = self.rados.pool(source).await;
         let from = from.map_err(|e| {
-            let why = describe(e.errno());
+            let why = e.errno();
             complain(
                 1,
                 format!("failed to query pool {source} for selfmanaged snaps: {why}"),
@@ -107,7 +103,7 @@ impl Tool {
             let to = to.clone().with_namespace(&entry.nspace);
             let copied = to.copy_from(&entry.oid, &from, &entry.oid).await;
             copied.map_err(|e| {
-                let what = format!("error copying object: {}", describe(e.errno()));
+                let what = format!("error copying object: {}", e.errno());
                 failed(Some(&what), &e)
             })?;
         }
@@ -127,7 +123,7 @@ impl Tool {
             ));
         }
         let io = self.rados.pool(pool).await;
-        let io = io.map_err(|e| complain(1, format!("error pool {pool}: {}", describe(e.errno()))))?;
+        let io = io.map_err(|e| complain(1, format!("error pool {pool}: {}", e.errno())))?;
         match bench::purge(&io, self.sizes.concurrent).await {
             Ok(()) => {
                 println!("successfully purged pool {pool}");

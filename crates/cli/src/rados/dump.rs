@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
+use spirula_client::errno::Errno;
 use spirula_client::{Listed, errno};
 use spirula_denc::{Encode, Error, Reader, Result, UTime, Writer};
 use spirula_maps::{EVersion, HObject, ObjectLocator, ReqId, snap};
@@ -65,12 +66,12 @@ pub(super) enum ReadError {
 }
 
 impl ReadError {
-    /// The negative errno.
-    pub(super) fn errno(&self) -> i32 {
+    /// The errno that the import ends with.
+    pub(super) fn errno(&self) -> Errno {
         match self {
-            Self::Version(_) => -errno::EINVAL,
+            Self::Version(_) => errno::EINVAL,
             // The official tool's errno for such files.
-            _ => -errno::EFAULT,
+            _ => errno::EFAULT,
         }
     }
 }

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 use bytes::Bytes;
+use spirula_client::errno::Errno;
 use spirula_client::{Error, IoCtx, Listed};
 
 use super::dump::{DumpWriter, Kind};
 use super::objects::unwritten;
 use super::{Done, Tool, complain};
-use crate::ceph::common::errno::{describe, of};
 
 /// Bytes of a piece of data.
 const PIECE: u64 = 4 << 20;
@@ -88,17 +88,17 @@ impl Tool {
             [path] if path == "-" => Box::new(io::stdout()),
             [path] => Box::new(
                 File::create(path)
-                    .map_err(|e| complain(1, format!("Error opening '{path}': {}", describe(of(&e)))))?,
+                    .map_err(|e| complain(1, format!("Error opening '{path}': {}", Errno::from(&e))))?,
             ),
             _ => return Err(self.usage()),
         };
         let unwritable = |e: io::Error| match e.kind() {
             io::ErrorKind::BrokenPipe => unwritten(&e),
-            _ => complain(1, format!("error from export: {}", describe(of(&e)))),
+            _ => complain(1, format!("error from export: {}", Errno::from(&e))),
         };
         let mut out = DumpWriter::new(BufWriter::new(out)).map_err(unwritable)?;
         let mut list = io.list(true);
-        let failed = |e: &Error| complain(1, format!("error from export: {}", describe(e.errno())));
+        let failed = |e: &Error| complain(1, format!("error from export: {}", e.errno()));
         while let Some(listed) = list.next().await.map_err(|e| failed(&e))? {
             let io = io
                 .clone()
@@ -108,7 +108,7 @@ impl Tool {
                 Ok(()) => {}
                 Err(Failure::Write(e)) => return Err(unwritable(e)),
                 Err(Failure::Read(what, e)) => {
-                    eprintln!("error getting {what} {}: {}", listed.oid, describe(e.errno()));
+                    eprintln!("error getting {what} {}: {}", listed.oid, e.errno());
                     return Err(failed(&e));
                 }
             }

@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 
+use spirula_client::errno::Errno;
 use spirula_client::{Error, IoCtx, errno};
 use spirula_maps::HObject;
 
 use super::dump::{self, DumpReader, Kind, ReadError, Section};
 use super::{Done, Tool, complain};
-use crate::ceph::common::errno::describe;
 
 /// The namespace of the official OSDs' own objects.
 const INTERNAL: &[u8] = b".ceph-internal";
@@ -20,18 +20,18 @@ struct Mode {
     no_overwrite: bool,
 }
 
-/// Why an import ends: a negative errno, after the reason was printed.
-type Imported<T = ()> = Result<T, i32>;
+/// Why an import ends: an errno, after the reason was printed.
+type Imported<T = ()> = Result<T, Errno>;
 
-fn unreadable(e: impl Into<ReadError>) -> i32 {
+fn unreadable(e: impl Into<ReadError>) -> Errno {
     let e = e.into();
     eprintln!("{e}");
     e.errno()
 }
 
-fn failed(what: &'static str) -> impl Fn(Error) -> i32 {
+fn failed(what: &'static str) -> impl Fn(Error) -> Errno {
     move |e| {
-        eprintln!("{what} failed: {}", describe(e.errno()));
+        eprintln!("{what} failed: {}", e.errno());
         e.errno()
     }
 }
@@ -39,7 +39,7 @@ fn failed(what: &'static str) -> impl Fn(Error) -> i32 {
 /// Continues where the pool does not support the operation: erasure-coded pools have no omaps.
 fn unless_unsupported(what: &'static str, done: Result<(), Error>) -> Imported {
     match done.map_err(failed(what)) {
-        Err(e) if e == -errno::EOPNOTSUPP => Ok(()),
+        Err(e) if e == errno::EOPNOTSUPP => Ok(()),
         done => done,
     }
 }
@@ -58,7 +58,7 @@ async fn prepare(io: &IoCtx, object: &HObject, mode: Mode) -> Imported<(&'static
     }
     let exists = |done: Result<(), Error>| match done {
         Ok(()) => Ok(false),
-        Err(e) if e.errno() == -errno::EEXIST => Ok(true),
+        Err(e) if e.errno() == errno::EEXIST => Ok(true),
         Err(e) => Err(failed("create")(e)),
     };
     if !exists(io.create(oid, true).await)? {
@@ -124,7 +124,7 @@ async fn object(io: &IoCtx, source: &mut DumpReader, content: &[u8], mode: Mode)
     loop {
         let section = source.next().map_err(|e| {
             let errno = unreadable(e);
-            eprintln!("Error reading section: {errno}");
+            eprintln!("Error reading section: {}", -errno);
             errno
         })?;
         match section.kind {
@@ -137,7 +137,7 @@ async fn object(io: &IoCtx, source: &mut DumpReader, content: &[u8], mode: Mode)
             kind if !kind.is_known() => println!("Skipping unknown object section type"),
             kind => {
                 eprintln!("Unexpected section type {}", kind.0);
-                return Err(-errno::EFAULT);
+                return Err(errno::EFAULT);
             }
         }
     }
@@ -154,7 +154,7 @@ async fn pool(io: &IoCtx, source: Box<dyn Read>, mode: Mode) -> Imported {
         }
         kind => {
             eprintln!("Invalid initial section code {}", kind.0);
-            return Err(-errno::EFAULT);
+            return Err(errno::EFAULT);
         }
     }
     let mut complete = first.kind == Kind::POOL_BEGIN;
@@ -163,11 +163,11 @@ async fn pool(io: &IoCtx, source: Box<dyn Read>, mode: Mode) -> Imported {
         match section.kind {
             Kind::OBJECT_BEGIN => object(io, &mut source, &section.content, mode)
                 .await
-                .inspect_err(|errno| eprintln!("Error inserting object: {errno}"))?,
+                .inspect_err(|errno| eprintln!("Error inserting object: {}", -*errno))?,
             Kind::PG_METADATA => complete = true,
             Kind::PG_END | Kind::POOL_END => break,
             kind if !kind.is_known() => println!("Skipping unknown section type"),
-            _ => return Err(-errno::EFAULT),
+            _ => return Err(errno::EFAULT),
         }
     }
     if !complete {
@@ -196,11 +196,11 @@ impl Tool {
                 // The official tool says EPERM whatever the reason is.
                 let file = File::open(path);
                 Box::new(BufReader::new(file.map_err(|_| {
-                    complain(1, format!("Error opening '{path}': {}", describe(-1)))
+                    complain(1, format!("Error opening '{path}': {}", errno::EPERM))
                 })?))
             }
         };
         let imported = pool(io, source, mode).await;
-        imported.map_err(|errno| complain(1, format!("error from import: {}", describe(errno))))
+        imported.map_err(|errno| complain(1, format!("error from import: {}", errno)))
     }
 }

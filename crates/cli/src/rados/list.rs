@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 use serde_json::json;
+use spirula_client::errno::Errno;
 use spirula_client::{Listed, Striper};
 use spirula_text::Format;
 
 use super::format::{self, text};
 use super::objects::unwritten;
 use super::{Done, Tool, complain};
-use crate::ceph::common::errno::{describe, of};
 
 /// Writes entries one by one: there may be more than fit into memory.
 struct Lister {
@@ -107,7 +107,7 @@ impl Tool {
         let out: Box<dyn Write> = match &self.args.output {
             Some(path) => {
                 let file = File::create(path)
-                    .map_err(|e| complain(1, format!("can't open {path}: {}", describe(of(&e)))))?;
+                    .map_err(|e| complain(1, format!("can't open {path}: {}", Errno::from(&e))))?;
                 Box::new(BufWriter::new(file))
             }
             None if to_stdout => Box::new(BufWriter::new(io::stdout())),
@@ -127,8 +127,7 @@ impl Tool {
         };
         loop {
             let entry = entries.next().await;
-            let entry =
-                entry.map_err(|e| complain(1, format!("error listing objects: {}", describe(e.errno()))))?;
+            let entry = entry.map_err(|e| complain(1, format!("error listing objects: {}", e.errno())))?;
             let Some(mut entry) = entry else { break };
             if self.args.striper {
                 let Some(whole) = Striper::whole_name(&entry.oid) else {

@@ -271,7 +271,7 @@ impl Load {
         say("cleaning up objects");
         for object in &self.objects {
             if let Err(e) = self.io.remove(&object.name).await {
-                eprintln!("couldn't remove obj: {} ret={}", object.name, -e.errno());
+                eprintln!("couldn't remove obj: {} ret={}", object.name, e.errno().code());
             }
         }
     }

@@ -9,10 +9,9 @@ use spirula_text::{Format, addr_legacy};
 
 use super::objects::print;
 use super::{BAD_NUMBER, Done, OnObject, Tool, format, last_words, number};
-use crate::ceph::common::errno::describe;
 
 fn failed(what: &str, e: &Error) -> i32 {
-    eprintln!("ERROR: {what}: {}", describe(e.errno()));
+    eprintln!("ERROR: {what}: {}", e.errno());
     last_words(e.errno())
 }
 

@@ -25,15 +25,17 @@ mod xattr;
 use std::ffi::OsString;
 use std::fmt::Display;
 
-use spirula_client::{Error, IoCtx, Rados, errno};
+use args::Args;
+use spirula_client::{
+    Error, IoCtx, Rados,
+    errno::{self, Errno},
+};
 use spirula_maps::{ObjectName, PgId, SnapId};
 use spirula_text::Format;
+use store::Store;
 
 use crate::ceph::common;
 use crate::ceph::common::conn::Connection;
-use crate::ceph::common::errno::{describe, of};
-use args::Args;
-use store::Store;
 
 /// Size of operations unless told otherwise.
 const OP_SIZE: u64 = 4 << 20;
@@ -77,8 +79,8 @@ fn shown(name: &(impl AsRef<[u8]> + ?Sized)) -> &str {
 }
 
 /// Prints the errno and its text for a failed command, and returns the exit code.
-fn last_words(errno: i32) -> i32 {
-    complain(1, format!("error {}: {}", errno.abs(), describe(errno)))
+fn last_words(errno: Errno) -> i32 {
+    complain(1, format!("error {}: {errno}", errno.code()))
 }
 
 /// The options that are sizes.
@@ -93,7 +95,7 @@ struct Sizes {
 }
 
 /// The exit code of the official tool after a bad number: the errno as an unsigned byte.
-const BAD_NUMBER: i32 = 256 - errno::EINVAL;
+const BAD_NUMBER: i32 = 256 - errno::EINVAL.code();
 
 fn number(what: &str, text: Option<&str>) -> Result<Option<u64>, i32> {
     let Some(text) = text else { return Ok(None) };
@@ -152,7 +154,7 @@ struct OnObject<'a> {
 async fn connect(connection: &Connection) -> Result<Rados, i32> {
     let refused = |e: &Error| {
         tracing::debug!("{e}");
-        complain(1, format!("couldn't connect to cluster: {}", describe(e.errno())))
+        complain(1, format!("couldn't connect to cluster: {}", e.errno()))
     };
     let source = connection.source().map_err(|e| complain(1, e))?;
     let options = source.read().map_err(|e| match &e {
@@ -228,7 +230,7 @@ impl Tool {
             .rados
             .pool(&pool)
             .await
-            .map_err(|e| complain(1, format!("error opening pool {pool}: {}", describe(e.errno()))))?;
+            .map_err(|e| complain(1, format!("error opening pool {pool}: {}", e.errno())))?;
         if let Some(key) = &self.args.object_locator {
             io = io.with_locator(key);
         }
@@ -251,12 +253,11 @@ impl Tool {
         };
         let pgid: PgId = text.parse().map_err(|_| complain(1, "invalid pgid"))?;
         let id = pgid.pool.cast_signed();
-        let io = self.rados.pool_by_id(id).await.map_err(|e| {
-            complain(
-                1,
-                format!("error opening pool with id {id}: {}", describe(e.errno())),
-            )
-        })?;
+        let io = self
+            .rados
+            .pool_by_id(id)
+            .await
+            .map_err(|e| complain(1, format!("error opening pool with id {id}: {}", e.errno())))?;
         (self.io, self.pgid) = (Some(io), Some(pgid));
         Ok(())
     }
@@ -272,12 +273,10 @@ impl Tool {
         let id = match &self.args.snap {
             None => id,
             Some(name) => {
-                let snap = io.snap_by_name(name).await.map_err(|e| {
-                    complain(
-                        1,
-                        format!("error looking up snap '{name}': {}", describe(e.errno())),
-                    )
-                })?;
+                let snap = io
+                    .snap_by_name(name)
+                    .await
+                    .map_err(|e| complain(1, format!("error looking up snap '{name}': {}", e.errno())))?;
                 Some(snap.snapid)
             }
         };
@@ -333,7 +332,7 @@ impl Tool {
     fn failed(&self, what: &str, object: &(impl AsRef<[u8]> + ?Sized), e: &Error) -> i32 {
         let pool = self.pool_name();
         let object = shown(object);
-        complain(1, format!("{what} {pool}/{object}: {}", describe(e.errno())))
+        complain(1, format!("{what} {pool}/{object}: {}", e.errno()))
     }
 
     async fn run(&self) -> Done {
@@ -403,5 +402,5 @@ impl Tool {
 
 /// The contents of a file that an option names.
 fn file(path: &str) -> Result<Vec<u8>, i32> {
-    std::fs::read(path).map_err(|e| complain(1, format!("can't open {path}: {}", describe(of(&e)))))
+    std::fs::read(path).map_err(|e| complain(1, format!("can't open {path}: {}", Errno::from(&e))))
 }

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use bytes::{Bytes, BytesMut};
 use spirula_client::Error;
+use spirula_client::errno::Errno;
 use spirula_denc::UTime;
 use spirula_maps::ObjectName;
 use spirula_proto::osd::{AllocHintArgs, OsdFlags};
@@ -12,7 +13,6 @@ use spirula_text::time;
 
 use super::store::Store;
 use super::{Done, OnObject, Tool, complain, last_words, shown};
-use crate::ceph::common::errno::{describe, of};
 
 /// The exit code after a closed pipe, as if SIGPIPE had ended the process.
 const PIPE: i32 = 128 + 13;
@@ -21,7 +21,7 @@ const PIPE: i32 = 128 + 13;
 pub(super) fn unwritten(e: &io::Error) -> i32 {
     match e.kind() {
         io::ErrorKind::BrokenPipe => PIPE,
-        _ => complain(1, format!("error writing to file: {}", describe(of(e)))),
+        _ => complain(1, format!("error writing to file: {}", Errno::from(e))),
     }
 }
 
@@ -55,7 +55,7 @@ impl Input {
     }
 
     fn failed(path: &str, e: &io::Error) -> i32 {
-        complain(1, format!("error reading input file {path}: {}", describe(of(e))))
+        complain(1, format!("error reading input file {path}: {}", Errno::from(e)))
     }
 
     /// The next piece, of full size except the last; empty at the end.
@@ -125,16 +125,16 @@ async fn read_all(store: &Store, oid: &ObjectName, op_size: u64, out: &mut dyn W
         let data = store.read(oid, offset, op_size).await?;
         let written = out.write_all(&data);
         written.map_err(|e| {
-            eprintln!("error writing to file: {}", describe(of(&e)));
+            eprintln!("error writing to file: {}", Errno::from(&e));
             Error::Os {
                 what: "write",
-                errno: -of(&e),
+                errno: Errno::from(&e),
             }
         })?;
         if (data.len() as u64) < op_size {
             return out.flush().map_err(|e| Error::Os {
                 what: "write",
-                errno: -of(&e),
+                errno: Errno::from(&e),
             });
         }
         offset += op_size;
@@ -183,8 +183,8 @@ impl Tool {
         let mut out: Box<dyn Write> = match rest.first().map(String::as_str) {
             None | Some("-") => Box::new(io::stdout()),
             Some(path) => Box::new(File::create(path).map_err(|e| {
-                eprintln!("failed to open file: {}", describe(of(&e)));
-                let errno = -of(&e);
+                eprintln!("failed to open file: {}", Errno::from(&e));
+                let errno = Errno::from(&e);
                 self.failed("error getting", &oid, &Error::Os { what: "get", errno })
             })?),
         };
@@ -223,7 +223,7 @@ impl Tool {
             return Err(self.usage());
         };
         store.truncate(&oid, size).await.map_err(|e| {
-            let why = describe(e.errno());
+            let why = e.errno();
             eprintln!("error truncating oid {} to {size}: {why}", shown(&oid));
             last_words(e.errno())
         })
@@ -247,7 +247,7 @@ impl Tool {
             store.remove(&oid).await.map_err(|e| {
                 let (pool, nspace) = (self.pool_name(), io.namespace());
                 let slash = if nspace.is_empty() { "" } else { "/" };
-                let why = describe(e.errno());
+                let why = e.errno();
                 complain(
                     1,
                     format!("error removing {pool}>{nspace}{slash}{}: {why}", shown(&oid)),

@@ -1,6 +1,7 @@
 //! Commands on objects' maps.
 
 use bytes::Bytes;
+use spirula_client::errno::Errno;
 use spirula_client::{Error, IoCtx};
 use spirula_maps::ObjectName;
 use spirula_proto::osd_op_data::{OmapKeys, OmapVals};
@@ -8,7 +9,6 @@ use spirula_proto::osd_op_data::{OmapKeys, OmapVals};
 use super::format::hexdump;
 use super::objects::{print, standard_input};
 use super::{Done, OnObject, Tool, complain, shown};
-use crate::ceph::common::errno::{describe, of};
 
 /// Keys asked for at a time.
 const BATCH: u64 = 1024;
@@ -32,7 +32,7 @@ fn give(what: &str, value: &[u8], path: Option<&String>) -> Done {
     }
     // The official tool goes on where it can't.
     if let Err(e) = std::fs::write(path, value) {
-        eprintln!("failed to open file: {}", describe(of(&e)));
+        eprintln!("failed to open file: {}", Errno::from(&e));
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ impl Tool {
         }
         let value = match (&self.args.input_file, rest.first()) {
             (Some(path), _) => std::fs::read(path).map_err(|e| {
-                let why = describe(of(&e));
+                let why = Errno::from(&e);
                 complain(1, format!("error reading file {path}: can't open {path}: {why}"))
             })?,
             (None, Some(value)) => value.clone().into_bytes(),
@@ -142,7 +142,7 @@ impl Tool {
         let OnObject { io, oid, rest, .. } = self.object_command(0..)?;
         let clear = async |io: &IoCtx, oid: ObjectName| {
             io.omap_clear(&oid).await.map_err(|e| {
-                let (pool, object, why) = (self.pool_name(), shown(&oid), describe(e.errno()));
+                let (pool, object, why) = (self.pool_name(), shown(&oid), e.errno());
                 complain(1, format!("error clearing omap keys {pool}/{object}/{why}"))
             })
         };

@@ -1,11 +1,11 @@
 //! `lspools`, `mkpool`, `rmpool`, `df`.
 
 use serde_json::json;
+use spirula_client::errno;
 use spirula_maps::PoolStat;
 use spirula_text::{Align, Format, Table, size::bytes};
 
 use super::{Done, Tool, complain, format};
-use crate::ceph::common::errno::describe;
 
 const HEADS: [&str; 14] = [
     "POOL_NAME",
@@ -83,8 +83,7 @@ fn object(name: &str, id: Option<i64>, stat: &PoolStat, per_pool: bool) -> serde
 impl Tool {
     async fn pool_names(&self) -> Result<Vec<String>, i32> {
         let pools = self.rados.pools().await;
-        let pools =
-            pools.map_err(|e| complain(1, format!("error listing pools: {}", describe(e.errno()))))?;
+        let pools = pools.map_err(|e| complain(1, format!("error listing pools: {}", e.errno())))?;
         Ok(pools.into_iter().map(|(_, name)| name).collect())
     }
 
@@ -99,7 +98,7 @@ impl Tool {
         let created = self.rados.create_pool(name, rule).await;
         created
             .map(drop)
-            .map_err(|e| complain(1, format!("error creating pool {name}: {}", describe(e.errno()))))
+            .map_err(|e| complain(1, format!("error creating pool {name}: {}", e.errno())))
     }
 
     pub(super) async fn make_pool(&self) -> Done {
@@ -135,8 +134,8 @@ impl Tool {
         }
         let removed = self.rados.delete_pool(name).await;
         removed.map_err(|e| {
-            eprintln!("error deleting pool {name}: {}", describe(e.errno()));
-            if e.errno() == -1 {
+            eprintln!("error deleting pool {name}: {}", e.errno());
+            if e.errno() == errno::EPERM {
                 eprintln!(
                     "Check your monitor configuration - `mon allow pool delete` is set to false by default"
                 );
@@ -156,13 +155,12 @@ impl Tool {
             .rados
             .pool_stats(names)
             .await
-            .map_err(|e| complain(1, format!("error fetching pool stats: {}", describe(e.errno()))))?;
-        let total = self.rados.statfs(None).await.map_err(|e| {
-            complain(
-                1,
-                format!("error getting total cluster usage: {}", describe(e.errno())),
-            )
-        })?;
+            .map_err(|e| complain(1, format!("error fetching pool stats: {}", e.errno())))?;
+        let total = self
+            .rados
+            .statfs(None)
+            .await
+            .map_err(|e| complain(1, format!("error getting total cluster usage: {}", e.errno())))?;
         if self.format == Format::Plain {
             let mut table = Table::default();
             for (n, head) in HEADS.into_iter().enumerate() {

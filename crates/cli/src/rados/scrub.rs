@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use spirula_client::errno;
+use spirula_client::errno::Errno;
 use spirula_text::Format;
 
 use super::objects::print;
@@ -26,12 +27,12 @@ impl Tool {
         let command = command.to_string();
         let reply = match self.rados.mgr_command(&command, Bytes::new()).await {
             // Without a manager, as with Spirula, the monitors know.
-            Err(e) if e.errno() == -errno::ENXIO => self.rados.mon_command(&command, Bytes::new()).await,
+            Err(e) if e.errno() == errno::ENXIO => self.rados.mon_command(&command, Bytes::new()).await,
             reply => reply,
         };
         let reply = reply.map_err(|e| last_words(e.errno()))?;
-        if reply.result < 0 {
-            return Err(last_words(reply.result));
+        if let Some(errno) = Errno::of_result(reply.result) {
+            return Err(last_words(errno));
         }
         let listed: Option<Value> = serde_json::from_slice(&reply.output).ok();
         let listed = listed.ok_or_else(|| last_words(errno::EINVAL))?;

@@ -8,7 +8,6 @@ use spirula_text::Format;
 
 use super::objects::print;
 use super::{Done, OnObject, Tool, complain, format, shown};
-use crate::ceph::common::errno::describe;
 
 /// A time as `lssnap` shows it.
 fn stamp(t: UTime) -> String {
@@ -82,7 +81,7 @@ impl Tool {
             return Err(complain(1, why));
         }
         io.snap_create(name).await.map_err(|e| {
-            let why = describe(e.errno());
+            let why = e.errno();
             complain(1, format!("error creating pool {pool} snapshot {name}: {why}"))
         })?;
         println!("created pool {pool} snap {name}");
@@ -93,7 +92,7 @@ impl Tool {
         let (io, words) = self.pool_command(1)?;
         let (pool, name) = (self.pool_name(), words.first().map_or("", String::as_str));
         io.snap_remove(name).await.map_err(|e| {
-            let why = describe(e.errno());
+            let why = e.errno();
             complain(1, format!("error removing pool {pool} snapshot {name}: {why}"))
         })?;
         println!("removed pool {pool} snap {name}");
@@ -108,7 +107,7 @@ impl Tool {
             Err(e) => Err(e),
         };
         rolled.map_err(|e| {
-            let (object, why) = (shown(&oid), describe(e.errno()));
+            let (object, why) = (shown(&oid), e.errno());
             complain(
                 1,
                 format!("error rolling back pool {pool} to snapshot {object}{why}"),

@@ -7,7 +7,6 @@ use spirula_proto::osd::OpCode;
 
 use super::objects::decimal;
 use super::{Done, OnObject, Tool, complain, shown};
-use crate::ceph::common::errno::describe;
 
 impl Tool {
     /// The commands of cache tiers and manifests.
@@ -40,7 +39,7 @@ impl Tool {
             done.map_err(|e| {
                 // The official tool calls evictions flushes.
                 let what = format!("error from cache-flush {}", shown(&oid));
-                complain(1, format!("{what}: {}", describe(e.errno())))
+                complain(1, format!("{what}: {}", e.errno()))
             })?;
         }
         Ok(())
@@ -49,7 +48,7 @@ impl Tool {
     async fn manifest(&self, command: &str, code: OpCode) -> Done {
         let OnObject { io, oid, .. } = self.object_command(0..)?;
         io.tier(&oid, code).await.map_err(|e| {
-            let (pool, object, why) = (self.pool_name(), shown(&oid), describe(e.errno()));
+            let (pool, object, why) = (self.pool_name(), shown(&oid), e.errno());
             complain(1, format!("error {command} {pool}/{object} : {why}"))
         })
     }
@@ -60,7 +59,7 @@ impl Tool {
         let mut list = io.list(true);
         loop {
             let entry = list.next().await;
-            let Some(entry) = entry.map_err(|e| complain(1, describe(e.errno())))? else {
+            let Some(entry) = entry.map_err(|e| complain(1, e.errno()))? else {
                 break;
             };
             println!("{}\t{}\t{}", entry.nspace, entry.oid, entry.locator);
@@ -69,7 +68,7 @@ impl Tool {
                 .with_namespace(&entry.nspace)
                 .with_locator(&entry.locator);
             if let Err((what, e)) = flush_evict(&io, &entry.oid, flush).await {
-                let (nspace, oid, why) = (&entry.nspace, &entry.oid, describe(e.errno()));
+                let (nspace, oid, why) = (&entry.nspace, &entry.oid, e.errno());
                 eprintln!("{what} {nspace}/{oid}: {why}");
                 errors = true;
             }
@@ -94,7 +93,7 @@ impl Tool {
         done.map_err(|e| {
             let pool = self.pool_name();
             let target = self.args.target_pool.as_deref().unwrap_or(pool);
-            let (from, to, why) = (shown(&on.oid), shown(name), describe(e.errno()));
+            let (from, to, why) = (shown(&on.oid), shown(name), e.errno());
             complain(
                 1,
                 format!("error set-redirect {pool}/{from} => {target}/{to}: {why}"),
@@ -124,7 +123,7 @@ impl Tool {
         done.map_err(|e| {
             let pool = self.pool_name();
             let target = self.args.target_pool.as_deref().unwrap_or(pool);
-            let (object, why) = (shown(&on.oid), describe(e.errno()));
+            let (object, why) = (shown(&on.oid), e.errno());
             complain(
                 1,
                 format!(

@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use bytes::Bytes;
+use spirula_client::errno::Errno;
 use spirula_client::{Watch, WatchNews};
 use spirula_denc::Writer;
 use spirula_text::addr_legacy;
@@ -10,7 +11,6 @@ use spirula_text::addr_legacy;
 use super::format::hexdump;
 use super::objects::print;
 use super::{Done, OnObject, Tool, last_words};
-use crate::ceph::common::errno::describe;
 
 /// Seconds for which a notifier waits.
 const NOTIFY_TIMEOUT: u32 = 10;
@@ -31,9 +31,7 @@ async fn tell(watch: &Watch, news: WatchNews) -> Done {
             }
             Ok(())
         }
-        WatchNews::Lost(errno) => {
-            print(format!("ERROR cookie {cookie} err {}\n", describe(errno)).as_bytes())
-        }
+        WatchNews::Lost(errno) => print(format!("ERROR cookie {cookie} err {}\n", errno).as_bytes()),
     }
 }
 
@@ -41,7 +39,7 @@ impl Tool {
     pub(super) async fn watch(&self) -> Done {
         let OnObject { io, oid, .. } = self.object_command(0..)?;
         let mut watch = io.watch(&oid, 0).await.map_err(|e| {
-            eprintln!("error calling watch: {}", describe(e.errno()));
+            eprintln!("error calling watch: {}", e.errno());
             last_words(e.errno())
         })?;
         print(b"press enter to exit...\n")?;
@@ -68,17 +66,13 @@ impl Tool {
         let mut message = Writer::new();
         message.string(rest.first().map_or("", String::as_str));
         let payload = Bytes::from(message.into_vec());
-        let failed = |errno: i32| {
-            eprintln!("error calling notify: {}", describe(errno));
+        let failed = |errno: Errno| {
+            eprintln!("error calling notify: {errno}");
             errno
         };
         let outcome = io.notify(&oid, payload, NOTIFY_TIMEOUT).await;
         let outcome = outcome.map_err(|e| last_words(failed(e.errno())))?;
-        let errno = if outcome.result == 0 {
-            0
-        } else {
-            failed(outcome.result)
-        };
+        let errno = Errno::of_result(outcome.result).map(failed);
         for ((client, cookie), reply) in &outcome.replies.replies {
             let head = format!("reply client.{client} cookie {cookie} : {} bytes\n", reply.len());
             print([head, hexdump(reply)].concat().as_bytes())?;
@@ -86,10 +80,7 @@ impl Tool {
         for (client, cookie) in &outcome.replies.missed {
             println!("timeout client.{client} cookie {cookie}");
         }
-        if errno < 0 {
-            return Err(last_words(errno));
-        }
-        Ok(())
+        errno.map_or(Ok(()), |e| Err(last_words(e)))
     }
 
     pub(super) async fn list_watchers(&self) -> Done {

@@ -11,7 +11,8 @@ use spirula_rbd::{Image, Options};
 use spirula_text::{general, size::bytes};
 use tokio::task::JoinSet;
 
-use super::{Done, Tool, bad, close, complain, describe, failed, invalid, size};
+use super::{Done, Tool, bad, close, complain, failed, invalid, size};
+use crate::rbd::Exit;
 
 /// The rates shown are of this many seconds.
 const WINDOW: usize = 5;
@@ -88,7 +89,7 @@ fn speed(rate: f64) -> String {
 }
 
 impl Tool {
-    fn bench_plan(&self) -> Result<Plan, i32> {
+    fn bench_plan(&self) -> Result<Plan, Exit> {
         let args = &self.args;
         let number = |option: &str, text: &Option<String>, default: u64| match text {
             Some(text) => size(option, text, 1),
@@ -159,7 +160,7 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
     );
     println!("  SEC       OPS   OPS/SEC   BYTES/SEC");
     let start = Instant::now();
-    let mut random = Rng::unseeded().map_err(|_| complain(errno::EIO, describe(-errno::EIO)))?;
+    let mut random = Rng::unseeded().map_err(|_| complain(errno::EIO, errno::EIO))?;
     let data = Bytes::from(vec![random.number() as u8; len]);
     let mut offsets: Vec<u64> = (0..plan.threads)
         .map(|i| plan.next(i, None, 0, all, &mut random))
@@ -171,7 +172,7 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
     let ended = |task: Result<spirula_rbd::Result<()>, tokio::task::JoinError>| match task {
         Ok(Ok(())) => Ok(()),
         Ok(Err(e)) => Err(failed(format!("{} error", plan.kind), &e)),
-        Err(_) => Err(complain(errno::EIO, describe(-errno::EIO))),
+        Err(_) => Err(complain(errno::EIO, errno::EIO)),
     };
     while done < plan.total {
         for offset in &offsets {

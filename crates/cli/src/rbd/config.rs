@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use spirula_client::{IoCtx, errno};
+use spirula_client::{
+    IoCtx,
+    errno::{self, Errno},
+};
 use spirula_conf::options;
 use spirula_rbd::{
     Setting, SettingSource, pool_setting, pool_settings, remove_pool_setting, set_pool_setting,
 };
 use spirula_text::{Align, Table};
 
-use super::{Done, Target, Tool, bad, close, complain, describe, failed, features};
+use super::{Done, Target, Tool, bad, close, complain, failed, features};
+use crate::rbd::Exit;
 
 /// The option that this tool sets for itself, as the official one does.
 const OWN: (&str, &str) = ("rbd_cache_writethrough_until_flush", "false");
@@ -18,7 +22,7 @@ const OWN: (&str, &str) = ("rbd_cache_writethrough_until_flush", "false");
 const FEATURES: &str = "rbd_default_features";
 
 /// The option's name, which follows the pool, image or entity.
-fn key(word: Option<&String>) -> Result<&str, i32> {
+fn key(word: Option<&String>) -> Result<&str, Exit> {
     let key = word.map(String::as_str).filter(|k| !k.is_empty());
     let key = key.ok_or_else(|| bad("config key was not specified"))?;
     if !key.starts_with("rbd_") {
@@ -39,7 +43,7 @@ fn source(source: SettingSource) -> &'static str {
 }
 
 /// Reports an option that can't be read or set.
-fn refused(what: &str, key: &str, e: &spirula_rbd::Error) -> i32 {
+fn refused(what: &str, key: &str, e: &spirula_rbd::Error) -> Exit {
     match (what, e.is(errno::ENOENT)) {
         ("get", true) => complain(errno::ENOENT, format!("{key} is not set")),
         _ => failed(format!("failed to {what} {key}"), e),
@@ -48,7 +52,7 @@ fn refused(what: &str, key: &str, e: &spirula_rbd::Error) -> i32 {
 
 impl Tool {
     /// The entity of a command.
-    fn entity(&self) -> Result<&str, i32> {
+    fn entity(&self) -> Result<&str, Exit> {
         let entity = self.words.first().map(String::as_str).unwrap_or_default();
         match matches!(entity, "global" | "client") || entity.starts_with("client.") {
             true => Ok(entity),
@@ -59,21 +63,20 @@ impl Tool {
     }
 
     /// Runs a command of the monitors. Fails with their message.
-    async fn ask_monitors(&self, command: &Value, what: &str) -> Result<Vec<u8>, i32> {
+    async fn ask_monitors(&self, command: &Value, what: &str) -> Result<Vec<u8>, Exit> {
         let reply = self
             .rados
             .mon_command(&command.to_string(), bytes::Bytes::new())
             .await;
-        let reply =
-            reply.map_err(|e| complain(e.errno().abs(), format!("{what}: {}", describe(e.errno()))))?;
-        match reply.result {
-            0.. => Ok(reply.output.to_vec()),
-            errno => Err(complain(errno.abs(), format!("{what}: {}", reply.status))),
+        let reply = reply.map_err(|e| complain(e.errno(), format!("{what}: {}", e.errno())))?;
+        match Errno::of_result(reply.result) {
+            None => Ok(reply.output.to_vec()),
+            Some(errno) => Err(complain(errno, format!("{what}: {}", reply.status))),
         }
     }
 
     /// The monitors' options for an entity, each with its value and section.
-    async fn kept(&self, entity: &str) -> Result<BTreeMap<String, (String, String)>, i32> {
+    async fn kept(&self, entity: &str) -> Result<BTreeMap<String, (String, String)>, Exit> {
         let command = json!({"prefix": "config dump", "format": "json"});
         let data = self.ask_monitors(&command, "error reading config").await?;
         let all: Vec<Value> = serde_json::from_slice(&data).map_err(|_| bad("error parsing config dump"))?;
@@ -141,7 +144,7 @@ impl Tool {
 
     /// The client's own values of options: from the command line, the file, the monitors, or
     /// defaults.
-    async fn own_values(&self) -> Result<impl Fn(&str) -> String, i32> {
+    async fn own_values(&self) -> Result<impl Fn(&str) -> String, Exit> {
         let entity = self.connection.entity().map_err(bad)?.to_string();
         let command = json!({"prefix": "config get", "who": entity, "format": "json"});
         let data = self.ask_monitors(&command, "error reading config").await?;
@@ -150,7 +153,7 @@ impl Tool {
         let mut values = BTreeMap::new();
         for option in options::all().iter().filter(|o| o.name.starts_with("rbd_")) {
             let set = source.option(&entity, option.name);
-            let set = set.map_err(|e| complain(1, e))?;
+            let set = set.map_err(|e| complain(Exit::USAGE, e))?;
             let kept = || central.get(option.name).and_then(|v| v["value"].as_str());
             let own = || (option.name == OWN.0).then_some(OWN.1);
             let text = set
@@ -180,7 +183,7 @@ impl Tool {
     }
 
     /// The pool of a command.
-    async fn pool_with_settings(&self) -> Result<IoCtx, i32> {
+    async fn pool_with_settings(&self) -> Result<IoCtx, Exit> {
         let name = self.words.first().filter(|w| !w.is_empty());
         let name = name.ok_or_else(|| bad("pool name was not specified"))?;
         self.pool(Some(name), None).await
@@ -194,7 +197,7 @@ impl Tool {
     }
 
     /// The pool and the option of a command.
-    async fn pool_and_key(&self) -> Result<(IoCtx, &str), i32> {
+    async fn pool_and_key(&self) -> Result<(IoCtx, &str), Exit> {
         if self.words.is_empty() {
             return Err(bad("pool name was not specified"));
         }
@@ -235,7 +238,7 @@ impl Tool {
     }
 
     /// The image and the option of a command, and the words behind them.
-    async fn image_and_setting(&self) -> Result<(Target, &str, &[String]), i32> {
+    async fn image_and_setting(&self) -> Result<(Target, &str, &[String]), Exit> {
         let (target, rest) = self.image().await?;
         let key = key(rest.first())?;
         Ok((target.without_snap()?, key, rest.get(1..).unwrap_or_default()))

@@ -1,5 +1,6 @@
 //! Differences between snapshots: shown, exported to files, and imported into images.
 
+use spirula_client::errno::Errno;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write, stdin, stdout};
@@ -14,8 +15,8 @@ use spirula_text::{Align, Table};
 
 use super::args::Args;
 use super::progress::Progress;
-use super::{Done, Tool, bad, close, complain, describe, failed, size};
-use crate::ceph::common::errno::of;
+use super::{Done, Tool, bad, close, complain, failed, size};
+use crate::rbd::Exit;
 
 /// Bytes of a file that are read or written at a time.
 pub(super) const BUFFER: usize = 256 << 10;
@@ -134,20 +135,20 @@ impl Tool {
                     .await;
                 let exported = exported
                     .map_err(|e| e.errno())
-                    .and_then(|()| out.flush().map_err(|e| of(&e)));
+                    .and_then(|()| out.flush().map_err(|e| Errno::from(&e)));
                 if exported.is_err() {
                     remove_part(path);
                 }
                 progress.end(exported)
             }
-            Err(e) => Err(of(&e)),
+            Err(e) => Err(Errno::from(&e)),
         };
-        let done = done.map_err(|e| complain(e.abs(), format!("export-diff error: {}", describe(e))));
+        let done = done.map_err(|e| complain(e, format!("export-diff error: {}", e)));
         close(image, done).await
     }
 
     /// The length of runs of zeros that are not written.
-    pub(super) fn sparse_size(&self) -> Result<u64, i32> {
+    pub(super) fn sparse_size(&self) -> Result<u64, Exit> {
         match &self.args.sparse_size {
             Some(text) => size("sparse-size", text, 1),
             None => Ok(SPARSE),
@@ -164,12 +165,12 @@ impl Tool {
         let target = self.image_of(rest).await?.0.without_snap()?;
         let block = self.sparse_size()?;
         let image = target.open(Options::default()).await?;
-        let import_failed = |e: i32| complain(e.abs(), format!("import-diff failed: {}", describe(e)));
+        let import_failed = |e: Errno| complain(e, format!("import-diff failed: {}", e));
         let (input, len) = match open_input(&path) {
             Ok(opened) => opened,
             Err(e) => {
                 eprintln!("rbd: error opening {path}");
-                return close(image, Err(import_failed(of(&e)))).await;
+                return close(image, Err(import_failed(Errno::from(&e)))).await;
             }
         };
         let count = Cell::new(0);
@@ -219,24 +220,24 @@ pub(super) fn merge(args: &Args, words: &[String]) -> Done {
 
 /// Fails with the exit code after the reason was printed.
 fn merge_files([first, second, path]: [&str; 3], progress: &spirula_rbd::Progress) -> Done {
-    let opened = |path: &str| -> Result<_, i32> {
+    let opened = |path: &str| -> Result<_, Exit> {
         let input = open_input(path);
-        let (input, _) = input.map_err(|e| complain(of(&e).abs(), format!("error opening {path}")))?;
+        let (input, _) = input.map_err(|e| complain(Errno::from(&e), format!("error opening {path}")))?;
         Ok(BufReader::with_capacity(BUFFER, input))
     };
     let (first, second) = (opened(first)?, opened(second)?);
-    let out = open_output(path).map_err(|e| complain(of(&e).abs(), format!("error create {path}")))?;
+    let out = open_output(path).map_err(|e| complain(Errno::from(&e), format!("error create {path}")))?;
     let mut out = BufWriter::with_capacity(BUFFER, out);
     let merged = merge_diff(first, second, &mut out, progress).map_err(|e| {
         match &e {
             MergeError::NoSequel => eprintln!("{e}"),
             e => eprintln!("rbd: {e}"),
         }
-        e.errno().abs()
+        e.errno()
     });
-    let merged = merged.and_then(|()| out.flush().map_err(|e| of(&e).abs()));
+    let merged = merged.and_then(|()| out.flush().map_err(|e| Errno::from(&e)));
     if merged.is_err() {
         remove_part(path);
     }
-    merged
+    merged.map_err(Exit::from)
 }

@@ -6,13 +6,13 @@ use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use spirula_client::errno;
+use spirula_client::errno::{self, Errno};
 use spirula_rbd::Image;
 use tokio::task::JoinHandle;
 
 use super::diffs::{BUFFER, open_output};
-use super::{Done, Tool, close, complain, describe, invalid};
-use crate::ceph::common::errno::of;
+use super::{Done, Tool, close, complain, invalid};
+use crate::rbd::Exit;
 
 /// Reads under way at the same time.
 const AHEAD: usize = 10;
@@ -55,7 +55,7 @@ impl Tool {
     }
 
     /// Whether the file has the image with its snapshots (format 2).
-    pub(super) fn with_snapshots(&self) -> Result<bool, i32> {
+    pub(super) fn with_snapshots(&self) -> Result<bool, Exit> {
         match self.args.export_format.as_deref() {
             None | Some("1") => Ok(false),
             Some("2") => Ok(true),
@@ -79,7 +79,7 @@ impl Tool {
             "-" => Sink::Stdout,
             path => Sink::File(
                 File::create_new(path)
-                    .map_err(|e| complain(of(&e).abs(), format!("export error: {}", describe(of(&e)))))?,
+                    .map_err(|e| complain(Errno::from(&e), format!("export error: {}", Errno::from(&e))))?,
             ),
         };
         let image = Rc::new(image);
@@ -91,13 +91,13 @@ impl Tool {
     }
 
     async fn export_all(&self, image: &Image, path: &str) -> Done {
-        let export_failed = |e: i32| complain(e.abs(), format!("export error: {}", describe(e)));
-        let file = open_output(path).map_err(|e| export_failed(of(&e)))?;
+        let export_failed = |e: Errno| complain(e, format!("export error: {}", e));
+        let file = open_output(path).map_err(|e| export_failed(Errno::from(&e)))?;
         let mut out = BufWriter::with_capacity(BUFFER, file);
         let progress = self.progress("Exporting image");
         let exported = image.export_all(&mut out, &progress.listener()).await;
         let exported = exported.map_err(|e| e.errno());
-        let exported = exported.and_then(|()| out.flush().map_err(|e| of(&e)));
+        let exported = exported.and_then(|()| out.flush().map_err(|e| Errno::from(&e)));
         progress.end(exported).map_err(export_failed)
     }
 
@@ -118,15 +118,15 @@ impl Tool {
                 asked += len;
             }
             let Some(read) = reads.pop_front() else {
-                break sink.finish(size).map_err(|e| of(&e));
+                break sink.finish(size).map_err(|e| Errno::from(&e));
             };
             let data = match read.await {
                 Ok(Ok(data)) => data,
                 Ok(Err(e)) => break Err(e.errno()),
-                Err(_) => break Err(-errno::EIO),
+                Err(_) => break Err(errno::EIO),
             };
             if let Err(e) = sink.take(&data) {
-                break Err(of(&e));
+                break Err(Errno::from(&e));
             }
             written += data.len() as u64;
             if shown {
@@ -137,6 +137,6 @@ impl Tool {
             read.abort();
         }
         let result = if shown { progress.end(result) } else { result };
-        result.map_err(|e| complain(e.abs(), format!("export error: {}", describe(e))))
+        result.map_err(|e| complain(e, format!("export error: {}", e)))
     }
 }

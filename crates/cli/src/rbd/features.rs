@@ -3,6 +3,7 @@
 use spirula_rbd::{JournalOptions, Options, features};
 
 use super::{Done, Tool, bad, close, complain, failed, invalid, size};
+use crate::rbd::Exit;
 
 /// Features by name.
 const NAMES: [(u64, &str); 12] = [
@@ -66,7 +67,7 @@ const JOURNAL_ORDERS: std::ops::RangeInclusive<u8> = 12..=26;
 
 impl Tool {
     /// The options of a new journal.
-    pub(super) fn journal_options(&self) -> Result<JournalOptions, i32> {
+    pub(super) fn journal_options(&self) -> Result<JournalOptions, Exit> {
         let (args, usual) = (&self.args, JournalOptions::default());
         if args.journal_splay_width == Some(0) {
             return Err(invalid("journal-splay-width"));
@@ -93,7 +94,8 @@ impl Tool {
         if rest.is_empty() {
             return Err(bad("at least one feature name must be specified"));
         }
-        let wanted = parse(rest).ok_or_else(|| complain(1, "the argument for option is invalid"))?;
+        let wanted =
+            parse(rest).ok_or_else(|| complain(Exit::USAGE, "the argument for option is invalid"))?;
         let options = self.journal_options()?;
         let image = target.open(Options::default()).await?;
         let updated = image.update_features(wanted, enable, &options).await;

@@ -5,12 +5,13 @@ use clap::{Arg, Command, CommandFactory};
 use super::args::Args;
 use super::commands::{DEFINITIONS, Definition, Found, find};
 use super::complain;
+use crate::rbd::Exit;
 
 /// The widest name that has its text beside it.
 const COLUMN: usize = 34;
 
 /// Prints the help: of a command, of all commands that begin with these words, or of all.
-pub(super) fn print(words: &[String]) -> Result<(), i32> {
+pub(super) fn print(words: &[String]) -> Result<(), Exit> {
     match find(words) {
         Found::Here(definition, _) => {
             // Where it can't be printed there is nobody to read it.
@@ -25,7 +26,10 @@ pub(super) fn print(words: &[String]) -> Result<(), i32> {
             };
             let found: Vec<&Definition> = DEFINITIONS.iter().filter(begins).collect();
             if found.is_empty() {
-                return Err(complain(1, format!("unknown command '{}'", words.join(" "))));
+                return Err(complain(
+                    Exit::USAGE,
+                    format!("unknown command '{}'", words.join(" ")),
+                ));
             }
             print!("{}", overview(&found));
             Ok(())

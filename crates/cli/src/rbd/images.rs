@@ -12,6 +12,7 @@ use spirula_rbd::{
 use spirula_text::size::bytes;
 
 use super::{Done, Spec, Tool, bad, close, complain, failed, features, invalid, size};
+use crate::rbd::Exit;
 
 const MIB: u64 = 1 << 20;
 /// Allowed sizes of an image's objects, as powers of two.
@@ -61,7 +62,7 @@ impl Shown {
 
 impl Tool {
     /// The options of a new image.
-    pub(super) fn create_options(&self) -> Result<CreateOptions, i32> {
+    pub(super) fn create_options(&self) -> Result<CreateOptions, Exit> {
         let args = &self.args;
         if args.image_format.as_deref().is_some_and(|f| f != "2") {
             return Err(invalid("image-format"));
@@ -116,7 +117,7 @@ impl Tool {
     }
 
     /// The size, which the command requires.
-    fn wanted_size(&self) -> Result<u64, i32> {
+    fn wanted_size(&self) -> Result<u64, Exit> {
         match &self.args.size {
             Some(text) => size("size", text, MIB),
             None => Err(bad("must specify --size <M/G/T>")),
@@ -146,7 +147,7 @@ impl Tool {
         let progress = self.progress("Removing image");
         let removed = progress
             .end(spirula_rbd::remove(&target.io, &target.spec.image, &spirula_rbd::Progress::untold()).await);
-        removed.map_err(|e| match e.errno().abs() {
+        removed.map_err(|e| match e.errno() {
             errno::ENOTEMPTY => complain(
                 errno::ENOTEMPTY,
                 "image has snapshots - these must be deleted with 'rbd snap purge' before the image can be removed.",

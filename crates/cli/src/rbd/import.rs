@@ -7,14 +7,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use spirula_client::errno;
+use spirula_client::errno::{self, Errno};
 use spirula_rbd::diff_file::{Format, RecordReader};
 use spirula_rbd::{CreateOptions, Image, ImageHead, Options, create, read_image_head};
 use tokio::task::JoinHandle;
 
 use super::diffs::{BUFFER, say};
-use super::{Done, Target, Tool, bad, close, complain, describe};
-use crate::ceph::common::errno::of;
+use super::{Done, Target, Tool, bad, close, complain};
 
 /// Writes under way at the same time.
 const AT_ONCE: usize = 10;
@@ -99,15 +98,15 @@ impl Tool {
         let (pool, namespace) = (self.args.pool.as_deref(), self.args.namespace.as_deref());
         let dest = self.dest(&words, pool, namespace).await?.without_snap()?;
         let block = self.sparse_size()?;
-        let import_failed = |e: i32| complain(e.abs(), format!("import failed: {}", describe(e)));
+        let import_failed = |e: Errno| complain(e, format!("import failed: {}", e));
         let mut input = Input::open(&path).map_err(|e| {
             eprintln!("rbd: error opening {path}");
-            import_failed(of(&e))
+            import_failed(Errno::from(&e))
         })?;
         let progress = self.progress("Importing image");
         if input.is_directory {
             eprintln!("rbd: cannot import a directory");
-            return progress.end(Err(-errno::EISDIR)).map_err(import_failed);
+            return progress.end(Err(errno::EISDIR)).map_err(import_failed);
         }
         let options = self.create_options()?;
         if with_snapshots {
@@ -145,7 +144,7 @@ async fn import_all(
     options: &CreateOptions,
     block: u64,
     progress: &super::Progress,
-) -> Result<(), i32> {
+) -> Result<(), Errno> {
     let mut reader = BufReader::with_capacity(BUFFER, &mut input.reader);
     let head = read_image_head(&mut reader).map_err(|e| {
         let what = match e.is(errno::EINVAL) {
@@ -182,7 +181,7 @@ async fn fill(
     reader: &mut impl Read,
     block: u64,
     progress: &super::Progress,
-) -> Result<(), i32> {
+) -> Result<(), Errno> {
     for (key, value) in &head.metadata {
         image.set_metadata(key, value).await.map_err(|e| {
             eprintln!("rbd: failed to import image-meta");
@@ -194,7 +193,7 @@ async fn fill(
         let imported = image.import_diff(&mut file, block, |_| {}).await;
         imported.map_err(|e| {
             say(&e);
-            eprintln!("rbd: import-diff failed: {}", describe(e.errno()));
+            eprintln!("rbd: import-diff failed: {}", e.errno());
             e.errno()
         })?;
         progress.update(n + 1, head.diffs);
@@ -207,13 +206,13 @@ async fn copy_in(
     input: &mut Input,
     block: u64,
     mut progress: impl FnMut(u64, u64),
-) -> Result<(), i32> {
+) -> Result<(), Errno> {
     let block = usize::try_from(block).unwrap_or(usize::MAX);
     let step = image.fixed().layout.set_size();
     let mut writes: VecDeque<JoinHandle<spirula_rbd::Result<()>>> = VecDeque::new();
     let mut at = 0;
     loop {
-        let chunk = input.next(step).map_err(|e| of(&e))?;
+        let chunk = input.next(step).map_err(|e| Errno::from(&e))?;
         let end = at + chunk.len() as u64;
         if end > image.size() {
             // Where the size is not known it grows in great steps, and is cut at the end.
@@ -250,12 +249,12 @@ async fn copy_in(
     Ok(())
 }
 
-async fn finish(write: Option<JoinHandle<spirula_rbd::Result<()>>>) -> Result<(), i32> {
+async fn finish(write: Option<JoinHandle<spirula_rbd::Result<()>>>) -> Result<(), Errno> {
     match write {
         None => Ok(()),
         Some(write) => match write.await {
             Ok(done) => done.map_err(|e| e.errno()),
-            Err(_) => Err(-errno::EIO),
+            Err(_) => Err(errno::EIO),
         },
     }
 }

@@ -5,7 +5,8 @@ use spirula_client::{IoCtx, LockType, errno};
 use spirula_rbd::{Image, Options, ParentNames};
 use spirula_text::{Align, Table, size::bytes};
 
-use super::{Done, Spec, Tool, bad, describe, failed};
+use super::{Done, Spec, Tool, bad, failed};
+use crate::rbd::Exit;
 
 /// A line of the long list.
 struct Line {
@@ -78,7 +79,7 @@ impl Line {
 
 impl Tool {
     /// The pool of the command: of options, or else its first word.
-    pub(super) async fn named_pool(&self) -> Result<IoCtx, i32> {
+    pub(super) async fn named_pool(&self) -> Result<IoCtx, Exit> {
         let (mut pool, mut namespace) = (self.args.pool.clone(), self.args.namespace.clone());
         if let Some(word) = self.words.first() {
             let mut parts = word.splitn(2, '/');
@@ -95,7 +96,7 @@ impl Tool {
 
     pub(super) async fn list(&self) -> Done {
         let io = self.named_pool().await.inspect_err(|code| {
-            eprintln!("rbd: listing images failed: {}", describe(-code));
+            eprintln!("rbd: listing images failed: {}", code);
         })?;
         let listed = spirula_rbd::list(&io).await;
         let images = listed.map_err(|e| failed("listing images failed", &e))?;
@@ -114,7 +115,7 @@ impl Tool {
                 Ok(more) => lines.extend(more),
                 // It was removed meanwhile.
                 Err(e) if e.is(errno::ENOENT) => {}
-                Err(e) => eprintln!("rbd: error opening {name}: {}", describe(e.errno())),
+                Err(e) => eprintln!("rbd: error opening {name}: {}", e.errno()),
             }
         }
         if self.format.is_structured() {

@@ -61,14 +61,12 @@ impl Tool {
         let done = image
             .lock_by_hand(cookie, shared)
             .await
-            .map_err(|e| match e.errno().abs() {
+            .map_err(|e| match e.errno() {
                 errno::EBUSY | errno::EEXIST if shared.is_some() => complain(
-                    e.errno().abs(),
+                    e.errno(),
                     "lock is already held by someone else with a different tag",
                 ),
-                errno::EBUSY | errno::EEXIST => {
-                    complain(e.errno().abs(), "lock is already held by someone else")
-                }
+                errno::EBUSY | errno::EEXIST => complain(e.errno(), "lock is already held by someone else"),
                 _ => failed("taking lock failed", &e),
             });
         close(image, done).await

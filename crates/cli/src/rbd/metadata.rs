@@ -5,11 +5,12 @@ use spirula_client::errno;
 use spirula_rbd::{Image, Options};
 use spirula_text::{Align, Table};
 
-use super::{Done, Tool, bad, close, complain, describe, failed};
+use super::{Done, Tool, bad, close, failed};
+use crate::rbd::Exit;
 
 impl Tool {
     /// Opens the image of the command; returns it with the key and the words after that.
-    async fn image_and_key(&self, options: Options) -> Result<(Image, &str, &[String]), i32> {
+    async fn image_and_key(&self, options: Options) -> Result<(Image, &str, &[String]), Exit> {
         let (target, rest) = self.image().await?;
         let target = target.without_snap()?;
         let Some((key, rest)) = rest.split_first() else {
@@ -73,7 +74,7 @@ impl Tool {
                 Ok(())
             }
             Err(e) => {
-                eprintln!("failed to get metadata {key} of image : {}", describe(e.errno()));
+                eprintln!("failed to get metadata {key} of image : {}", e.errno());
                 Err(failed("getting metadata failed", &e))
             }
         };
@@ -92,7 +93,7 @@ impl Tool {
         let image = target.open(Options::default()).await?;
         let done = image.set_metadata(key, value).await;
         let done = done.map_err(|e| {
-            eprintln!("failed to set metadata {key} of image : {}", describe(e.errno()));
+            eprintln!("failed to set metadata {key} of image : {}", e.errno());
             failed("setting metadata failed", &e)
         });
         close(image, done).await
@@ -102,18 +103,9 @@ impl Tool {
         let (image, key, _) = self.image_and_key(Options::default()).await?;
         let done = image.remove_metadata(key).await.map_err(|e| {
             if e.is(errno::ENOENT) {
-                complain(
-                    0,
-                    format!(
-                        "no existing metadata key {key} of image : {}",
-                        describe(e.errno())
-                    ),
-                );
+                eprintln!("rbd: no existing metadata key {key} of image : {}", e.errno());
             } else {
-                eprintln!(
-                    "failed to remove metadata {key} of image : {}",
-                    describe(e.errno())
-                );
+                eprintln!("failed to remove metadata {key} of image : {}", e.errno());
             }
             failed("removing metadata failed", &e)
         });

@@ -32,18 +32,18 @@ mod watch;
 use std::ffi::OsString;
 use std::fmt::Display;
 
+use args::{Args, Line};
+use commands::Found;
+use progress::Progress;
 use serde_json::Value;
-use spirula_client::{IoCtx, Rados, errno};
+use spec::Spec;
+use spirula_client::errno::{self, Errno};
+use spirula_client::{IoCtx, Rados};
 use spirula_rbd::{Error, Image, Options};
 use spirula_text::{Format, Names};
 
 use crate::ceph::common;
 use crate::ceph::common::conn::Connection;
-use crate::ceph::common::errno::describe;
-use args::{Args, Line};
-use commands::Found;
-use progress::Progress;
-use spec::Spec;
 
 pub(crate) use device::{NBD_PROCESS, run_nbd};
 pub(crate) use help::command;
@@ -51,17 +51,43 @@ pub(crate) use help::command;
 /// The default pool.
 const DEFAULT_POOL: &str = "rbd";
 
+/// The exit code of a command that failed, after the reason was printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exit(Errno);
+
+impl Exit {
+    /// The arguments can't be read: 1.
+    const USAGE: Self = Self(errno::EPERM);
+
+    fn code(self) -> i32 {
+        self.0.code()
+    }
+}
+
+impl From<Errno> for Exit {
+    fn from(errno: Errno) -> Self {
+        Self(errno)
+    }
+}
+
+/// As the official tool prints such a code, which it takes for an errno.
+impl Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The result of a command: nothing, or an exit code after the reason was printed.
-type Done = Result<(), i32>;
+type Done = Result<(), Exit>;
 
 /// Prints the reason and returns the exit code.
-fn complain(code: i32, why: impl Display) -> i32 {
+fn complain(exit: impl Into<Exit>, why: impl Display) -> Exit {
     eprintln!("rbd: {why}");
-    code
+    exit.into()
 }
 
 /// Reports a command that only Ceph's tool has, and returns the exit code.
-fn elsewhere(name: &str) -> i32 {
+fn elsewhere(name: &str) -> Exit {
     complain(
         errno::EOPNOTSUPP,
         format!("'{name}' is not a command of this tool: use Ceph's rbd, which works with this cluster too"),
@@ -69,24 +95,25 @@ fn elsewhere(name: &str) -> i32 {
 }
 
 /// Reports a bad argument, and returns the exit code.
-fn bad(why: impl Display) -> i32 {
+fn bad(why: impl Display) -> Exit {
     complain(errno::EINVAL, why)
 }
 
 /// Reports a failed operation, and returns the exit code.
-fn failed(what: impl Display, e: &Error) -> i32 {
+fn failed(what: impl Display, e: &Error) -> Exit {
     tracing::debug!("{e}");
-    complain(e.errno().abs(), format!("{what}: {}", describe(e.errno())))
+    complain(e.errno(), format!("{what}: {}", e.errno()))
 }
 
 /// Runs the tool with the arguments behind its name and returns the exit code.
 pub(crate) async fn run(args: Vec<OsString>) -> i32 {
     let words = common::args::words(args);
-    let (line, connection) =
-        match common::args::parse::<Line>("rbd", words, Ok, args::refusal, |e| complain(1, e)) {
-            Ok(parsed) => parsed,
-            Err(code) => return code,
-        };
+    let (line, connection) = match common::args::parse::<Line>("rbd", words, Ok, args::refusal, |e| {
+        complain(Exit::USAGE, e).code()
+    }) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
     if line.args.help || line.args.words.first().is_some_and(|w| w == "help") {
         let is_help = |w: &&String| w.as_str() != "help";
         let words: Vec<String> = line
@@ -96,7 +123,7 @@ pub(crate) async fn run(args: Vec<OsString>) -> i32 {
             .skip_while(|w| !is_help(w))
             .cloned()
             .collect();
-        return help::print(&words).map_or_else(|code| code, |()| 0);
+        return help::print(&words).map_or_else(|exit| exit.code(), |()| 0);
     }
     let done = match Asked::new(line) {
         Ok(asked) if asked.command == Command::MergeDiff => diffs::merge(&asked.args, &asked.words),
@@ -108,7 +135,7 @@ pub(crate) async fn run(args: Vec<OsString>) -> i32 {
         },
         Err(code) => Err(code),
     };
-    done.map_or_else(|code| code, |()| 0)
+    done.map_or_else(|exit| exit.code(), |()| 0)
 }
 
 /// A parsed command line.
@@ -217,12 +244,12 @@ struct Target {
 
 impl Target {
     /// The snapshot's name, which the command requires.
-    fn snap(&self) -> Result<&str, i32> {
+    fn snap(&self) -> Result<&str, Exit> {
         let snap = self.spec.snap.as_deref();
         snap.ok_or_else(|| bad(format!("{}snapshot name was not specified", self.role)))
     }
 
-    fn without_snap(self) -> Result<Self, i32> {
+    fn without_snap(self) -> Result<Self, Exit> {
         match self.spec.snap {
             None => Ok(self),
             Some(_) => Err(bad(format!(
@@ -232,13 +259,13 @@ impl Target {
         }
     }
 
-    async fn open(&self, options: Options) -> Result<Image, i32> {
+    async fn open(&self, options: Options) -> Result<Image, Exit> {
         let snapshot = options.snapshot.is_some();
         match self.try_open(options).await {
             Ok(image) => Ok(image),
             Err(e) if snapshot && e.is(errno::ENOENT) && self.exists().await => {
-                eprintln!("error setting snapshot context: {}", describe(e.errno()));
-                Err(errno::ENOENT)
+                eprintln!("error setting snapshot context: {}", e.errno());
+                Err(errno::ENOENT.into())
             }
             Err(e) => Err(match &self.id {
                 Some(id) => failed(format!("error opening image with id {id}"), &e),
@@ -268,7 +295,7 @@ impl Target {
     }
 
     /// Opens the image for reading, at the snapshot if one is named.
-    async fn open_to_read(&self) -> Result<Image, i32> {
+    async fn open_to_read(&self) -> Result<Image, Exit> {
         let options = Options {
             read_only: true,
             snapshot: self.spec.snap.clone(),
@@ -278,25 +305,25 @@ impl Target {
     }
 }
 
-async fn connect(connection: &Connection) -> Result<Rados, i32> {
-    let source = connection.source().map_err(|e| complain(1, e))?;
+async fn connect(connection: &Connection) -> Result<Rados, Exit> {
+    let source = connection.source().map_err(|e| complain(Exit::USAGE, e))?;
     let refused = |e: spirula_client::Error| {
         tracing::debug!("{e}");
-        complain(e.errno().abs(), "couldn't connect to the cluster!")
+        complain(e.errno(), "couldn't connect to the cluster!")
     };
     let options = source.read().map_err(refused)?;
     Rados::connect(&options).await.map_err(refused)
 }
 
 impl Asked {
-    fn new(line: Line) -> Result<Self, i32> {
+    fn new(line: Line) -> Result<Self, Exit> {
         let Line { args, given } = line;
         let (definition, length) = match commands::find(&args.words) {
             Found::Here(definition, length) => (definition, length),
             Found::Elsewhere(name) => return Err(elsewhere(name)),
             Found::Unknown if args.words.is_empty() => {
                 eprint!("{}", help::all());
-                return Err(1);
+                return Err(Exit::USAGE);
             }
             Found::Unknown => {
                 eprintln!(
@@ -304,15 +331,15 @@ impl Asked {
                     args.words.join(" "),
                     help::all()
                 );
-                return Err(1);
+                return Err(Exit::USAGE);
             }
         };
         if let Some(other) = given.iter().find(|id| *id != "words" && !definition.takes(id)) {
             let option = other.replace('_', "-");
-            return Err(complain(1, format!("unrecognised option '--{option}'")));
+            return Err(complain(Exit::USAGE, format!("unrecognised option '--{option}'")));
         }
         if args.words.len() - length > definition.max_operands() {
-            return Err(complain(1, "too many arguments"));
+            return Err(complain(Exit::USAGE, "too many arguments"));
         }
         let command = definition.command;
         let format = match (args.format.as_deref(), args.pretty_format) {
@@ -338,7 +365,7 @@ impl Asked {
 }
 
 impl Tool {
-    async fn start(asked: Asked, connection: Connection) -> Result<Self, i32> {
+    async fn start(asked: Asked, connection: Connection) -> Result<Self, Exit> {
         let rados = connect(&connection).await?;
         let Asked {
             args,
@@ -430,10 +457,10 @@ impl Tool {
     }
 
     /// Opens a pool; without a name the default one.
-    async fn pool(&self, name: Option<&str>, namespace: Option<&str>) -> Result<IoCtx, i32> {
+    async fn pool(&self, name: Option<&str>, namespace: Option<&str>) -> Result<IoCtx, Exit> {
         let name = name.unwrap_or(DEFAULT_POOL);
         let pool = self.rados.pool(name).await.map_err(|e| {
-            if e.errno() == -errno::ENOENT && name == DEFAULT_POOL {
+            if e.errno() == errno::ENOENT && name == DEFAULT_POOL {
                 return complain(
                     errno::ENOENT,
                     format!(
@@ -443,14 +470,14 @@ impl Tool {
                 );
             }
             complain(
-                e.errno().abs(),
-                format!("error opening pool '{name}': {}", describe(e.errno())),
+                e.errno(),
+                format!("error opening pool '{name}': {}", e.errno()),
             )
         })?;
         Ok(pool.with_namespace(namespace.unwrap_or_default()))
     }
 
-    async fn open_spec(&self, spec: Spec, defaults: [&Option<String>; 3]) -> Result<Target, i32> {
+    async fn open_spec(&self, spec: Spec, defaults: [&Option<String>; 3]) -> Result<Target, Exit> {
         let [pool, namespace, snap] = defaults;
         let spec = spec.or(pool, namespace, snap);
         let io = self.pool(spec.pool.as_deref(), spec.namespace.as_deref()).await?;
@@ -463,13 +490,13 @@ impl Tool {
     }
 
     /// The image of the command, of an option or else its first word, and the words behind it.
-    async fn image(&self) -> Result<(Target, &[String]), i32> {
+    async fn image(&self) -> Result<(Target, &[String]), Exit> {
         self.image_of(&self.words).await
     }
 
     /// The image of the command, of an option or else the first of `words`, and the words behind
     /// it.
-    async fn image_of<'a>(&self, words: &'a [String]) -> Result<(Target, &'a [String]), i32> {
+    async fn image_of<'a>(&self, words: &'a [String]) -> Result<(Target, &'a [String]), Exit> {
         let args = &self.args;
         let defaults = [&args.pool, &args.namespace, &args.snap];
         if let (Some(id), None) = (&args.image_id, &args.image) {
@@ -498,7 +525,7 @@ impl Tool {
         words: &[String],
         pool: Option<&str>,
         namespace: Option<&str>,
-    ) -> Result<Target, i32> {
+    ) -> Result<Target, Exit> {
         let args = &self.args;
         let pool = args.dest_pool.clone().or_else(|| pool.map(str::to_owned));
         let namespace = args
@@ -522,7 +549,7 @@ impl Tool {
     }
 
     /// The other image of a command. Pool and namespace default to those of `target`.
-    async fn dest_near(&self, words: &[String], target: &Target) -> Result<Target, i32> {
+    async fn dest_near(&self, words: &[String], target: &Target) -> Result<Target, Exit> {
         let spec = &target.spec;
         self.dest(words, spec.pool.as_deref(), spec.namespace.as_deref())
             .await
@@ -546,12 +573,15 @@ fn print(format: Format, tree: &Value, root: &str, item: &str) {
 }
 
 /// Reports a bad value of an option.
-fn invalid(option: &str) -> i32 {
-    complain(1, format!("the argument for option '--{option}' is invalid"))
+fn invalid(option: &str) -> Exit {
+    complain(
+        Exit::USAGE,
+        format!("the argument for option '--{option}' is invalid"),
+    )
 }
 
 /// Parses the size in an option: a number with a unit, or without one in units of `unit` bytes.
-fn size(option: &str, text: &str, unit: u64) -> Result<u64, i32> {
+fn size(option: &str, text: &str, unit: u64) -> Result<u64, Exit> {
     let number = spirula_conf::parse_size(text).ok_or_else(|| invalid(option))?;
     let has_unit = !text.ends_with(|c: char| c.is_ascii_digit());
     let bytes = if has_unit {

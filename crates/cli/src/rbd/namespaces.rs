@@ -6,10 +6,11 @@ use spirula_rbd::{namespace_create, namespace_remove, namespaces};
 use spirula_text::{Align, Table};
 
 use super::{Done, Tool, bad, complain, failed};
+use crate::rbd::Exit;
 
 impl Tool {
     /// The pool and the namespace of the command.
-    async fn named_namespace(&self) -> Result<(IoCtx, String), i32> {
+    async fn named_namespace(&self) -> Result<(IoCtx, String), Exit> {
         let io = self.named_pool().await?;
         let name = String::from_utf8_lossy(io.namespace().as_bytes()).into_owned();
         match name.is_empty() {
@@ -27,7 +28,7 @@ impl Tool {
     pub(super) async fn namespace_remove(&self) -> Done {
         let (io, name) = self.named_namespace().await?;
         let removed = namespace_remove(&io, &name).await;
-        removed.map_err(|e| match e.errno().abs() {
+        removed.map_err(|e| match e.errno() {
             errno::EBUSY => complain(
                 errno::EBUSY,
                 "namespace contains images which must be deleted first.",

@@ -3,14 +3,15 @@
 use spirula_client::errno;
 use spirula_rbd::{Image, Options};
 
-use super::{Done, Tool, close, describe, failed, size};
+use super::{Done, Tool, close, failed, size};
+use crate::rbd::Exit;
 
 /// The default size of the pieces of zeros that sparsify frees, in bytes.
 const PIECE: u64 = 4096;
 
 impl Tool {
     /// Opens the image of the command for writing; returns it with the snapshot if one is named.
-    async fn with_map(&self) -> Result<(Image, Option<u64>), i32> {
+    async fn with_map(&self) -> Result<(Image, Option<u64>), Exit> {
         let (target, _) = self.image().await?;
         let image = target.open(Options::default()).await?;
         let Some(name) = &target.spec.snap else {
@@ -20,9 +21,9 @@ impl Tool {
         match found {
             Some(id) => Ok((image, Some(id))),
             None => {
-                eprintln!("error setting snapshot context: {}", describe(-errno::ENOENT));
-                close(image, Err(errno::ENOENT)).await?;
-                Err(errno::ENOENT)
+                eprintln!("error setting snapshot context: {}", errno::ENOENT);
+                close(image, Err(errno::ENOENT.into())).await?;
+                Err(errno::ENOENT.into())
             }
         }
     }

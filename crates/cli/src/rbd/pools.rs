@@ -1,11 +1,12 @@
 //! The commands of `rbd pool`.
 
 use serde_json::{Value, json};
+use spirula_client::errno::Errno;
 use spirula_client::{IoCtx, errno};
 use spirula_rbd::{Image, Options, mark_pool, trash_list};
 use spirula_text::size::bytes;
 
-use super::{Done, Tool, complain, describe, failed};
+use super::{Done, Tool, complain, failed};
 
 /// The number of images in a place, and their size.
 #[derive(Default)]
@@ -56,7 +57,7 @@ impl Tool {
     pub(super) async fn pool_init(&self) -> Done {
         let io = self.named_pool().await?;
         let map = self.rados.latest_map().await;
-        let map = map.map_err(|e| complain(e.errno().abs(), describe(e.errno())))?;
+        let map = map.map_err(|e| complain(e.errno(), e.errno()))?;
         let pool = map.pool_names.get(&io.pool_id()).cloned().unwrap_or_default();
         let mut command = json!({"prefix": "osd pool application enable", "pool": pool, "app": "rbd"});
         if self.args.force {
@@ -66,18 +67,15 @@ impl Tool {
             .rados
             .mon_command(&command.to_string(), ::bytes::Bytes::new())
             .await;
-        let reply = reply.map_err(|e| complain(e.errno().abs(), describe(e.errno())))?;
-        match -reply.result {
-            0 => {}
-            errno::EPERM => {
+        let reply = reply.map_err(|e| complain(e.errno(), e.errno()))?;
+        match Errno::of_result(reply.result) {
+            None => {}
+            Some(errno::EPERM) => {
                 eprintln!("rbd: pool already registered to a different application.");
                 return Ok(());
             }
-            e => {
-                return Err(complain(
-                    e,
-                    format!("error registered application: {}", describe(-e)),
-                ));
+            Some(e) => {
+                return Err(complain(e, format!("error registered application: {e}")));
             }
         }
         let marked = mark_pool(&io.with_namespace("")).await;

@@ -6,6 +6,7 @@ use spirula_rbd::{Image, NO_LIMIT, Options, Snapshot, SnapshotNamespace};
 use spirula_text::{Align, Table, size::bytes};
 
 use super::{Done, Target, Tool, bad, close, complain, failed};
+use crate::rbd::Exit;
 
 /// The name of a kind of snapshots.
 fn kind(namespace: &SnapshotNamespace) -> &'static str {
@@ -49,7 +50,7 @@ fn tree(snap: &Snapshot, all: bool) -> Value {
 
 impl Tool {
     /// The snapshot of the command, with its image open for changes.
-    async fn snapshot(&self) -> Result<(Target, Image), i32> {
+    async fn snapshot(&self) -> Result<(Target, Image), Exit> {
         let (target, _) = self.image().await?;
         target.snap()?;
         let image = target.open(Options::default()).await?;
@@ -209,7 +210,7 @@ impl Tool {
             let _ = progress.end(Err::<(), ()>(()));
         }
         let done = done.map_err(|e| match e.is(errno::EBUSY) {
-            true => errno::EBUSY,
+            true => errno::EBUSY.into(),
             false => failed("removing snaps failed", &e),
         });
         close(image, done).await

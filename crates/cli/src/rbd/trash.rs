@@ -3,7 +3,10 @@
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
-use spirula_client::{IoCtx, errno};
+use spirula_client::{
+    IoCtx,
+    errno::{self, Errno},
+};
 use spirula_denc::UTime;
 use spirula_rbd::{
     Image, Options, ParentNames, TrashImage, trash_due, trash_list, trash_move, trash_purge, trash_remove,
@@ -11,8 +14,8 @@ use spirula_rbd::{
 };
 use spirula_text::{Align, Table};
 
-use super::{Done, Spec, Tool, bad, complain, describe, failed};
-use crate::ceph::common::errno::of;
+use super::{Done, Spec, Tool, bad, complain, failed};
+use crate::rbd::Exit;
 
 /// Origins of trash entries, by number.
 const SOURCES: [&str; 5] = ["USER", "MIRRORING", "MIGRATION", "REMOVING", "USER_PARENT"];
@@ -22,14 +25,14 @@ const USER: u8 = 0;
 const REMOVING: u8 = 3;
 
 /// Parses a time as date(1) understands it.
-fn date(text: &str) -> Result<UTime, i32> {
-    let failed = |errno| complain(errno, format!("error calling /bin/date: {}", describe(-errno)));
+fn date(text: &str) -> Result<UTime, Exit> {
+    let failed = |errno| complain(errno, format!("error calling /bin/date: {}", errno));
     let mut command = Command::new("/bin/date");
     command
         .args(["--date", text, "+%s"])
         .stdin(Stdio::null())
         .stderr(Stdio::inherit());
-    let out = command.output().map_err(|e| failed(of(&e).abs()))?;
+    let out = command.output().map_err(|e| failed(Errno::from(&e)))?;
     let seconds = String::from_utf8_lossy(&out.stdout).trim().parse().ok();
     let seconds = seconds.filter(|_| out.status.success());
     seconds.map(UTime::from_secs).ok_or_else(|| failed(errno::EINVAL))
@@ -110,7 +113,7 @@ impl Tool {
     }
 
     /// The pool of the command, and the id of the image in its trash.
-    async fn named_in_trash(&self) -> Result<(IoCtx, String), i32> {
+    async fn named_in_trash(&self) -> Result<(IoCtx, String), Exit> {
         let args = &self.args;
         let (mut pool, mut namespace, mut id) =
             (args.pool.clone(), args.namespace.clone(), args.image_id.clone());
@@ -130,7 +133,7 @@ impl Tool {
         let progress = self.progress("Removing image");
         let removed = trash_remove(&io, &id, self.args.force, &progress.listener()).await;
         if let Err(e) = &removed {
-            match e.errno().abs() {
+            match e.errno() {
                 errno::ENOTEMPTY => eprintln!(
                     "rbd: image has snapshots - these must be deleted with 'rbd snap purge' before the image can be \
                      removed."
@@ -144,16 +147,16 @@ impl Tool {
                 errno::EPERM => eprintln!(
                     "\nDeferment time has not expired, please use --force if you really want to remove the image"
                 ),
-                _ => eprintln!("rbd: remove error: {}", describe(e.errno())),
+                _ => eprintln!("rbd: remove error: {}", e.errno()),
             }
         }
-        progress.end(removed).map_err(|e| e.errno().abs())
+        progress.end(removed).map_err(|e| e.errno().into())
     }
 
     pub(super) async fn trash_restore(&self) -> Done {
         let (io, id) = self.named_in_trash().await?;
         let restored = trash_restore(&io, &id, self.args.image.as_deref()).await;
-        restored.map_err(|e| match e.errno().abs() {
+        restored.map_err(|e| match e.errno() {
             errno::ENOENT => complain(errno::ENOENT, "error: image does not exist in trash"),
             errno::EEXIST => complain(
                 errno::EEXIST,
@@ -201,7 +204,7 @@ impl Tool {
                 // It was removed meanwhile.
                 Err(e) if e.is(errno::ENOENT) => continue,
                 Err(e) => {
-                    eprintln!("rbd: error opening {id}: {}", describe(e.errno()));
+                    eprintln!("rbd: error opening {id}: {}", e.errno());
                     continue;
                 }
             };
@@ -227,7 +230,7 @@ impl Tool {
             None => None,
             Some(text) => Some(text.parse::<f64>().map_err(|_| {
                 complain(
-                    1,
+                    Exit::USAGE,
                     format!("the argument ('{text}') for option '--threshold' is invalid"),
                 )
             })?),
@@ -245,7 +248,7 @@ impl Tool {
         let purged = progress.end(purged);
         if let Err(e) = &purged
             && matches!(
-                e.errno().abs(),
+                e.errno(),
                 errno::ENOTEMPTY | errno::EBUSY | errno::EMLINK | errno::EUCLEAN
             )
         {
@@ -255,6 +258,6 @@ impl Tool {
                  successfully."
             );
         }
-        purged.map_err(|e| e.errno().abs())
+        purged.map_err(|e| e.errno().into())
     }
 }

@@ -5,7 +5,8 @@ use spirula_client::{IoCtx, errno};
 use spirula_rbd::{Image, Options, Usage, features};
 use spirula_text::{Align, Table, size::bytes};
 
-use super::{Done, Tool, bad, close, complain, describe, failed};
+use super::{Done, Tool, bad, close, complain, failed};
+use crate::rbd::Exit;
 
 /// The usage of an image or snapshot.
 struct Line {
@@ -185,8 +186,8 @@ impl Tool {
 }
 
 /// Reports that an image or a snapshot does not exist.
-fn missing() -> i32 {
-    let why = describe(-errno::ENOENT);
+fn missing() -> Exit {
+    let why = errno::ENOENT;
     complain(errno::ENOENT, format!("du failed: {why}"))
 }
 

@@ -5,7 +5,7 @@ use std::io::{Read, stdin};
 use spirula_client::WatchNews;
 use spirula_rbd::notification_name;
 
-use super::{Done, Tool, close, complain, describe};
+use super::{Done, Tool, close, complain};
 
 impl Tool {
     pub(super) async fn watch(&self) -> Done {
@@ -15,7 +15,7 @@ impl Tool {
         let watched = image.pool().watch(header, 0).await;
         let mut watch = watched.map_err(|e| {
             eprintln!("rbd: watch failed");
-            complain(e.errno().abs(), format!("watch failed: {}", describe(e.errno())))
+            complain(e.errno(), format!("watch failed: {}", e.errno()))
         })?;
         println!("press enter to exit...");
         let entered = tokio::task::spawn_blocking(|| {
@@ -47,11 +47,7 @@ impl Tool {
                     }
                 }
                 Some(WatchNews::Lost(errno)) => {
-                    eprintln!(
-                        "{name} received error: cookie={}, err={}",
-                        watch.cookie(),
-                        describe(errno)
-                    );
+                    eprintln!("{name} received error: cookie={}, err={}", watch.cookie(), errno);
                 }
                 None => {
                     // As the official tool: it ends when it is told.
@@ -62,7 +58,7 @@ impl Tool {
         }
         let done = watch.unwatch().await.map_err(|e| {
             eprintln!("rbd: unwatch failed");
-            complain(e.errno().abs(), format!("watch failed: {}", describe(e.errno())))
+            complain(e.errno(), format!("watch failed: {}", e.errno()))
         });
         close(image, done).await
     }

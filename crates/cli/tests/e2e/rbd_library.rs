@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use crate::common::Cluster;
 use bytes::Bytes;
 use spirula_client::{IoCtx, Rados, Source};
 use spirula_random::Rng;
 use spirula_rbd::{CloneFormat, CreateOptions, Image, Options, clone, create};
+
+use crate::common::Cluster;
 
 const SIZE: usize = 6 << 20;
 const STEPS: usize = 600;
@@ -53,7 +54,7 @@ async fn change(random: &mut Rng, image: &Image, model: &mut [u8]) {
             let new = Bytes::from(random.bytes(512));
             let offset = at as u64;
             let wrong = image.compare_and_write(offset, Bytes::from(vec![7; 512]), new.clone());
-            assert_eq!(wrong.await.unwrap_err().errno(), -84);
+            assert_eq!(wrong.await.unwrap_err().errno(), spirula_client::errno::EILSEQ);
             image.compare_and_write(offset, old, new.clone()).await.unwrap();
             model[at..at + 512].copy_from_slice(&new);
         }

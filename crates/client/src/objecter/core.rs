@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::backoff::Backoffs;
 use super::linger::Linger;
-use crate::errno;
+use crate::errno::{self, Errno};
 
 /// An action for the shell, in the order in which it comes out of [`Core::poll`].
 #[derive(Debug)]
@@ -68,9 +68,9 @@ pub(super) struct Place<'a> {
 }
 
 /// The outcome of a request: an answer, or a negative errno without one.
-pub type Outcome = Result<MOsdOpReply, i32>;
+pub type Outcome = Result<MOsdOpReply, Errno>;
 /// The outcome of a command.
-pub(crate) type CommandOutcome = Result<MCommandReply, i32>;
+pub(crate) type CommandOutcome = Result<MCommandReply, Errno>;
 
 /// What happens to a sent request whose target changes or whose session is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,7 +216,7 @@ impl Core {
                 } else {
                     errno::ENOENT
                 };
-                let _ = pending.answer.send(Err(-errno));
+                let _ = pending.answer.send(Err(errno));
             }
             return;
         };
@@ -253,9 +253,9 @@ impl Core {
     }
 
     /// Ends a request with an errno of the client.
-    fn fail(&mut self, tid: u64, errno: i32) {
+    fn fail(&mut self, tid: u64, errno: Errno) {
         if let Some(pending) = self.pending.remove(&tid) {
-            let _ = pending.answer.send(Err(-errno));
+            let _ = pending.answer.send(Err(errno));
         }
     }
 

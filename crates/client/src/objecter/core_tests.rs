@@ -179,7 +179,7 @@ fn where_maps_were_skipped_everything_is_sent_again() {
     assert_eq!(cluster.sent().len(), 2);
     cluster.core.handle_maps(&encoded(&map(15, &[0, 1])));
     assert_eq!(cluster.one().1.retry_attempt, 1);
-    assert_eq!(watch.try_recv().unwrap().unwrap_err(), -errno::EAGAIN);
+    assert_eq!(watch.try_recv().unwrap().unwrap_err(), errno::EAGAIN);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn without_pool_or_primary() {
     let mut lost = write();
     lost.locator.pool = 9;
     let mut answer = cluster.core.submit(lost, Aim::Object, Resend::Always);
-    assert_eq!(answer.try_recv().unwrap().unwrap_err(), -errno::ENOENT);
+    assert_eq!(answer.try_recv().unwrap().unwrap_err(), errno::ENOENT);
     cluster.core.handle_maps(&encoded(&map(11, &[])));
     let _waiting = cluster.core.submit(write(), Aim::Object, Resend::Always);
     assert!(cluster.sent().is_empty());
@@ -270,13 +270,13 @@ fn without_pool_or_primary() {
 fn commands_end_where_their_osd_does() {
     let mut cluster = Cluster::new();
     let mut missing = cluster.core.command(7, MCommand::default());
-    assert_eq!(missing.try_recv().unwrap().unwrap_err(), -errno::ENOENT);
+    assert_eq!(missing.try_recv().unwrap().unwrap_err(), errno::ENOENT);
     let mut waiting = cluster.core.command(1, MCommand::default());
     cluster.sent();
     let mut down = map(11, &[0]);
     down.osd_state[1] = OsdState::EXISTS;
     cluster.core.handle_maps(&encoded(&down));
-    assert_eq!(waiting.try_recv().unwrap().unwrap_err(), -errno::ENXIO);
+    assert_eq!(waiting.try_recv().unwrap().unwrap_err(), errno::ENXIO);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_registration_ends_with_its_session_and_its_owner_hears_of_it() {
     let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Never);
     cluster.one();
     cluster.core.handle_down(0, cluster.sessions[&0]);
-    assert_eq!(answer.try_recv().unwrap().unwrap_err(), -errno::EAGAIN);
+    assert_eq!(answer.try_recv().unwrap().unwrap_err(), errno::EAGAIN);
     assert!(end.moved.has_changed().unwrap());
     end.moved.mark_unchanged();
     let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Never);
@@ -308,7 +308,7 @@ fn a_registration_ends_with_its_session_and_its_owner_hears_of_it() {
     cluster.core.handle_up(0, cluster.sessions[&0]);
     cluster.one();
     cluster.core.handle_maps(&encoded(&map(11, &[1, 0])));
-    assert_eq!(answer.try_recv().unwrap().unwrap_err(), -errno::EAGAIN);
+    assert_eq!(answer.try_recv().unwrap().unwrap_err(), errno::EAGAIN);
     assert!(end.moved.has_changed().unwrap());
     let event = MWatchNotify {
         cookie: end.cookie,
@@ -365,5 +365,5 @@ fn nobody_waits_so_nothing_is_sent() {
     broken.pools.get_mut(&POOL).unwrap().flags.insert(PoolFlags::EIO);
     cluster.core.handle_maps(&encoded(&broken));
     let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
-    assert_eq!(answer.try_recv().unwrap().unwrap_err(), -errno::EIO);
+    assert_eq!(answer.try_recv().unwrap().unwrap_err(), errno::EIO);
 }

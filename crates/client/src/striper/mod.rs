@@ -174,7 +174,7 @@ impl Striper {
         ];
         let created = self.io.operate("create", piece_name(soid, 0), ops).await;
         match created {
-            Err(e) if e.errno() != -errno::EEXIST => Err(e),
+            Err(e) if e.errno() != errno::EEXIST => Err(e),
             _ => Ok(()),
         }
     }
@@ -189,7 +189,7 @@ impl Striper {
         let smaller = XattrInput::op(OpCode::CMPXATTR, SIZE.as_bytes(), &size.to_le_bytes(), compare);
         let ops = vec![smaller, set(SIZE, &size.to_string())];
         match self.io.operate("grow", first, ops).await {
-            Err(e) if e.errno() != -errno::ECANCELED => Err(e),
+            Err(e) if e.errno() != errno::ECANCELED => Err(e),
             _ => Ok(()),
         }
     }
@@ -218,7 +218,7 @@ impl Striper {
     pub async fn append(&self, soid: impl Into<ObjectName>, data: Bytes) -> Result<()> {
         let soid = soid.into();
         let open = match self.open(&soid, LockType::SHARED).await {
-            Err(e) if e.errno() == -errno::ENOENT => {
+            Err(e) if e.errno() == errno::ENOENT => {
                 self.create(&soid, 0).await?;
                 self.open(&soid, LockType::SHARED).await?
             }
@@ -251,7 +251,7 @@ impl Striper {
     pub async fn write_full(&self, soid: impl Into<ObjectName>, data: Bytes) -> Result<()> {
         let soid = soid.into();
         match self.truncate(&soid, 0).await {
-            Err(e) if e.errno() != -errno::ENOENT => return Err(e),
+            Err(e) if e.errno() != errno::ENOENT => return Err(e),
             _ => {}
         }
         self.write(soid, 0, data).await
@@ -281,7 +281,7 @@ impl Striper {
             tasks.spawn_local(async move {
                 match io.read(name, piece.offset, piece.len).await {
                     // A hole.
-                    Err(e) if e.errno() == -errno::ENOENT => Ok((index, Bytes::new())),
+                    Err(e) if e.errno() == errno::ENOENT => Ok((index, Bytes::new())),
                     data => data.map(|data| (index, data)),
                 }
             });
@@ -341,7 +341,7 @@ impl Striper {
                 self.io.remove(name).await
             };
             match done {
-                Err(e) if e.errno() != -errno::ENOENT => return Err(e),
+                Err(e) if e.errno() != errno::ENOENT => return Err(e),
                 _ => {}
             }
         }
@@ -361,7 +361,7 @@ impl Striper {
             let (io, name) = (self.io.clone(), piece_name(soid, number));
             tasks.spawn_local(async move {
                 match io.remove(name).await {
-                    Err(e) if e.errno() != -errno::ENOENT => Err(e),
+                    Err(e) if e.errno() != errno::ENOENT => Err(e),
                     _ => Ok(()),
                 }
             });

@@ -204,7 +204,7 @@ fn shake(hs: &mut Handshake, chosen: &mut ConMode, secured: &mut bool) -> Result
         hs.reply(match payload.first() {
             Some(b'm') => AcceptReply::More(payload),
             Some(b'b') => AcceptReply::Bad {
-                result: -13,
+                errno: spirula_errno::EACCES,
                 allowed_methods: vec![2],
             },
             _ => {

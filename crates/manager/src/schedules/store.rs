@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use serde_json::json;
 use spirula_cephx::AuthName;
+use spirula_client::errno::Errno;
 use spirula_client::{IoCtx, Rados};
 
 use crate::failure::Failure;
@@ -36,10 +37,10 @@ impl Place {
         let who = AuthName::new(own.kind, id).to_string();
         let command = json!({"prefix": "config get", "who": who, "key": self.option()});
         let reply = self.config(rados, &command).await?;
-        match reply.result {
-            0 => Ok(Some(String::from_utf8_lossy(&reply.output).trim_end().to_owned())),
-            e if e == -errno::ENOENT => Ok(None),
-            e => Err(Failure::Rados(e.abs(), reply.status)),
+        match Errno::of_result(reply.result) {
+            None => Ok(Some(String::from_utf8_lossy(&reply.output).trim_end().to_owned())),
+            Some(errno::ENOENT) => Ok(None),
+            Some(e) => Err(Failure::Rados(e, reply.status)),
         }
     }
 
@@ -52,9 +53,9 @@ impl Place {
             None => json!({"prefix": "config rm", "who": "mgr", "name": self.option()}),
         };
         let reply = self.config(rados, &command).await?;
-        match reply.result {
-            0.. => Ok(()),
-            e => Err(Failure::Rados(e.abs(), reply.status)),
+        match Errno::of_result(reply.result) {
+            None => Ok(()),
+            Some(e) => Err(Failure::Rados(e, reply.status)),
         }
     }
 
@@ -77,7 +78,7 @@ impl Place {
                 .await;
             let batch = match batch {
                 Ok(batch) => batch,
-                Err(e) if e.errno() == -errno::ENOENT => return Ok(found),
+                Err(e) if e.errno() == errno::ENOENT => return Ok(found),
                 Err(e) => return Err(self.failure("read", &e)),
             };
             let bytes = batch.vals.iter().map(|(k, v)| k.len() + v.len()).sum();

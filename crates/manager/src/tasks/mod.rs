@@ -143,7 +143,7 @@ impl Tasks {
         loop {
             let batch = match io.omap_vals(OBJECT, after.clone(), Bytes::new(), BATCH).await {
                 Ok(batch) => batch,
-                Err(e) if e.errno() == -errno::ENOENT => return Ok(true),
+                Err(e) if e.errno() == errno::ENOENT => return Ok(true),
                 Err(e) => return Err(e),
             };
             for (key, value) in &batch.vals {
@@ -426,7 +426,7 @@ fn missing(spec: &ImageSpec) -> Failure {
 async fn remove_stored(io: &IoCtx, key: String) -> Result<(), Failure> {
     let keys = [Bytes::from(key)].into();
     match io.omap_rm_keys(OBJECT, &keys).await {
-        Err(e) if e.errno() != -errno::ENOENT => {
+        Err(e) if e.errno() != errno::ENOENT => {
             Err(Failure::rados(&e, "Failed to operate write op for oid rbd_task"))
         }
         _ => Ok(()),

@@ -103,7 +103,7 @@ impl Tasks {
         tracing::info!("task {turn}: {action:?} of {spec}");
         let outcome = match self.store(&home).await {
             Ok(io) => self.execute(turn, &io, &spec, action).await,
-            Err(e) if e.errno() == -errno::ENOENT => {
+            Err(e) if e.errno() == errno::ENOENT => {
                 // The pool is gone, and the task with it.
                 self.forget(turn);
                 Ok(())

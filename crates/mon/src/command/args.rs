@@ -251,7 +251,7 @@ mod tests {
             [1, 2]
         );
         assert!(a.flag("sure") && !a.flag("n2"));
-        assert_eq!(a.int("none").unwrap_err().code, errno::EINVAL);
+        assert_eq!(a.int("none").unwrap_err().code, -errno::EINVAL);
         assert!(Args::parse(&["no json".into()]).is_err());
         let more = Args::parse(&[r#" {"prefix": "x"}""#.into()]).unwrap();
         assert_eq!(more.prefix(), "x");

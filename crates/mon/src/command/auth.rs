@@ -31,7 +31,7 @@ commands! {
 
 /// As [`entity`], for commands whose official refusal is worded differently.
 fn named(call: &Call<'_>) -> Result<AuthName, Reply> {
-    entity(call).map_err(|e| Reply::error(e.code, "bad entity name"))
+    entity(call).map_err(|e| e.with_status("bad entity name"))
 }
 
 fn entity(call: &Call<'_>) -> Result<AuthName, Reply> {

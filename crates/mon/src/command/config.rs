@@ -46,7 +46,7 @@ fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         Some(o) => match o.parse(&value) {
             Ok(_) if !o.is_central() => return special(&name),
             Ok(_) => value,
-            Err(e) => return refuse(-options::errno(&e), format!("error parsing value: {e}")),
+            Err(e) => return refuse(options::errno(&e), format!("error parsing value: {e}")),
         },
     };
     change(m, vec![(who, name, Some(value))], String::new())

@@ -53,7 +53,7 @@ pub(super) fn check_size(bytes: usize) -> Result<(), Reply> {
         return Ok(());
     }
     refuse(
-        -27,
+        errno::EFBIG,
         format!(
             "error: entry size limited to {MAX_VALUE} bytes. Use 'mon config key max entry size' to manually adjust"
         ),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use spirula_denc::UTime;
 use spirula_text::{Format, one_line};
 
-use super::{Call, Done, Outcome, Reply, commands, config_key, now};
+use super::{Call, Done, Outcome, Reply, commands, config_key, errno, now};
 use crate::core::{Turn, View};
 use crate::crashes::{Crash, PREFIX};
 
@@ -28,11 +28,9 @@ commands! {
 /// Most crashes that are kept.
 const MAX_CRASHES: usize = 1000;
 const DAY: i64 = 86_400;
-/// The module returns its errors without their sign: the official tool takes them for success, prints them and exits with 0.
-const EINVAL: i32 = 22;
 
 fn complain<T>(text: impl Into<String>) -> Result<T, Reply> {
-    Err(Reply::error(EINVAL, text))
+    Err(Reply::error_without_sign(errno::EINVAL, text))
 }
 
 /// All crashes, by id.

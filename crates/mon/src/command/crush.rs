@@ -31,7 +31,7 @@ commands! {
 
 /// A refusal by the CRUSH code as a reply.
 pub(super) fn crush_error(e: &spirula_crush::Error) -> Reply {
-    Reply::error(-e.errno(), e.to_string())
+    Reply::error(e.errno(), e.to_string())
 }
 
 /// Makes a change to the CRUSH map part of the next OSDMap.

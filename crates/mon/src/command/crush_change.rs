@@ -172,7 +172,10 @@ fn move_item(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
             c.move_bucket(id, &loc)
         }
     })
-    .map_err(|r| Reply::error(r.code, errno::text(r.code)))?;
+    .map_err(|r| {
+        let text = errno::Errno::of_result(r.code).map(|e| e.to_string());
+        r.with_status(text.unwrap_or_default())
+    })?;
     committed(format!(
         "moved item id {id} name '{name}' to location {} in crush map",
         show(&loc)
@@ -194,7 +197,7 @@ fn link(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
             "cannot link item id {id} name '{name}' to location {}",
             show(&loc)
         );
-        Reply::error(r.code, text)
+        r.with_status(text)
     })?;
     committed(format!(
         "linked item id {id} name '{name}' to location {} in crush map",
@@ -225,7 +228,7 @@ fn remove(m: &mut Turn<'_>, call: &Call<'_>, unlink_only: bool) -> Done {
         None => c.remove_item(id, unlink_only),
     });
     match edited {
-        Err(r) if r.code == errno::ENOENT => {
+        Err(r) if r.code == -errno::ENOENT => {
             return now(Reply::status(format!(
                 "item {id} does not appear in that position"
             )));

@@ -231,8 +231,10 @@ fn get_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let words = call.args.list("ids");
     let mut osds = super::osd_query::osd_ids(m.view, &words).map_err(|refusal| {
         let unreadable = words.iter().find(|w| super::parse_osd(w).is_none());
-        let text = unreadable.map(|w| format!("unable to parse osd id:'{w}'"));
-        Reply::error(refusal.code, text.unwrap_or(refusal.status))
+        match unreadable {
+            Some(w) => refusal.with_status(format!("unable to parse osd id:'{w}'")),
+            None => refusal,
+        }
     })?;
     let crush = m.view.state.osd.map.crush.map();
     osds.retain(|o| m.view.state.osd.map.exists(*o));

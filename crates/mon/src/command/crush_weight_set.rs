@@ -167,9 +167,9 @@ fn set_weights(m: &mut Turn<'_>, call: &Call<'_>, pool: i64) -> Done {
     let Some(item) = crush.item_id(&name) else {
         return refuse(errno::ENOENT, format!("item '{name}' does not exist"));
     };
-    edit(m, |c| c.adjust_weight_set(pool, item, &weights)).map_err(|e| match e.code {
-        errno::ENOENT => Reply::error(e.code, format!("item {item} not found in crush map")),
-        _ => e,
+    edit(m, |c| c.adjust_weight_set(pool, item, &weights)).map_err(|e| match e.code == -errno::ENOENT {
+        true => e.with_status(format!("item {item} not found in crush map")),
+        false => e,
     })?;
     committed("")
 }

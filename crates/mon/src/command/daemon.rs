@@ -91,9 +91,9 @@ pub(super) fn only_reads(prefix: &str) -> bool {
     ONLY_READ.contains(&prefix)
 }
 
-fn fail(code: i32, message: impl Into<String>) -> Failure {
+fn fail(errno: errno::Errno, message: impl Into<String>) -> Failure {
     Failure {
-        code,
+        errno,
         message: message.into(),
     }
 }

@@ -17,7 +17,6 @@ mod crush_dump;
 mod crush_weight_set;
 mod daemon;
 mod devices;
-pub mod errno;
 mod health_cmd;
 mod iostat;
 mod log;
@@ -60,6 +59,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+pub use spirula_errno as errno;
 use spirula_text::Format;
 
 pub use args::{ArgResult, Args, parse_osd};
@@ -69,7 +69,6 @@ pub(crate) use pool::{NewPool, create_pool, delete_pool};
 pub use reply::Reply;
 
 use crate::core::{Monitor, SessionId, Turn, View};
-
 /// The outcome of a command.
 #[derive(Debug)]
 pub enum Outcome {
@@ -95,8 +94,8 @@ pub(crate) fn committed(status: impl Into<String>) -> Done {
 }
 
 /// Refuses.
-pub(crate) fn refuse<T>(code: i32, status: impl Into<String>) -> Result<T, Reply> {
-    Err(Reply::error(code, status))
+pub(crate) fn refuse<T>(errno: errno::Errno, status: impl Into<String>) -> Result<T, Reply> {
+    Err(Reply::error(errno, status))
 }
 
 /// A command with its arguments.
@@ -354,7 +353,7 @@ fn answer_daemon_command(
     });
     match answer {
         Ok((output, status)) => Reply::data(output).with_status(status),
-        Err(e) => Reply::error(e.code, e.message),
+        Err(e) => Reply::error(e.errno, e.message),
     }
 }
 

@@ -57,9 +57,8 @@ fn orch_backend(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
 
 fn fs_status(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if let Some(name) = call.args.opt_str("fs") {
-        // The module returns its errno without a sign.
-        return Err(Reply::error(
-            -errno::EINVAL,
+        return Err(Reply::error_without_sign(
+            errno::EINVAL,
             format!("Invalid filesystem: {name}"),
         ));
     }

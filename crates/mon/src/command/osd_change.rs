@@ -174,7 +174,8 @@ fn doomed(m: &View, call: &Call<'_>) -> Result<i32, Reply> {
     if !sure && !inner {
         if let Err(why) = removable(m, osd) {
             let tail = "You can proceed by passing --force, but be warned that this will likely mean real, permanent data loss.";
-            return refuse(why.code, format!("{}\n{tail}", why.status));
+            let text = format!("{}\n{tail}", why.status);
+            return Err(why.with_status(text));
         }
     } else if !sure {
         return refuse(

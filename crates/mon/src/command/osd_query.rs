@@ -268,7 +268,7 @@ fn why_no_osd(word: &str) -> String {
 fn no_osd(word: &str) -> i32 {
     let text = word.strip_prefix("osd.").unwrap_or(word);
     if text.parse::<i64>().is_ok() {
-        errno::EINVAL
+        -errno::EINVAL
     } else {
         -1
     }
@@ -279,8 +279,10 @@ pub(super) fn asked(m: &View, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
     let words = call.args.list("ids");
     osd_ids(m, &words).map_err(|refusal| {
         let unreadable = words.iter().find(|w| parse_osd(w).is_none());
-        let text = unreadable.map(|w| format!("{}invalid osd id '{w}'", why_no_osd(w)));
-        Reply::error(refusal.code, text.unwrap_or(refusal.status))
+        match unreadable {
+            Some(w) => refusal.with_status(format!("{}invalid osd id '{w}'", why_no_osd(w))),
+            None => refusal,
+        }
     })
 }
 

@@ -7,16 +7,13 @@ use serde_json::{Value, json};
 use spirula_maps::StoreStatfs;
 use spirula_text::{Align, Table, size::short};
 
-use super::{Call, Done, Reply, commands, misc, now};
+use super::{Call, Done, Reply, commands, errno, misc, now};
 use crate::core::{Turn, View};
 use crate::service::Served;
 
 commands! {
     "osd status bucket?:String" "mgr" "r" status, "summarize each OSD, or those below the buckets of a name";
 }
-
-/// The module returns this without its sign: the official tool takes it for success, and prints the text.
-const ENOENT: i32 = 2;
 
 /// Whether a name fits a pattern with `*`, `?` and `[…]`, as in a shell.
 fn fits(pattern: &[char], name: &[char]) -> bool {
@@ -142,8 +139,8 @@ fn status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         Some(bucket) => match below(m.view, &bucket) {
             Some(osds) => Some(osds),
             None => {
-                let mut reply = Reply::text(format!("Bucket '{bucket}' not found"));
-                reply.code = ENOENT;
+                let mut reply = Reply::error_without_sign(errno::ENOENT, "");
+                reply.data = format!("Bucket '{bucket}' not found").into();
                 return Err(reply);
             }
         },

@@ -277,11 +277,11 @@ fn ok_to_stop(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let report = most_to_stop(m.view, osds, max);
     let mut reply = Reply::json(call.format.or_json(), &report.json()).with_newline();
     if !report.unknown.is_empty() {
-        reply.code = errno::EAGAIN;
+        reply.code = -errno::EAGAIN;
         let pgs = report.unknown.len();
         reply.status = format!("{pgs} pgs have unknown state; cannot draw any conclusions");
     } else if report.not_ok > 0 {
-        reply.code = errno::EBUSY;
+        reply.code = -errno::EBUSY;
         let pgs = report.not_ok;
         reply.status = format!("unsafe to stop osd(s) at this time ({pgs} PGs are or would become offline)");
     }

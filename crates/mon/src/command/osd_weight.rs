@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
 use spirula_maps::{OsdState, PgId};
 use spirula_proto::mon::LogPriority;
+use spirula_text::general;
 
 use super::osd_query::{existing, osd_ids};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, refuse};
 use crate::core::{Turn, View};
-use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
-use spirula_text::general;
 
 commands! {
     "osd down ids:String... definitely_dead?:Bool" "osd" "rw" down, "mark OSDs down";
@@ -156,7 +156,7 @@ fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 
 fn reweightn(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let text = call.args.str("weights")?;
-    let bad = |code: i32| Reply::error(code, format!("unable to parse 'weights' value '{text}'"));
+    let bad = |errno| Reply::error(errno, format!("unable to parse 'weights' value '{text}'"));
     // The manager's module sends it with single quotes.
     let weights: BTreeMap<String, serde_json::Value> =
         serde_json::from_str(&text.replace('\'', "\"")).map_err(|_| bad(errno::EINVAL))?;

@@ -38,7 +38,7 @@ impl Wish {
     }
 
     /// Why the wish is pointless for this PG, with the official code if it may be a mistake.
-    fn objection(self, pg: PgId, stat: &PgStat) -> Option<(String, i32)> {
+    fn objection(self, pg: PgId, stat: &PgStat) -> Option<(String, Option<errno::Errno>)> {
         let (waits, forced, noun, verb) = match self.backfill {
             true => (
                 PgState::DEGRADED
@@ -60,28 +60,34 @@ impl Wish {
         let is_forced = stat.state.contains(forced);
         match (self.on, is_forced) {
             (true, _) if !stat.state.intersects(waits) => {
-                Some((format!("pg {pg} doesn't require {verb}; "), 0))
+                Some((format!("pg {pg} doesn't require {verb}; "), None))
             }
-            (true, true) => Some((format!("pg {pg} {noun} already forced; "), errno::EINVAL)),
-            (false, false) => Some((format!("pg {pg} {noun} not forced; "), 0)),
+            (true, true) => Some((format!("pg {pg} {noun} already forced; "), Some(errno::EINVAL))),
+            (false, false) => Some((format!("pg {pg} {noun} not forced; "), None)),
             _ => None,
         }
     }
 }
 
 /// Tells the primaries of these PGs.
-fn tell(m: &mut Turn<'_>, pgs: BTreeSet<PgId>, wish: Wish, mut text: String, mut code: i32) -> Done {
+fn tell(
+    m: &mut Turn<'_>,
+    pgs: BTreeSet<PgId>,
+    wish: Wish,
+    mut text: String,
+    mut failed: Option<errno::Errno>,
+) -> Done {
     let mut by_primary: BTreeMap<i32, Vec<PgId>> = BTreeMap::new();
     for pg in pgs {
         let Some(stat) = m.view.state.stats.pgs.get(&pg) else {
             text.push_str(&format!("pg {pg} does not exist; "));
-            code = errno::ENOENT;
+            failed = Some(errno::ENOENT);
             continue;
         };
         match wish.objection(pg, stat) {
             Some((why, objection)) => {
                 text.push_str(&why);
-                code = if objection == 0 { code } else { objection };
+                failed = objection.or(failed);
             }
             None => by_primary.entry(stat.acting_primary).or_default().push(pg),
         }
@@ -104,28 +110,28 @@ fn tell(m: &mut Turn<'_>, pgs: BTreeSet<PgId>, wish: Wish, mut text: String, mut
         m.effect(Effect::Send(session, OsdReportReply::Force(force).to_message()));
     }
     text.push('\n');
-    match code {
-        0 => Ok(Outcome::Now(Reply::status(text))),
-        _ => Err(Reply::error(code, text)),
+    match failed {
+        None => Ok(Outcome::Now(Reply::status(text))),
+        Some(errno) => Err(Reply::error(errno, text)),
     }
 }
 
 fn force(m: &mut Turn<'_>, call: &Call<'_>, wish: Wish) -> Done {
-    let (mut pgs, mut text, mut code) = (BTreeSet::new(), String::new(), 0);
+    let (mut pgs, mut text, mut failed) = (BTreeSet::new(), String::new(), None);
     for name in call.args.list("pgid") {
         match name.parse::<PgId>() {
             Ok(pg) => drop(pgs.insert(pg)),
             Err(_) => {
                 text.push_str(&format!("invalid pgid '{name}'; "));
-                code = errno::EINVAL;
+                failed = Some(errno::EINVAL);
             }
         }
     }
-    tell(m, pgs, wish, text, code)
+    tell(m, pgs, wish, text, failed)
 }
 
 fn force_pools(m: &mut Turn<'_>, call: &Call<'_>, wish: Wish) -> Done {
-    let (mut pgs, mut text, mut code) = (BTreeSet::new(), String::new(), 0);
+    let (mut pgs, mut text, mut failed) = (BTreeSet::new(), String::new(), None);
     for name in call.args.list("who") {
         match m
             .view
@@ -138,13 +144,13 @@ fn force_pools(m: &mut Turn<'_>, call: &Call<'_>, wish: Wish) -> Done {
             Some(id) => pgs.extend(m.view.state.stats.pgs.keys().copied().filter(|pg| pg.pool == id)),
             None => {
                 text.push_str(&format!("pool {name} does not exist; "));
-                code = errno::ENOENT;
+                failed = Some(errno::ENOENT);
             }
         }
     }
-    match code {
-        0 => tell(m, pgs, wish, text, 0),
-        _ => Err(Reply::error(code, text)),
+    match failed {
+        None => tell(m, pgs, wish, text, None),
+        Some(errno) => Err(Reply::error(errno, text)),
     }
 }
 

@@ -204,7 +204,7 @@ fn int<T: TryFrom<i64>>(call: &Call<'_>, name: &str) -> Result<Option<T>, Reply>
 fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("pool")?;
     if name.is_empty() {
-        return refuse(errno::EINVAL, errno::text(errno::EINVAL));
+        return refuse(errno::EINVAL, errno::EINVAL.to_string());
     }
     for number in ["pg_num", "pgp_num", "expected_num_objects", "size"] {
         call.args.opt_int(number)?;

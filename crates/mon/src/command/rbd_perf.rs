@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(parse_spec("p/n"), Ok(Some(("p", "n"))));
         for bad in ["/", "/n", "p/", "p/n/i"] {
             let refusal = parse_spec(bad).unwrap_err();
-            assert_eq!(refusal.code, errno::EINVAL);
+            assert_eq!(refusal.code, -errno::EINVAL);
             assert_eq!(refusal.status, format!("Invalid pool spec: {bad}"));
         }
     }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::Value;
+use spirula_errno::Errno;
 use spirula_text::{Format, Names};
 
 /// Result code, status line (standard error) and output (standard output).
@@ -69,9 +70,19 @@ impl Reply {
     }
 
     /// Failure.
-    pub fn error(code: i32, status: impl Into<String>) -> Self {
+    pub fn error(errno: Errno, status: impl Into<String>) -> Self {
         Self {
-            code,
+            code: -errno,
+            status: status.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Failure of one of those commands of modules whose errno has no sign: the official tool takes them for success, prints them and
+    /// exits with 0.
+    pub fn error_without_sign(errno: Errno, status: impl Into<String>) -> Self {
+        Self {
+            code: errno.code(),
             status: status.into(),
             ..Self::default()
         }

@@ -310,7 +310,7 @@ impl Monitor {
 
     fn answer_asker(&mut self, asker: Asker, answer: Answer) {
         let mut reply = reply_of(answer);
-        if reply.code == command::errno::EACCES {
+        if reply.code == -command::errno::EACCES {
             reply = self.turn(|turn| command::denied_by_module(turn, asker.session, reply));
         }
         let msg = (asker.compose)(&self.view, reply);

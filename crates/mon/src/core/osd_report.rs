@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use spirula_denc::{EntityAddr, UTime};
 use spirula_invariant::{dropped, impossible, invariant};
+use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PgId, PoolFlags};
 use spirula_proto::Payload;
 use spirula_proto::internal::report::{
@@ -16,7 +17,6 @@ use super::failure;
 use super::write::Change;
 use super::{DropReason, Monitor, SessionId, Turn, View, Waiter};
 use crate::command::errno;
-use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 
 /// The most bytes that are kept of an OSD's metadata.
 const MAX_METADATA: usize = 64 << 10;
@@ -49,9 +49,9 @@ impl View {
         map: &OsdMap,
         osd: i32,
         b: &OsdBoot,
-    ) -> Result<Option<spirula_crush::CrushMap>, (i32, String)> {
+    ) -> Result<Option<spirula_crush::CrushMap>, (errno::Errno, String)> {
         let mut crush = (**map.crush.map()).clone();
-        let fail = |e: spirula_crush::Error| (-e.errno(), e.to_string());
+        let fail = |e: spirula_crush::Error| (e.errno(), e.to_string());
         let mut changed = false;
         let name = format!("osd.{osd}");
         if !b.crush_location.is_empty() && self.values.flag("osd_crush_update_on_start") {
@@ -198,7 +198,7 @@ impl Turn<'_> {
     }
 
     /// Marks an OSD up, and creates it and its place in the CRUSH map if they are missing.
-    fn boot(&mut self, osd: i32, b: &OsdBoot) -> Result<Booted, (i32, String)> {
+    fn boot(&mut self, osd: i32, b: &OsdBoot) -> Result<Booted, (errno::Errno, String)> {
         let map = self.view.state.osd.map.clone();
         if b.osd != osd || !(0..MAX_OSD_LIMIT.cast_signed()).contains(&osd) {
             return Err((errno::EPERM, format!("osd.{} with the key of osd.{osd}", b.osd)));
@@ -422,9 +422,12 @@ impl Monitor {
             OsdReport::Boot(boot) => match self.attempt(|turn| turn.boot(osd, &boot)) {
                 Ok(Booted::Up) => {}
                 Ok(Booted::DownFirst) => self.enqueue(id, tid, Change::Report(OsdReport::Boot(boot))),
-                Err((result, reason)) => {
+                Err((errno, reason)) => {
                     tracing::warn!("osd.{osd} may not boot: {reason}");
-                    let denied = OsdReportReply::BootDenied(BootDenied { result, reason });
+                    let denied = OsdReportReply::BootDenied(BootDenied {
+                        result: -errno,
+                        reason,
+                    });
                     self.send(id, denied.to_message().with_tid(tid));
                 }
             },

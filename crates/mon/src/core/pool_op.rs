@@ -11,7 +11,8 @@ use spirula_proto::mon::{
 use spirula_proto::{Payload, RawMessage};
 
 use super::{Fate, Monitor, SessionId, Turn, View, Waiter};
-use crate::command::{NewPool, create_pool, delete_pool, errno};
+use crate::command::errno::{self, Errno};
+use crate::command::{NewPool, Reply, create_pool, delete_pool};
 
 /// The outcome of a pool operation.
 enum Prepared {
@@ -87,9 +88,14 @@ impl View {
     }
 }
 
+/// The errno of a command that was refused.
+fn refusal(reply: Reply) -> Errno {
+    Errno::of_result(reply.code).unwrap_or(errno::EIO)
+}
+
 impl Turn<'_> {
     /// Prepares a pool operation; the error is the result code.
-    fn prepare_pool_op(&mut self, id: SessionId, m: &MPoolOp) -> Result<Prepared, i32> {
+    fn prepare_pool_op(&mut self, id: SessionId, m: &MPoolOp) -> Result<Prepared, Errno> {
         if !self.view.pool_op_allowed(id, m) {
             return Err(errno::EPERM);
         }
@@ -109,10 +115,10 @@ impl Turn<'_> {
                     rule,
                     ..NewPool::default()
                 };
-                create_pool(self, new).map(|_| done).map_err(|r| r.code)
+                create_pool(self, new).map(|_| done).map_err(refusal)
             }
             PoolOpCode::DELETE if self.view.state.osd.map.pool(pool).is_none() => Ok(Prepared::Nothing),
-            PoolOpCode::DELETE => delete_pool(self, pool).map(|()| done).map_err(|r| r.code),
+            PoolOpCode::DELETE => delete_pool(self, pool).map(|()| done).map_err(refusal),
             _ => Ok(match self.prepare_snap_op(m)? {
                 Some(Some(snap)) => Prepared::Commit(snap.to_le_bytes().to_vec().into()),
                 Some(None) => done,
@@ -132,7 +138,7 @@ impl Monitor {
                 return self.writes.waiters.push(Waiter { session: id, make });
             }
             Ok(Prepared::Nothing) => 0,
-            Err(result) => result,
+            Err(errno) => -errno,
         };
         let reply = self.view.pool_op_reply(tid, result, bytes::Bytes::new());
         self.send(id, reply);

@@ -14,7 +14,7 @@ use spirula_proto::internal::report::{OsdReportReply, PurgedSnaps as Purged, Pur
 use spirula_proto::mon::{MPoolOp, PoolOpCode};
 
 use super::{Effect, LoadError, Monitor, SessionId, Turn, View};
-use crate::command::errno;
+use crate::command::errno::{self, Errno};
 use crate::kv::{KvRead, Txn};
 use crate::service::PurgedSnaps;
 
@@ -58,7 +58,7 @@ impl Turn<'_> {
 
     /// Prepares a snapshot operation of librados. Returns the new snapshot's id, if there is one;
     /// `None` if there is nothing to commit; or the result code.
-    pub(super) fn prepare_snap_op(&mut self, m: &MPoolOp) -> Result<Option<Option<SnapId>>, i32> {
+    pub(super) fn prepare_snap_op(&mut self, m: &MPoolOp) -> Result<Option<Option<SnapId>>, Errno> {
         let id = i64::from(m.pool);
         let Some(pool) = self.view.state.osd.map.pool(id) else {
             return Err(errno::ENOENT);
@@ -78,7 +78,7 @@ impl Turn<'_> {
         }
     }
 
-    fn remove_selfmanaged_snap(&mut self, id: i64, snap: SnapId) -> Result<Option<Option<SnapId>>, i32> {
+    fn remove_selfmanaged_snap(&mut self, id: i64, snap: SnapId) -> Result<Option<Option<SnapId>>, Errno> {
         let map = self.view.state.osd.map.clone();
         let queued = map.removed_snaps_queue.get(&id).is_some_and(|q| q.contains(snap));
         let purged = PurgedSnaps::new(self.view.kv.as_ref(), id).contains(snap);
@@ -111,7 +111,7 @@ impl Turn<'_> {
     }
 
     /// Ends the daemon because its store is damaged; until then nobody gets a wrong answer.
-    fn snaps_unreadable(&mut self, e: LoadError) -> i32 {
+    fn snaps_unreadable(&mut self, e: LoadError) -> Errno {
         tracing::error!("purged snapshots: {e}");
         self.effect(Effect::Fail(e));
         errno::EIO

@@ -39,7 +39,7 @@ impl Fate {
     pub(super) fn code(self) -> i32 {
         match self {
             Self::Done => 0,
-            Self::Unsound => errno::EIO,
+            Self::Unsound => -errno::EIO,
         }
     }
 
@@ -47,7 +47,7 @@ impl Fate {
     pub(super) fn reply(self, reply: Reply) -> Reply {
         match self {
             Self::Done => reply,
-            Self::Unsound => Reply::error(self.code(), "the change does not fit the OSDMap, and is not made"),
+            Self::Unsound => Reply::error(errno::EIO, "the change does not fit the OSDMap, and is not made"),
         }
     }
 }

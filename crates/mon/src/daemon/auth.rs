@@ -10,6 +10,7 @@ use spirula_cephx::{
     ServerHandshake, ServiceSecrets, method,
 };
 use spirula_denc::{EntityType, UTime};
+use spirula_errno::Errno;
 use spirula_msgr::{AcceptAuth, AcceptReply, ConMode, SessionKeys};
 
 use super::hub::Hub;
@@ -58,18 +59,18 @@ impl MonAuth {
         match outcome {
             // Not in quorum: a peer that is no monitor is to look for another one.
             Outcome::Done(a) if !serves && a.global_id_status != GlobalIdStatus::Monitor => {
-                AcceptReply::HangUp(spirula_cephx::EBUSY)
+                AcceptReply::HangUp(spirula_errno::EBUSY)
             }
-            Outcome::Denied { .. } if !serves => AcceptReply::HangUp(spirula_cephx::EBUSY),
+            Outcome::Denied { .. } if !serves => AcceptReply::HangUp(spirula_errno::EBUSY),
             Outcome::More(payload) => AcceptReply::More(payload.into()),
             // Otherwise a client could have the connection modes of monitors.
             Outcome::Done(a) if !spirula_monc::is_believable(self.claimed, a.name.kind) => {
                 tracing::info!("{} connects as a {}", a.name, self.claimed.name());
-                bad(spirula_cephx::EACCES)
+                bad(spirula_errno::EACCES)
             }
             Outcome::Done(a) => {
                 let Ok(caps) = a.caps.text() else {
-                    return bad(spirula_cephx::EACCES);
+                    return bad(spirula_errno::EACCES);
                 };
                 self.accepted = Some(Login {
                     name: a.name,
@@ -88,9 +89,9 @@ impl MonAuth {
             }
             // Not ready to tell (the secrets are still being committed): that is no verdict on the key.
             Outcome::Denied {
-                errno: spirula_cephx::EBUSY,
+                errno: spirula_errno::EBUSY,
                 ..
-            } => AcceptReply::HangUp(spirula_cephx::EBUSY),
+            } => AcceptReply::HangUp(spirula_errno::EBUSY),
             Outcome::Denied { errno, why } => {
                 self.hub
                     .refusals
@@ -134,9 +135,9 @@ impl KeyServer for SeedKeys {
     }
 }
 
-fn bad(result: i32) -> AcceptReply {
+fn bad(errno: Errno) -> AcceptReply {
     AcceptReply::Bad {
-        result,
+        errno,
         allowed_methods: vec![method::CEPHX],
     }
 }
@@ -156,7 +157,7 @@ impl AcceptAuth for MonAuth {
         self.claimed = claimed;
         match ConnectionMode::from_wire(con_mode.0) {
             Some(mode) => self.mode = mode,
-            None => return bad(spirula_cephx::EINVAL),
+            None => return bad(spirula_errno::EINVAL),
         }
         self.step(&payload)
     }

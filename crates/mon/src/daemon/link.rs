@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirula_cephx::{AuthName, ConnectionMode, CryptoKey, Env, Greeting, method};
 use spirula_denc::{EntityAddr, EntityType, UTime};
+use spirula_errno::{EINVAL, Errno};
 use spirula_msgr::shell::Negotiated;
 use spirula_msgr::{AuthStart, ConnectAuth, Connection, Sender, SessionKeys};
 use spirula_proto::internal::quorum::{MonPeer, MonPeerReply, MonWelcome};
@@ -178,9 +179,6 @@ async fn serve(hub: &Weak<Hub>, link: &Weak<Link>, mut connection: Connection) {
     }
 }
 
-/// The result that ends a handshake whose message is out of turn, or whose ticket is used up.
-const EINVAL: i32 = -22;
-
 /// A monitor's login at another one, with the key that all of them share.
 struct PeerLogin {
     name: AuthName,
@@ -199,7 +197,7 @@ impl PeerLogin {
 }
 
 impl ConnectAuth for PeerLogin {
-    fn start(&mut self) -> Result<AuthStart, i32> {
+    fn start(&mut self) -> Result<AuthStart, Errno> {
         let key = self.key.clone().ok_or(EINVAL)?;
         let greeting = Greeting::new(&self.name, key, &Env::system(UTime::now())).map_err(|e| e.errno())?;
         let payload = greeting.initial().into();
@@ -210,12 +208,12 @@ impl ConnectAuth for PeerLogin {
         })
     }
 
-    fn more(&mut self, payload: Bytes) -> Result<Bytes, i32> {
+    fn more(&mut self, payload: Bytes) -> Result<Bytes, Errno> {
         let greeting = self.greeting.as_mut().ok_or(EINVAL)?;
         Ok(greeting.handle_more(&payload).map_err(|e| e.errno())?.into())
     }
 
-    fn done(&mut self, result: Negotiated) -> Result<SessionKeys, i32> {
+    fn done(&mut self, result: Negotiated) -> Result<SessionKeys, Errno> {
         let greeting = self.greeting.take().ok_or(EINVAL)?;
         let mode = ConnectionMode::from_wire(result.con_mode.0).ok_or(EINVAL)?;
         let (session_key, secret) = greeting

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, encode_to_vec};
+use spirula_errno::{EACCES, EOPNOTSUPP, Errno};
 use spirula_invariant::{impossible, invariant};
 use spirula_secret::Secret;
 
@@ -20,8 +21,6 @@ use crate::frame::{
 
 /// Authentication attempts (AUTH_REQUEST frames) on one connection.
 const ATTEMPTS_MAX: u32 = 8;
-/// errno for "none of the connection modes you offer".
-const EOPNOTSUPP: i32 = 95;
 
 /// The next thing that the handshake needs from its owner.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,8 +46,8 @@ pub enum Step {
     AuthBad {
         /// The refused method.
         method: u32,
-        /// A negative errno.
-        result: i32,
+        /// Why.
+        errno: Errno,
         /// Methods that the server accepts.
         allowed_methods: Vec<u32>,
         /// Modes that the server accepts.
@@ -92,13 +91,12 @@ pub enum AcceptReply {
         /// The connection's keys.
         keys: SessionKeys,
     },
-    /// Close the connection without an answer, so that the client comes back later; with a negative errno for
-    /// our log.
-    HangUp(i32),
+    /// Close the connection without an answer, so that the client comes back later; with an errno for our log.
+    HangUp(Errno),
     /// Refused; the client may try otherwise.
     Bad {
-        /// A negative errno.
-        result: i32,
+        /// Why.
+        errno: Errno,
         /// The methods that would be accepted.
         allowed_methods: Vec<u32>,
     },
@@ -287,7 +285,8 @@ impl Handshake {
                 self.state = State::StartAuth;
                 Ok(Some(Step::AuthBad {
                     method: f.method,
-                    result: f.result,
+                    // A refusal without an error is one nonetheless.
+                    errno: Errno::of_result(f.result).unwrap_or(EACCES),
                     allowed_methods: f.allowed_methods,
                     allowed_modes: f.allowed_modes,
                 }))
@@ -347,9 +346,10 @@ impl Handshake {
             .find(|m| modes.contains(m));
         self.state = State::Answer;
         let Some(con_mode) = chosen else {
+            // None of the modes that the peer offers.
             let allowed_methods = vec![request.method];
             self.reply(AcceptReply::Bad {
-                result: -EOPNOTSUPP,
+                errno: EOPNOTSUPP,
                 allowed_methods,
             })?;
             return Ok(None);
@@ -387,14 +387,14 @@ impl Handshake {
                 self.send(&AuthReplyMore { payload })
             }
             AcceptReply::Bad {
-                result,
+                errno,
                 allowed_methods,
             } => {
                 self.state = State::Auth { more: false };
                 let allowed_modes = self.modes().iter().map(|m| m.0).collect();
                 self.send(&AuthBadMethod {
                     method: self.method,
-                    result,
+                    result: -errno,
                     allowed_methods,
                     allowed_modes,
                 })

@@ -11,6 +11,7 @@ mod tests;
 
 pub use halves::{Inbound, InboundEvent, Outbound};
 pub use handshake::{AcceptReply, AuthStart, Handshake, SessionKeys, Step};
+use spirula_errno::Errno;
 
 use crate::config::ConMode;
 use crate::frame::{FrameError, Tag};
@@ -52,9 +53,9 @@ pub enum SessionError {
     /// Authentication failed too often on one connection.
     #[error("too many authentication attempts")]
     TooManyAttempts,
-    /// Our side of the authentication gave up with this errno (negative).
-    #[error("authentication refused: {0}")]
-    Denied(i32),
+    /// Our side of the authentication gave up with this errno.
+    #[error("authentication refused: {}", -*.0)]
+    Denied(Errno),
     /// The peer wants a session that does not exist, or to wait for another connection: connect
     /// again.
     #[error("peer answered {0}")]

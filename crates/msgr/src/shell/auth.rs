@@ -4,6 +4,7 @@ use std::future::Future;
 
 use bytes::Bytes;
 use spirula_denc::EntityType;
+use spirula_errno::Errno;
 
 use crate::config::ConMode;
 use crate::session::{AcceptReply, AuthStart, SessionKeys};
@@ -42,32 +43,32 @@ pub struct Negotiated {
     pub payload: Bytes,
 }
 
-/// Authenticates one outgoing connection. A refusal is a negative errno, which ends the attempt.
+/// Authenticates one outgoing connection. A refusal is an errno, which ends the attempt.
 pub trait ConnectAuth {
     /// The first payload.
     ///
     /// # Errors
     /// An errno where there is nothing to authenticate with.
-    fn start(&mut self) -> Result<AuthStart, i32>;
+    fn start(&mut self) -> Result<AuthStart, Errno>;
 
     /// Handles the server's refusal with `result`. Fails unless there is another way.
     ///
     /// # Errors
     /// The errno to give up with.
-    fn refused(&mut self, method: u32, result: i32, allowed_methods: &[u32]) -> Result<AuthStart, i32> {
+    fn refused(&mut self, method: u32, errno: Errno, allowed_methods: &[u32]) -> Result<AuthStart, Errno> {
         let _ = (method, allowed_methods);
-        Err(result)
+        Err(errno)
     }
 
     /// Handles the server's next round.
     ///
     /// # Errors
     /// An errno where the payload is not what the method has.
-    fn more(&mut self, payload: Bytes) -> Result<Bytes, i32>;
+    fn more(&mut self, payload: Bytes) -> Result<Bytes, Errno>;
 
     /// Handles the server's success: verifies the server in turn and returns the connection's keys.
     ///
     /// # Errors
     /// An errno where the server could not prove itself.
-    fn done(&mut self, result: Negotiated) -> Result<SessionKeys, i32>;
+    fn done(&mut self, result: Negotiated) -> Result<SessionKeys, Errno>;
 }

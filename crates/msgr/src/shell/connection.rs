@@ -431,11 +431,11 @@ async fn drive_connector<A: ConnectAuth>(
             Step::StartAuth => hs.start_auth(auth.start().map_err(denied)?)?,
             Step::AuthBad {
                 method,
-                result,
+                errno,
                 allowed_methods,
                 ..
             } => {
-                hs.start_auth(auth.refused(method, result, &allowed_methods).map_err(denied)?)?;
+                hs.start_auth(auth.refused(method, errno, &allowed_methods).map_err(denied)?)?;
             }
             Step::AuthReply(payload) => hs.more(auth.more(payload).map_err(denied)?)?,
             Step::AuthDone {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirula_errno::Errno;
 use spirula_nbd::{BlockDevice, BlockSizes, DeviceError, Export, Extent, Geometry, Limits, Listener};
 use spirula_nbd::{Server, Tls, Zeroing};
 use tokio::net::{TcpListener, UnixListener};
@@ -26,7 +27,7 @@ pub struct Memory {
     pub held: Cell<Option<u64>>,
     pub gate: Arc<Semaphore>,
     /// The errno of writes, 0 for success.
-    pub broken: Cell<i32>,
+    pub broken: Cell<Option<Errno>>,
 }
 
 impl Memory {
@@ -55,8 +56,8 @@ impl Memory {
     }
 
     fn change(&self, offset: u64, data: &[u8], fua: bool) -> Result<(), DeviceError> {
-        if self.broken.get() != 0 {
-            return Err(DeviceError::new(self.broken.get(), "broken"));
+        if let Some(errno) = self.broken.get() {
+            return Err(DeviceError::new(errno, "broken"));
         }
         let range = offset as usize..offset as usize + data.len();
         self.data.borrow_mut()[range.clone()].copy_from_slice(data);

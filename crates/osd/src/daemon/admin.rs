@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 use spirula_asok::{Answer, Command, Failure, Handler, osd_network};
+use spirula_errno::Errno;
+use spirula_errno::*;
 use spirula_maps::{OsdMap, PgId};
 use spirula_proto::mon::LogPriority;
 
@@ -13,7 +15,6 @@ use super::state::Osd;
 use super::table::{self, COMMANDS};
 use super::{history, mempools, metadata, options, perf, pg_states, transitions, watchers};
 use crate::core::NamedBids;
-use crate::pg::errno::*;
 use crate::pg::repair::MarkLostError;
 use crate::pg::{Pg, PgReport};
 
@@ -29,9 +30,9 @@ pub(super) fn version_text() -> String {
     )
 }
 
-fn failure(errno: i32, message: impl Into<String>) -> Failure {
+fn failure(errno: Errno, message: impl Into<String>) -> Failure {
     Failure {
-        code: -errno,
+        errno,
         message: message.into(),
     }
 }

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use spirula_asok::Failure;
 use spirula_conf::options::Values;
+use spirula_errno::EINVAL;
 use spirula_random::Rng;
 use spirula_text::size::bytes;
 
 use super::shell::Shared;
 use crate::core::DAEMON_SLOT;
 use crate::pg::Token;
-use crate::pg::errno::EINVAL;
 use crate::pg::txn::{ObjectOp, Txn};
 
 /// Sizes below this count by operations, larger ones by bytes.
@@ -42,7 +42,7 @@ fn number(args: &Map<String, Value>, name: &str, default: u64) -> Result<u64, Fa
 
 fn invalid(message: String) -> Failure {
     Failure {
-        code: -EINVAL,
+        errno: EINVAL,
         message,
     }
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use spirula_asok::{Answer, Failure, Request};
+use spirula_errno::*;
 use spirula_msgr::Sender;
 use spirula_proto::mon::{MCommand, MCommandReply};
 use spirula_proto::{BytesList, Payload, RawMessage};
@@ -11,7 +12,6 @@ use spirula_proto::{BytesList, Payload, RawMessage};
 use super::admin::{execute, run_long, takes_long, version};
 use super::shell::Shared;
 use super::table::COMMANDS;
-use crate::pg::errno::*;
 
 /// Runs a command of a client, which must have all capabilities.
 ///
@@ -29,7 +29,7 @@ pub(super) fn tell(shell: &Shared, conn: u64, sender: Sender, msg: &RawMessage) 
     let request = match allowed {
         true => Request::parse(m.cmd.concat().as_bytes()),
         false => Err(Failure {
-            code: -EACCES,
+            errno: EACCES,
             message: "access denied".to_owned(),
         }),
     };
@@ -70,7 +70,7 @@ fn answer(sender: &Sender, tid: u64, result: Result<(Vec<u8>, String), Failure>)
             ..MCommandReply::default()
         },
         Err(e) => MCommandReply {
-            result: e.code,
+            result: -e.errno,
             status: e.message,
             ..MCommandReply::default()
         },

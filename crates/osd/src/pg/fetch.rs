@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::UTime;
+use spirula_errno::Errno;
 use spirula_maps::{ObjectLocator, ObjectName, SnapId};
 
 use super::object::Attrs;
@@ -255,10 +256,10 @@ pub enum Answer {
     /// The answer to [`Want::Object`]; `None` if the object does not exist.
     Object(Option<StoredObject>),
     /// The answer to [`Want::Copy`]: the object, or why there is none.
-    Copy(Result<Arc<Copied>, i32>),
+    Copy(Result<Arc<Copied>, Errno>),
     /// The answer to [`Want::Staged`]: the staging object, or why there is none; `None` if the omap
     /// can be copied without one.
-    Staged(Result<Option<Arc<Whole>>, i32>),
+    Staged(Result<Option<Arc<Whole>>, Errno>),
 }
 
 impl Answer {

@@ -15,9 +15,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use spirula_denc::EntityName;
+use spirula_errno::Errno;
+use spirula_errno::*;
 use spirula_proto::osd::OsdFlags;
 
-use super::errno::*;
 use super::op::{Client, ClientOp};
 use super::output::{Ctx, Output};
 use super::site::Site;
@@ -106,7 +107,7 @@ impl Site {
         grows: bool,
         stores: bool,
         cx: &Ctx<'_>,
-    ) -> Result<(), Option<i32>> {
+    ) -> Result<(), Option<Errno>> {
         let force = op.flags.has(OsdFlags::FULL_FORCE);
         // A change in the log must be stored by every member: if one has no room left, no flag
         // helps.
@@ -116,7 +117,7 @@ impl Site {
         }
         if insists(op) {
             let e = if self.pool.full_quota { EDQUOT } else { ENOSPC };
-            return Err(Some(-e));
+            return Err(Some(e));
         }
         Err(None)
     }

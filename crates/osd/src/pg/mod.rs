@@ -19,7 +19,6 @@ pub mod describe;
 pub mod dirty;
 mod dispatch;
 pub mod dups;
-pub mod errno;
 mod exec;
 pub mod fetch;
 mod force;

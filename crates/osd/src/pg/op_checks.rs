@@ -5,12 +5,12 @@ use std::sync::Arc;
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::Flags;
 use spirula_denc::{Reader, UTime};
+use spirula_errno::*;
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::snap;
 use spirula_proto::osd::{OpCode, OsdFlags};
 use spirula_proto::osd_op_data::CopySource;
 
-use super::errno::*;
 use super::key;
 use super::op::{ClientOp, OsdOp};
 use super::output::{Ctx, Output};
@@ -25,7 +25,7 @@ pub(super) enum Verdict {
     /// Do not answer: the client sends it again, or it was not meant for this OSD.
     Drop,
     /// Answer with an error.
-    Fail(i32),
+    Fail(Errno),
 }
 
 impl Site {
@@ -34,32 +34,32 @@ impl Site {
             return Verdict::Drop;
         }
         if op.flags.has(OsdFlags::PARALLELEXEC) || op.ops.is_empty() {
-            return Verdict::Fail(-EINVAL);
+            return Verdict::Fail(EINVAL);
         }
         if op.ops.len() > self.cfg.max_ops || op.snapc.snaps.len() > self.cfg.max_snaps {
-            return Verdict::Fail(-E2BIG);
+            return Verdict::Fail(E2BIG);
         }
         // That there is no such method shows before capabilities are looked at.
         if let Err(e) = self.check_calls(op) {
-            return Verdict::Fail(-e);
+            return Verdict::Fail(e);
         }
         if !op.may_read() && !op.write_ordered() && !op.is_pg_op() {
-            return Verdict::Fail(-EINVAL);
+            return Verdict::Fail(EINVAL);
         }
         if !self.is_allowed(op) || !op.ops.iter().all(|o| self.may_read_source(op, o)) {
-            return Verdict::Fail(-EPERM);
+            return Verdict::Fail(EPERM);
         }
         if op.client.is_shut_out(&*self.map) {
-            return Verdict::Fail(-EBLOCKLISTED);
+            return Verdict::Fail(EBLOCKLISTED);
         }
         if op.is_pg_op() && op.ops.len() > self.cfg.max_listings {
-            return Verdict::Fail(-E2BIG);
+            return Verdict::Fail(E2BIG);
         }
         Verdict::Pass
     }
 
     /// Whether every class method that a request calls may be used and exists; if not, the errno.
-    fn check_calls(&self, op: &ClientOp) -> Result<(), i32> {
+    fn check_calls(&self, op: &ClientOp) -> Result<(), Errno> {
         for o in op.ops.iter().filter(|o| o.code == OpCode::CALL) {
             let call = o.call.as_ref().ok_or(EINVAL)?;
             if !in_class_list(&self.cfg.class_load_list, &call.class) {
@@ -123,36 +123,36 @@ impl Site {
             || o.key.len() > cfg.max_object_name_len
             || o.nspace.len() > cfg.max_object_namespace_len
         {
-            return Verdict::Fail(-ENAMETOOLONG);
+            return Verdict::Fail(ENAMETOOLONG);
         }
         if o.oid.is_empty() {
-            return Verdict::Fail(-EINVAL);
+            return Verdict::Fail(EINVAL);
         }
         if key::is_too_long(o) {
-            return Verdict::Fail(-ENAMETOOLONG);
+            return Verdict::Fail(ENAMETOOLONG);
         }
         if pool.eio {
             let knows = op.flags.has(OsdFlags::SUPPORTSPOOLEIO);
-            return if knows { Verdict::Drop } else { Verdict::Fail(-EIO) };
+            return if knows { Verdict::Drop } else { Verdict::Fail(EIO) };
         }
         if op.may_write() {
             if op.snapid != snap::NOSNAP {
-                return Verdict::Fail(-EINVAL);
+                return Verdict::Fail(EINVAL);
             }
             if op.data_len() > cfg.max_write_size {
-                return Verdict::Fail(-EMSGSIZE);
+                return Verdict::Fail(EMSGSIZE);
             }
             if op.flags.has(OsdFlags::RETURNVEC) && op.ops.len() > cfg.max_returning_ops {
-                return Verdict::Fail(-E2BIG);
+                return Verdict::Fail(E2BIG);
             }
             if !op.snapc.is_valid() {
-                return Verdict::Fail(-EINVAL);
+                return Verdict::Fail(EINVAL);
             }
         }
         // Snapshots are listed with the directory of snapshots, and only then.
         let lists = |o: &OsdOp| o.code == OpCode::LIST_SNAPS;
         if op.ops.iter().any(|o| lists(o) != (op.snapid == snap::SNAPDIR)) {
-            return Verdict::Fail(-EINVAL);
+            return Verdict::Fail(EINVAL);
         }
         Verdict::Pass
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{UTime, decode_all};
+use spirula_errno::*;
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
 
@@ -11,7 +12,6 @@ use super::account::Room;
 use super::bug::Bug;
 use super::config::PgConfig;
 use super::context::Context;
-use super::errno::*;
 use super::exec::{Exec, Given, ObjectState, Outcome, Unfetched, up_front};
 use super::fetch::{Fetched, ReadError, Want};
 use super::object::ObjectInfo;
@@ -192,7 +192,7 @@ impl Serving<'_> {
         if matches!(self.role, Role::Replica(_)) {
             self.site.send_to_primary([op], cx);
         } else {
-            self.site.fail(&mut op, -EIO, cx);
+            self.site.fail(&mut op, EIO, cx);
         }
     }
 
@@ -228,7 +228,7 @@ impl Serving<'_> {
                 }
                 Step::Fetch(wants) => self.fetch(Reading::new(key, op), wants, cx),
                 Step::Clone(id) => self.look_up_clone(key, op, id, cx),
-                Step::Nowhere => self.site.fail(&mut op, -ENOENT, cx),
+                Step::Nowhere => self.site.fail(&mut op, ENOENT, cx),
             }
         }
     }
@@ -310,7 +310,7 @@ impl Serving<'_> {
         r.op.stamps.started = cx.usec;
         if r.op.client.is_shut_out(&*self.site.map) {
             // It came before the map that shuts the client out, and waited.
-            return self.site.fail(&mut r.op, -EBLOCKLISTED, cx);
+            return self.site.fail(&mut r.op, EBLOCKLISTED, cx);
         }
         if r.op.may_write() {
             self.execute_write(r, cx);

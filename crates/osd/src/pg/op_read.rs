@@ -1,10 +1,10 @@
 //! Ops that only read: answered once this OSD may answer reads.
 
+use spirula_errno::*;
 use spirula_maps::{EVersion, snap};
 use spirula_proto::osd::{OpFlags, OsdFlags};
 
 use super::account::Room;
-use super::errno::*;
 use super::exec::Outcome;
 use super::op::OsdOp;
 use super::op_checks::data_off;
@@ -28,7 +28,7 @@ impl Serving<'_> {
         let state = self.object_of(&r.op, &r.key, r.clone.as_ref());
         let is_there = state.exists || r.op.snapid == snap::SNAPDIR && state.info.whiteout;
         if !is_there {
-            return self.site.fail(&mut r.op, -ENOENT, cx);
+            return self.site.fail(&mut r.op, ENOENT, cx);
         }
         let user_version = state.info.user_version;
         let on = (&r.key, state);

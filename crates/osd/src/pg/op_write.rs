@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::UTime;
+use spirula_errno::*;
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
@@ -12,7 +13,6 @@ use super::backfill::Backfill;
 use super::bug::Bug;
 use super::config::PgConfig;
 use super::dirty::Dirty;
-use super::errno::*;
 use super::exec::{Draft, IoCount, Left, ObjectState, Outcome};
 use super::in_flight::{InFlight, Reply};
 use super::key;
@@ -142,7 +142,7 @@ impl Serving<'_> {
         let snap_context = self.site.snap_context(&r.op);
         let state = self.object_of(&r.op, &r.key, None);
         if r.op.flags.has(OsdFlags::ORDERSNAP) && snap_context.seq < state.info.snap_set.seq {
-            return self.site.fail(&mut r.op, -EOLDSNAPC, cx);
+            return self.site.fail(&mut r.op, EOLDSNAPC, cx);
         }
         let (last_update, last_user_version) = (self.copy.info.last_update, self.copy.info.last_user_version);
         let old_user_version = state.info.user_version;
@@ -169,7 +169,7 @@ impl Serving<'_> {
         let stores = grows || draft.stores_data();
         if let Err(answer) = self.site.check_full(&op, grows, stores, cx) {
             match answer {
-                Some(e) => self.log_failure(op, Reply::failure(e, old_user_version), cx),
+                Some(e) => self.log_failure(op, Reply::failure(-e, old_user_version), cx),
                 None => self.ops.dropped.note(&op, self.site),
             }
             return; // It was answered, or is sent again when there is room.

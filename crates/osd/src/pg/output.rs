@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::UTime;
+use spirula_errno::{EAGAIN, EPERM};
 use spirula_maps::PgId;
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
@@ -12,7 +13,6 @@ use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
 
 use super::account::Room;
 use super::describe::{OpRecord, describe};
-use super::errno::{EAGAIN, EPERM};
 use super::fetch::{Fetched, ReadError, Want};
 use super::image_io::ImageIo;
 use super::object::StoredObject;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirula_errno::{EAGAIN, Errno};
 use spirula_maps::{EVersion, ReqId};
 use spirula_proto::osd::MOsdOpReply;
 
 use super::describe::{OpRecord, Progress};
-use super::errno::EAGAIN;
 use super::message::{CopyPart, PeerBody, PeerMessage, PeeringId};
 use super::op::{Asker, ClientOp};
 use super::output::{Ctx, Output};
@@ -16,9 +16,9 @@ use super::stored_copy::StoredCopy;
 
 impl Site {
     /// Answers that the request was not executed.
-    pub(super) fn fail(&self, op: &mut ClientOp, result: i32, cx: &mut Ctx<'_>) {
+    pub(super) fn fail(&self, op: &mut ClientOp, errno: Errno, cx: &mut Ctx<'_>) {
         cx.note_slow(op);
-        let reply = op.error_reply(result, self.map.epoch());
+        let reply = op.error_reply(-errno, self.map.epoch());
         self.reply(op, reply, 0, cx);
     }
 
@@ -93,7 +93,7 @@ impl Site {
     pub(super) fn send_to_primary(&self, ops: impl IntoIterator<Item = ClientOp>, cx: &mut Ctx<'_>) {
         for mut op in ops {
             op.reset();
-            self.fail(&mut op, -EAGAIN, cx);
+            self.fail(&mut op, EAGAIN, cx);
         }
     }
 }

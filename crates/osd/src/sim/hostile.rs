@@ -1,11 +1,11 @@
 //! Requests with extreme data: each is answered, and none leads to a transaction or message that a
 //! store or a peer refuses.
 
+use spirula_errno::*;
 use spirula_proto::osd::{ChecksumArgs, ChecksumType, OpFlags, WriteSameArgs, XattrArgs};
 
 use super::*;
 use crate::pg::account::Held;
-use crate::pg::errno::*;
 use crate::pg::txn::{MetaOp, Txn, log_bytes};
 
 /// The store's limit, an eighth of its log without a block.

@@ -1,10 +1,10 @@
 //! Random histories: power cuts, false and true deaths, isolation, restarts, moves and splits under load. A read never
 //! returns less than what was acknowledged or read before; after all of it every acknowledged write must be there, every
 //! object one that was written, and all copies equal.
+use spirula_errno::EAGAIN;
 
 use super::*;
 use crate::pg::bug::Bug;
-use crate::pg::errno::EAGAIN;
 use crate::pg::message::OLDEST;
 
 /// A kind of cluster, with its faults.

@@ -1,9 +1,9 @@
 //! Objects that a member can't read: they are taken from another one, while everything else goes on.
+use spirula_errno::{EAGAIN, EIO};
 
 use super::*;
 use crate::pg::PgReport;
 use crate::pg::config::Window;
-use crate::pg::errno::{EAGAIN, EIO};
 use crate::pg::key;
 use crate::pg::repair::MarkLostError;
 

@@ -1,8 +1,9 @@
 //! Reads that members other than the primary answer.
 
+use spirula_errno::EAGAIN;
+
 use super::*;
 use crate::pg::bug::Bug;
-use crate::pg::errno::EAGAIN;
 
 /// The answer of osd.`id` to a read with `BALANCE_READS`; `None` if it has not answered yet.
 fn ask(sim: &mut Sim, id: i32, name: &str) -> Option<Result<Bytes, i32>> {

@@ -20,7 +20,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spirula_classes::journal::ObjectPosition;
-use spirula_client::{BytesList, errno};
+use spirula_client::{
+    BytesList,
+    errno::{self, Errno},
+};
 use spirula_denc::UTime;
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
@@ -287,7 +290,7 @@ impl Writing {
         &self,
         events: impl FnOnce(&Journal) -> Vec<Event>,
         work: impl Future<Output = Result<()>>,
-        may_fail: Option<i32>,
+        may_fail: Option<Errno>,
     ) -> Result<()> {
         let Some(journal) = &self.journal else {
             return work.await;
@@ -320,7 +323,7 @@ impl Inner {
         // The operation must not be followed by a replay of writes from before it.
         journal.tell().await;
         let done = work.await;
-        let result = done.as_ref().err().map_or(0, Error::errno);
+        let result = done.as_ref().err().map_or(0, |e| -e.errno());
         let ended = journal.note(vec![Event::End { number, result }]).await?;
         journal.done(&begun);
         journal.done(&ended);

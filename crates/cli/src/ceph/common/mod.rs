@@ -1,8 +1,9 @@
 //! What the `ceph` and `rados` commands share: connection arguments, errno texts.
 
+use spirula_client::errno::Errno;
+
 pub(crate) mod args;
 pub(crate) mod conn;
-pub(crate) mod errno;
 
 /// What `--version` prints. Tools parse the version after `ceph version`.
 pub(crate) const VERSION: &str = concat!(
@@ -10,3 +11,8 @@ pub(crate) const VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     ") pacific (stable)"
 );
+
+/// The name of the error that a command's result is, of either sign: `EINVAL`.
+pub(crate) fn name_of(result: i32) -> &'static str {
+    Errno::new(result.saturating_abs()).map_or("Unknown", Errno::name)
+}

@@ -17,8 +17,8 @@ pub(super) fn removed(count: u64) -> String {
 
 async fn remove(io: &IoCtx, name: impl Into<ObjectName>) -> Result<()> {
     match io.remove(name).await {
-        Err(e) if e.errno() != -errno::ENOENT => {
-            eprintln!("remove got {}", e.errno());
+        Err(e) if e.errno() != errno::ENOENT => {
+            eprintln!("remove got {}", -e.errno());
             Err(e)
         }
         _ => Ok(()),
@@ -31,7 +31,7 @@ async fn join(mut workers: JoinSet<Result<()>>) -> Result<()> {
             tracing::error!("{e}");
             Error::Os {
                 what: "cleanup",
-                errno: -errno::EIO,
+                errno: errno::EIO,
             }
         })??;
     }

@@ -9,15 +9,17 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use names::Run;
+use runner::{Kind, Plan, Progress};
 use serde_json::{Map, Value};
-use spirula_client::{Error, IoCtx, errno};
+use spirula_client::{
+    Error, IoCtx,
+    errno::{self, Errno},
+};
 use spirula_denc::UTime;
 use spirula_text::{Format, time};
 
 use super::{Done, Tool, complain, format};
-use crate::ceph::common::errno::{describe, of};
-use names::Run;
-use runner::{Kind, Plan, Progress};
 
 /// Bits of the parts of objects that a write benchmark writes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -133,11 +135,10 @@ pub(super) async fn purge(io: &IoCtx, concurrent: usize) -> Result<(), Error> {
     Ok(())
 }
 
-fn failed(doing: &str, errno: i32) -> i32 {
-    let why = describe(errno);
+fn failed(doing: &str, errno: Errno) -> i32 {
     complain(
         1,
-        format!("error during {doing}: {why}\nerror {}: {why}", errno.abs()),
+        format!("error during {doing}: {errno}\nerror {}: {errno}", errno.code()),
     )
 }
 
@@ -204,7 +205,7 @@ impl Tool {
             });
         }
         Run::load(io, self.run_name()).await.map_err(|e| {
-            if e.errno() == -errno::ENOENT {
+            if e.errno() == errno::ENOENT {
                 let what = match kind {
                     Kind::Write => "using reuse_bench for a write benchmark!",
                     _ => "running a read benchmark!",
@@ -249,7 +250,7 @@ impl Tool {
         let done = self.bench_with(io, plan, &mut reporter).await;
         let flushed = reporter.flush(self.args.output.as_deref());
         done.map_err(|e| failed("benchmark", e.errno()))?;
-        flushed.map_err(|e| complain(1, format!("error writing to file: {}", describe(of(&e)))))?;
+        flushed.map_err(|e| complain(1, format!("error writing to file: {}", Errno::from(&e))))?;
         if kind == Kind::Write && !self.args.no_cleanup {
             self.bench_cleanup(io, &reporter)
                 .await
@@ -272,7 +273,7 @@ impl Tool {
             0 => Ok(()),
             _ => Err(Error::Os {
                 what: "benchmark",
-                errno: -errno::EIO,
+                errno: errno::EIO,
             }),
         }
     }

@@ -70,7 +70,7 @@ impl Run {
         if data.is_empty() {
             return Err(spirula_client::Error::Os {
                 what: "benchmark",
-                errno: -errno::ENOENT,
+                errno: errno::ENOENT,
             });
         }
         Ok(Self::decode(&data)?)

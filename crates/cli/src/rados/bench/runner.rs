@@ -145,7 +145,7 @@ impl Progress {
             .read(&object, offset, self.plan.run.op_size)
             .await
             .inspect_err(|e| {
-                eprintln!("read got {}", e.errno());
+                eprintln!("read got {}", -e.errno());
             })?;
         self.stats.borrow_mut().finish(start.elapsed());
         if self.plan.verify {
@@ -198,7 +198,7 @@ pub(super) async fn run(io: &IoCtx, plan: Plan, mut tick: impl FnMut(&Progress))
                 Some(Ok(done)) => done?,
                 Some(Err(e)) => {
                     tracing::error!("{e}");
-                    return Err(Error::Os { what: "benchmark", errno: -spirula_client::errno::EIO });
+                    return Err(Error::Os { what: "benchmark", errno: spirula_client::errno::EIO });
                 }
             },
             _ = interval.tick() => tick(&progress),

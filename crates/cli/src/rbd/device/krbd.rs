@@ -12,15 +12,16 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{major, minor};
-use rustix::io::Errno;
 use spirula_cephx::CryptoKey;
 use spirula_client::errno;
+use spirula_client::errno::Errno;
 use spirula_denc::encode_to_vec;
 use zeroize::Zeroizing;
 
 use super::kernel;
 use super::options::{MapOptions, UnmapOptions};
 use super::{Mapped, Wanted};
+use crate::rbd::Exit;
 use crate::rbd::complain;
 
 /// How often the kernel and udev are asked whether they are done.
@@ -152,7 +153,7 @@ impl KernelRbd {
     ///
     /// # Errors
     /// The kernel's errno, after the reason was printed.
-    pub(super) fn map(&self, image: &Wanted, user: &User<'_>, options: &MapOptions) -> Result<String, i32> {
+    pub(super) fn map(&self, image: &Wanted, user: &User<'_>, options: &MapOptions) -> Result<String, Exit> {
         let before = self.devices();
         if let Some(device) = before.iter().find(|d| d.image == *image) {
             eprintln!("rbd: warning: image already mapped as {}", device.path());
@@ -172,16 +173,14 @@ impl KernelRbd {
     }
 
     /// Gives the kernel the user's key.
-    fn give_key(&self, user: &User<'_>) -> Result<KeyOption, i32> {
+    fn give_key(&self, user: &User<'_>) -> Result<KeyOption, Exit> {
         let name = format!("client.{}", user.id);
         let secret = Zeroizing::new(encode_to_vec(user.key));
         match kernel::add_key(&name, &secret) {
             Ok(()) => Ok(KeyOption::Named),
-            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NODEV | Errno::NOSYS)) => {
-                Ok(KeyOption::Told)
-            }
+            Err(e) if matches!(Errno::from(&e), errno::ENODEV | errno::ENOSYS) => Ok(KeyOption::Told),
             Err(e) => Err(complain(
-                e.raw_os_error().unwrap_or(errno::EIO),
+                Errno::from(&e),
                 format!("failed to add secret '{name}' to kernel"),
             )),
         }
@@ -191,7 +190,7 @@ impl KernelRbd {
     ///
     /// # Errors
     /// The kernel's errno, after the reason was printed.
-    pub(super) fn unmap_path(&self, path: &str, options: UnmapOptions) -> Result<(), i32> {
+    pub(super) fn unmap_path(&self, path: &str, options: UnmapOptions) -> Result<(), Exit> {
         let not = |what: &str| complain(errno::EINVAL, format!("'{path}' is not {what}"));
         let number = fs::metadata(path)
             .ok()
@@ -206,7 +205,7 @@ impl KernelRbd {
     ///
     /// # Errors
     /// The kernel's errno, after the reason was printed.
-    pub(super) fn unmap_image(&self, image: &Wanted, options: UnmapOptions) -> Result<(), i32> {
+    pub(super) fn unmap_image(&self, image: &Wanted, options: UnmapOptions) -> Result<(), Exit> {
         let found = self.devices().into_iter().filter(|d| d.image == *image);
         let found: Vec<Device> = found.collect();
         let Some(device) = found.first() else {
@@ -226,15 +225,12 @@ impl KernelRbd {
 
     /// Unmaps a device, in three attempts: udev examines a device that was just closed, which keeps
     /// it busy for a moment.
-    fn unmap(&self, device: &Device, options: UnmapOptions) -> Result<(), i32> {
+    fn unmap(&self, device: &Device, options: UnmapOptions) -> Result<(), Exit> {
         let text = match options.force {
             true => format!("{} force", device.id),
             false => device.id.clone(),
         };
-        let is_busy = |done: &io::Result<()>| {
-            done.as_ref()
-                .is_err_and(|e| e.raw_os_error() == Some(errno::EBUSY))
-        };
+        let is_busy = |done: &io::Result<()>| done.as_ref().is_err_and(|e| Errno::from(e) == errno::EBUSY);
         let mut done = self.write("remove", text.as_bytes());
         if is_busy(&done) {
             sleep(Duration::from_millis(250));
@@ -257,8 +253,8 @@ impl KernelRbd {
 }
 
 /// Reports the kernel's refusal.
-fn refused(e: &io::Error) -> i32 {
-    complain(e.raw_os_error().unwrap_or(errno::EIO), "sysfs write failed")
+fn refused(e: &io::Error) -> Exit {
+    complain(Errno::from(e), "sysfs write failed")
 }
 
 /// The kernel's text for mapping an image.
@@ -325,7 +321,7 @@ fn settle() {
 }
 
 /// Checks that a device's file exists and belongs to that device.
-fn check_node(device: &Device) -> Result<(), i32> {
+fn check_node(device: &Device) -> Result<(), Exit> {
     let path = device.path();
     let stat = fs::metadata(&path)
         .ok()
@@ -453,7 +449,13 @@ mod tests {
         assert_eq!(written(), "10");
         assert_eq!(rbd.unmap_image(&image("n", None), options(true)), Ok(()));
         assert_eq!(written(), "0 force");
-        assert_eq!(rbd.unmap_image(&image("", None), options(false)), Err(22));
-        assert_eq!(rbd.unmap_path("/dev/null", options(false)), Err(22));
+        assert_eq!(
+            rbd.unmap_image(&image("", None), options(false)),
+            Err(errno::EINVAL.into())
+        );
+        assert_eq!(
+            rbd.unmap_path("/dev/null", options(false)),
+            Err(errno::EINVAL.into())
+        );
     }
 }

@@ -10,6 +10,8 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
+use krbd::{KernelRbd, User};
+use options::{MapOptions, UnmapOptions};
 use rustix::fs::major;
 use serde_json::{Map, Value, json};
 use spirula_client::errno;
@@ -19,9 +21,8 @@ use spirula_text::{Align, Table};
 
 use super::features::names;
 use super::spec::Spec;
-use super::{Asked, DEFAULT_POOL, Done, Target, Tool, bad, close, complain, describe, invalid, print};
-use krbd::{KernelRbd, User};
-use options::{MapOptions, UnmapOptions};
+use super::{Asked, DEFAULT_POOL, Done, Target, Tool, bad, close, complain, invalid, print};
+use crate::rbd::Exit;
 
 pub(crate) use nbd::{PROCESS as NBD_PROCESS, run as run_nbd};
 
@@ -63,7 +64,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// The requested kind of device.
-    fn kind(&self) -> Result<Option<DeviceType>, i32> {
+    fn kind(&self) -> Result<Option<DeviceType>, Exit> {
         match self.device_type.as_deref() {
             None => Ok(None),
             Some("krbd") => Ok(Some(DeviceType::Krbd)),
@@ -176,7 +177,7 @@ impl Tool {
         self.map_by_kernel_with(options, wanted, features)
             .map_err(|code| {
                 println!("In some cases useful info is found in syslog - try \"dmesg | tail\".");
-                complain(code, format!("map failed: {}", describe(-code)))
+                complain(code, format!("map failed: {}", code))
             })
     }
 
@@ -201,8 +202,8 @@ impl Tool {
             key: &client.key,
         };
         let mapped = rbd.map(wanted, &user, &options);
-        let path = mapped.inspect_err(|code| {
-            if *code == errno::ENXIO {
+        let path = mapped.inspect_err(|exit| {
+            if *exit == errno::ENXIO.into() {
                 tell_of_features(&rbd, wanted, features);
             }
         })?;
@@ -211,12 +212,12 @@ impl Tool {
     }
 
     /// The options from the configuration and the command line.
-    fn map_options(&self) -> Result<MapOptions, i32> {
+    fn map_options(&self) -> Result<MapOptions, Exit> {
         let mut options = MapOptions::new();
         let entity = self.connection.entity().map_err(bad)?.to_string();
         let source = self.connection.source().map_err(bad)?;
         let usual = source.option(&entity, "rbd_default_map_options");
-        let usual = usual.map_err(|e| complain(1, e))?.unwrap_or_default();
+        let usual = usual.map_err(|e| complain(Exit::USAGE, e))?.unwrap_or_default();
         let added = options.add(&usual);
         added.map_err(|_| bad("couldn't parse default map options"))?;
         for text in &self.args.device.options {
@@ -267,7 +268,7 @@ fn tell_of_features(rbd: &KernelRbd, wanted: &Wanted, features: u64) {
 
 impl Asked {
     /// The image of `unmap`; `None` if the command names a device.
-    fn mapped_image(&self) -> Result<Option<Wanted>, i32> {
+    fn mapped_image(&self) -> Result<Option<Wanted>, Exit> {
         let args = &self.args;
         let spec = match (&args.image, self.words.first()) {
             (Some(image), _) => Spec {
@@ -301,7 +302,7 @@ impl Asked {
             DeviceType::Krbd if !is_nbds || is_kernels() => {
                 let options = UnmapOptions::parse(options)?;
                 let unmapped = KernelRbd::new().unmap_image(&image, options);
-                unmapped.map_err(|code| complain(code, format!("unmap failed: {}", describe(-code))))
+                unmapped.map_err(|code| complain(code, format!("unmap failed: {}", code)))
             }
             _ => nbd::unmap_image(&image, UnmapOptions::parse(options)?.force),
         }
@@ -375,7 +376,7 @@ fn is_nbd(path: &str) -> bool {
 fn unmap_kernel_path(path: &str, options: &[String]) -> Done {
     let options = UnmapOptions::parse(options)?;
     let unmapped = KernelRbd::new().unmap_path(path, options);
-    unmapped.map_err(|code| complain(code, format!("unmap failed: {}", describe(-code))))
+    unmapped.map_err(|code| complain(code, format!("unmap failed: {}", code)))
 }
 
 fn unmap_nbd_path(path: &str, options: &[String]) -> Done {

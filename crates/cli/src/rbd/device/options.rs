@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::rbd::Exit;
 use crate::rbd::bad;
 
 /// Pairs of opposite options; the last one given counts.
@@ -77,7 +78,7 @@ impl MapOptions {
     }
 
     /// Adds options separated by commas.
-    pub(super) fn add(&mut self, text: &str) -> Result<(), i32> {
+    pub(super) fn add(&mut self, text: &str) -> Result<(), Exit> {
         // A space in front is passed over, as by the official tool.
         let text = text.trim_start_matches([',', ' ']);
         text.split(',')
@@ -85,7 +86,7 @@ impl MapOptions {
             .try_for_each(|o| self.add_one(o))
     }
 
-    fn add_one(&mut self, option: &str) -> Result<(), i32> {
+    fn add_one(&mut self, option: &str) -> Result<(), Exit> {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
@@ -171,7 +172,7 @@ pub(super) struct UnmapOptions {
 }
 
 impl UnmapOptions {
-    pub(super) fn parse(texts: &[String]) -> Result<Self, i32> {
+    pub(super) fn parse(texts: &[String]) -> Result<Self, Exit> {
         let mut options = Self {
             force: false,
             udev: true,
@@ -195,7 +196,7 @@ impl UnmapOptions {
 mod tests {
     use super::*;
 
-    fn text(given: &str) -> Result<String, i32> {
+    fn text(given: &str) -> Result<String, Exit> {
         let mut options = MapOptions::new();
         options.add(given)?;
         Ok(options.text())
@@ -233,7 +234,7 @@ mod tests {
             "ip=host",
             "read_from_replica=yes",
         ] {
-            assert_eq!(text(wrong), Err(22), "{wrong}");
+            assert_eq!(text(wrong), Err(spirula_client::errno::EINVAL.into()), "{wrong}");
         }
     }
 
@@ -256,6 +257,6 @@ mod tests {
         let parse = |text: &str| UnmapOptions::parse(&[text.to_owned()]);
         assert!(parse("force,noudev").is_ok_and(|o| o.force && !o.udev));
         assert!(parse("").is_ok_and(|o| !o.force && o.udev));
-        assert_eq!(parse("ro"), Err(22));
+        assert_eq!(parse("ro"), Err(spirula_client::errno::EINVAL.into()));
     }
 }

@@ -7,7 +7,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use spirula_client::errno;
+pub(super) use device::ImageDevice;
+use spirula_client::errno::{self, Errno};
 use spirula_nbd::{BlockDevice, Export, Limits, Listener, Server, Tls, WriteBehind};
 use spirula_rbd::Options;
 use tokio::net::TcpListener;
@@ -17,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::spec::Spec;
 use super::{Done, Tool, bad, complain, failed, size};
-pub(super) use device::ImageDevice;
+use crate::rbd::Exit;
 
 /// The protocol's port.
 const PORT: u16 = 10809;
@@ -58,7 +59,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    fn tls(&self) -> Result<Option<Tls>, i32> {
+    fn tls(&self) -> Result<Option<Tls>, Exit> {
         let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else {
             return Ok(None);
         };
@@ -67,7 +68,7 @@ impl Args {
         Ok(Some(tls.map_err(bad)?))
     }
 
-    fn cache(&self) -> Result<usize, i32> {
+    fn cache(&self) -> Result<usize, Exit> {
         let bytes = self.cache.as_deref().map(|text| size("cache", text, 1));
         Ok(usize::try_from(bytes.transpose()?.unwrap_or(CACHE)).unwrap_or(usize::MAX))
     }
@@ -159,7 +160,7 @@ impl Tool {
     }
 
     /// Listens, and prints the addresses. `open` is whether clients need no certificate.
-    async fn listeners(&self, open: bool) -> Result<(Vec<Listener>, Option<SocketFile>), i32> {
+    async fn listeners(&self, open: bool) -> Result<(Vec<Listener>, Option<SocketFile>), Exit> {
         let args = &self.args.serve;
         let mut listeners = Vec::new();
         let mut file = None;
@@ -187,11 +188,8 @@ impl Tool {
     }
 }
 
-fn cannot_listen(place: impl Display, e: &std::io::Error) -> i32 {
-    complain(
-        e.raw_os_error().unwrap_or(errno::EIO),
-        format!("can't listen on {place}: {e}"),
-    )
+fn cannot_listen(place: impl Display, e: &std::io::Error) -> Exit {
+    complain(Errno::from(e), format!("can't listen on {place}: {e}"))
 }
 
 /// Listens on an address; the protocol's port is the default.
@@ -242,8 +240,9 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    pub(super) fn new() -> Result<Self, i32> {
-        let of = |kind| signal(kind).map_err(|e| complain(1, format!("can't watch for signals: {e}")));
+    pub(super) fn new() -> Result<Self, Exit> {
+        let of =
+            |kind| signal(kind).map_err(|e| complain(Exit::USAGE, format!("can't watch for signals: {e}")));
         Ok(Self {
             interrupt: of(SignalKind::interrupt())?,
             terminate: of(SignalKind::terminate())?,

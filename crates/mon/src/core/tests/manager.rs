@@ -281,7 +281,10 @@ fn the_modules_answer_their_commands() {
         let reply: MMgrCommandReply = w.inbox.remove(&50)?.pop()?.decode().unwrap();
         Some((reply.result, reply.status))
     };
-    let denied = Answer::error(13, "not authorized on pool=q, namespace=");
+    let denied = Answer::error(
+        crate::command::errno::EACCES,
+        "not authorized on pool=q, namespace=",
+    );
     let (code, status) = answer(&mut w, id, denied).unwrap();
     assert_eq!(code, -13);
     assert!(status.starts_with("not authorized on pool=q, namespace=access denied: does your client"));

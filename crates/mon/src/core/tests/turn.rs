@@ -1,10 +1,11 @@
 //! The changes that a turn makes, and when.
 
+use spirula_proto::internal::report::{OsdBeacon, OsdGoingDown};
+
 use super::*;
 use crate::core::write::Change;
 use crate::core::{Changes, Fate, Turn, View, Waiter};
 use spirula_invariant::Counts;
-use spirula_proto::internal::report::{OsdBeacon, OsdGoingDown};
 use spirula_proto::mon::{LogPriority, MPoolOp};
 
 /// A crash whose report has this many bytes.
@@ -108,7 +109,7 @@ fn nobody_waits_for_a_change_that_does_not_fit() {
     assert_eq!((ack.result, ack.status.as_str()), (0, "marked down osd.0. "));
     assert_eq!(w.mon.view.state.osd.map.epoch, epoch + 1);
     let refused: MMonCommandAck = w.inbox[&admin].last().unwrap().decode().unwrap();
-    assert_eq!(refused.result, crate::command::errno::EIO);
+    assert_eq!(refused.result, -crate::command::errno::EIO);
     let log = w.command(admin, r#"{"prefix":"log last","level":"error"}"#);
     let log = String::from_utf8(log.output.to_bytes().to_vec()).unwrap();
     assert!(log.contains("a change of the OSDMap is given up"), "{log}");

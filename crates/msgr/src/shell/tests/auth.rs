@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::EntityType;
+use spirula_errno::Errno;
 
 use crate::shell::Negotiated;
 use crate::{AcceptAuth, AcceptReply, AuthStart, ConMode, ConnectAuth, SessionKeys};
@@ -23,7 +24,7 @@ impl AcceptAuth for Porter {
     async fn request(&mut self, _: EntityType, method: u32, _: ConMode, payload: Bytes) -> AcceptReply {
         if method != 2 {
             return AcceptReply::Bad {
-                result: -95,
+                errno: spirula_errno::EOPNOTSUPP,
                 allowed_methods: vec![2],
             };
         }
@@ -34,7 +35,7 @@ impl AcceptAuth for Porter {
     async fn more(&mut self, payload: Bytes) -> AcceptReply {
         if payload != "spirula" {
             return AcceptReply::Bad {
-                result: -13,
+                errno: spirula_errno::EACCES,
                 allowed_methods: vec![2],
             };
         }
@@ -68,27 +69,27 @@ impl Guest {
 }
 
 impl ConnectAuth for Guest {
-    fn start(&mut self) -> Result<AuthStart, i32> {
+    fn start(&mut self) -> Result<AuthStart, Errno> {
         Ok(AuthStart {
             method: self.method,
             payload: "hello".into(),
         })
     }
 
-    fn refused(&mut self, method: u32, result: i32, allowed: &[u32]) -> Result<AuthStart, i32> {
+    fn refused(&mut self, method: u32, errno: Errno, allowed: &[u32]) -> Result<AuthStart, Errno> {
         if allowed.contains(&method) {
-            return Err(result);
+            return Err(errno);
         }
         self.method = allowed[0];
         self.start()
     }
 
-    fn more(&mut self, payload: Bytes) -> Result<Bytes, i32> {
+    fn more(&mut self, payload: Bytes) -> Result<Bytes, Errno> {
         assert_eq!(payload, "word?");
         Ok(self.word.into())
     }
 
-    fn done(&mut self, n: Negotiated) -> Result<SessionKeys, i32> {
+    fn done(&mut self, n: Negotiated) -> Result<SessionKeys, Errno> {
         assert_eq!((n.global_id, n.payload), (4117, "welcome".into()));
         Ok(self.keys.clone())
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::encode_to_vec;
+use spirula_errno::*;
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::HObject;
 use spirula_proto::osd::{AssertVersionArgs, OpArgs};
 use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
 
 use super::CopyFetch;
-use crate::pg::errno::*;
 use crate::pg::message::{CopyPart, CopyRead, PeerBody};
 use crate::pg::op::{Asker, Client, ClientOp, OsdOp};
 use crate::pg::output::Ctx;
@@ -37,7 +37,7 @@ impl Staging<'_> {
         (fetch.asked, fetch.waiting) = (cx.usec, true);
         let w = &fetch.want;
         let Some(raw) = self.serving.site.map.object_to_raw_pg(&w.oid, &w.locator) else {
-            return self.stage_failed(seq, -ENOENT, cx);
+            return self.stage_failed(seq, ENOENT, cx);
         };
         let object = HObject {
             oid: w.oid.clone(),
@@ -49,7 +49,7 @@ impl Staging<'_> {
             ..HObject::min()
         };
         if matches!(self.serving.store.pending.get(&seq), Some(Pending::Op(r)) if r.op.object == object) {
-            return self.stage_failed(seq, -EINVAL, cx);
+            return self.stage_failed(seq, EINVAL, cx);
         }
         let read = CopyRead {
             token: part_token(seq, fetch.parts),
@@ -59,7 +59,7 @@ impl Staging<'_> {
             cursor: fetch.cursor.clone(),
         };
         let Some(pgid) = self.serving.site.map.raw_pg_to_pg(raw) else {
-            return self.stage_failed(seq, -ENOENT, cx);
+            return self.stage_failed(seq, ENOENT, cx);
         };
         let primary = self.serving.site.map.placement(pgid).primary;
         if let Some(fetch) = self.serving.ops.stages.running_copy(seq) {
@@ -82,10 +82,9 @@ impl Staging<'_> {
         if fetch.asked_of != from {
             return dropped!(cx.perf.dropped, DropReason::PeerForeign);
         }
-        let taken = if p.result < 0 {
-            Err(p.result)
-        } else {
-            fetch.take(p.user_version, &p.data)
+        let taken = match Errno::of_result(p.result) {
+            Some(errno) => Err(errno),
+            None => fetch.take(p.user_version, &p.data),
         };
         let complete = fetch.is_complete();
         match taken {

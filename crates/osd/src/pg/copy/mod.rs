@@ -10,9 +10,9 @@
 pub(super) mod handler;
 
 use spirula_denc::{Reader, decode_all};
+use spirula_errno::*;
 use spirula_proto::osd_op_data::{CopyCursor, CopyData};
 
-use super::errno::*;
 use super::fetch::{Copied, CopyWant};
 use super::txn::ObjectOp;
 
@@ -55,8 +55,8 @@ impl CopyFetch {
     }
 
     /// Adds a part. Returns the changes that add it to the copy.
-    fn take(&mut self, user_version: u64, data: &[u8]) -> Result<Vec<ObjectOp>, i32> {
-        let part: CopyData = decode_all(data).map_err(|_| -EIO)?;
+    fn take(&mut self, user_version: u64, data: &[u8]) -> Result<Vec<ObjectOp>, Errno> {
+        let part: CopyData = decode_all(data).map_err(|_| EIO)?;
         let (c, mut ops) = (&mut self.copied, Vec::new());
         if self.parts == 0 {
             (c.size, c.mtime) = (part.size, part.mtime);
@@ -76,7 +76,7 @@ impl CopyFetch {
         }
         if !part.omap_data.is_empty() {
             c.has_omap = true;
-            let pairs = Reader::new(&part.omap_data).get().map_err(|_| -EIO)?;
+            let pairs = Reader::new(&part.omap_data).get().map_err(|_| EIO)?;
             ops.push(ObjectOp::OmapSet(pairs));
         }
         self.cursor = part.cursor;

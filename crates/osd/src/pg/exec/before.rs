@@ -1,11 +1,11 @@
 //! The object as it was before a request: its state, and the answers fetched of it.
 
 use bytes::Bytes;
+use spirula_errno::*;
 
 use super::answers::Answers;
 use super::{ObjectState, Stop, fail};
 use crate::pg::config::PgConfig;
-use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Fetched, ReadRange, Want};
 
 /// The object and the answers that a run can read.
@@ -50,17 +50,17 @@ impl<'a> Before<'a> {
             self.note_call_bytes(found.map_or_else(|| want.cost(), Fetched::len))?;
         }
         if let Some(f) = found {
-            return f.answer.as_ref().map_err(|_| Stop::Failed(-EIO));
+            return f.answer.as_ref().map_err(|_| Stop::Failed(EIO));
         }
         if self.answers.bytes.saturating_add(want.cost()) > self.cfg.max_fetch() {
-            return Err(Stop::Failed(-ENOMEM));
+            return Err(Stop::Failed(ENOMEM));
         }
         if want.is_pairs() && self.answers.pairs > self.cfg.max_facts() / 2 {
-            return Err(Stop::Failed(-ENOMEM));
+            return Err(Stop::Failed(ENOMEM));
         }
         // In this order only, so that no two requests wait for staging objects that the other has.
         if want.slot().is_some_and(|slot| self.answers.hold(slot)) {
-            return Err(Stop::Failed(-ENOMEM));
+            return Err(Stop::Failed(ENOMEM));
         }
         self.missing = Some(want);
         Err(Stop::Unfetched)

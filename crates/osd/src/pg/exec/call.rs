@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use spirula_classes::{Caller, Error, Flags, Object, Page, Return, Stat};
 use spirula_denc::{Decode, Encode, Reader, UTime, encode_to_vec};
+use spirula_errno::*;
 use spirula_proto::osd::{Extent, OpArgs, OpCode, OpFlags, OsdOpIn, XattrArgs};
 use spirula_proto::osd_op_data::{
     ListWatchersResponse, OmapGetKeys, OmapGetVals, OmapKeys, OmapKeysReply, OmapRange, OmapVals,
@@ -13,14 +14,13 @@ use spirula_proto::osd_op_data::{
 use xxhash_rust::xxh64::xxh64;
 
 use super::{Exec, OpResult, Stop, fail};
-use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
 impl Exec<'_> {
     pub(super) fn call(&mut self, op: &mut OsdOp) -> OpResult {
         // Ops that can't be called were refused before anything was executed.
-        let call = op.call.clone().ok_or(Stop::Failed(-EINVAL))?;
-        let method = call.method.ok_or(Stop::Failed(-EOPNOTSUPP))?;
+        let call = op.call.clone().ok_or(Stop::Failed(EINVAL))?;
+        let method = call.method.ok_or(Stop::Failed(EOPNOTSUPP))?;
         self.draft.user_modify |= method.flags.has(Flags::WR);
         let mut view = View {
             exec: self,
@@ -44,10 +44,9 @@ impl Exec<'_> {
         };
         op.set_length(data.len() as u64);
         op.outdata.push(data);
-        if code < 0 {
-            Err(Stop::Failed(code))
-        } else {
-            Ok(code)
+        match Errno::of_result(code) {
+            Some(errno) => Err(Stop::Failed(errno)),
+            None => Ok(code),
         }
     }
 }
@@ -73,7 +72,7 @@ impl View<'_, '_> {
                 self.exec.calls.steps += 1;
                 Ok(op.outdata.to_bytes())
             }
-            Err(Stop::Failed(e)) => Err(Error::Errno(-e)),
+            Err(Stop::Failed(e)) => Err(Error::Errno(e)),
             Err(Stop::Unfetched) => Err(Error::NotFetched),
         }
     }
@@ -155,7 +154,7 @@ impl Object for View<'_, '_> {
     fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
         match self.exec.before.note_call_bytes(bytes) {
             Ok(()) => Ok(()),
-            Err(Stop::Failed(e)) => Err(Error::Errno(-e)),
+            Err(Stop::Failed(e)) => Err(Error::Errno(e)),
             Err(Stop::Unfetched) => Err(Error::NotFetched),
         }
     }

@@ -1,11 +1,11 @@
 //! CHECKSUM: checksums of an object's chunks, computed where the data is.
 
 use spirula_denc::Writer;
+use spirula_errno::*;
 use spirula_proto::osd::{ChecksumArgs, ChecksumType};
 use xxhash_rust::{xxh32, xxh64};
 
 use super::{Looking, OpResult, fail};
-use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
 /// The algorithm, with the initial value that the client sent.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{Reader, encode_to_vec};
+use spirula_errno::*;
 use spirula_proto::osd::{CopyFromArgs, OpCode};
 use spirula_proto::osd_op_data::{CopyCursor, CopyData, CopySource};
 
 use super::draft::Origin;
 use super::{Changing, Looking, OpResult, Stop, fail};
-use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Copied, CopyWant, OmapRange, Want, key_after};
 use crate::pg::op::OsdOp;
 use crate::pg::txn::{ObjectOp, PAIR_LOGGED};
@@ -28,7 +28,7 @@ impl Looking<'_, '_> {
     pub(super) fn copy_get(&mut self, op: &mut OsdOp) -> OpResult {
         let mut r = Reader::new(&op.indata);
         let input = (|| Ok((r.get::<CopyCursor>()?, r.u64()?)))();
-        let (mut cursor, max) = input.map_err(|_: spirula_denc::Error| Stop::Failed(-EINVAL))?;
+        let (mut cursor, max) = input.map_err(|_: spirula_denc::Error| Stop::Failed(EINVAL))?;
         let mut left = max.min(self.given.cfg.copy_chunk);
         let mut part = CopyData {
             size: self.draft.info.size,
@@ -95,7 +95,7 @@ impl Changing<'_, '_> {
         if second && args.flags & !KNOWN_FLAGS != 0 {
             return fail(EINVAL);
         }
-        let source: CopySource = Reader::new(&op.indata).get().map_err(|_| Stop::Failed(-EINVAL))?;
+        let source: CopySource = Reader::new(&op.indata).get().map_err(|_| Stop::Failed(EINVAL))?;
         let given = match source.truncate {
             _ if !second || args.flags & TRUNCATE_SEQ == 0 => None,
             None => return fail(EINVAL),

@@ -1,10 +1,12 @@
 //! The reasons why an op ends early.
 
+use spirula_errno::Errno;
+
 /// The reason why an op ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The op failed with this result, which is negative.
-    Failed(i32),
+    Failed(Errno),
     /// The op needs an answer that was not fetched yet. To be passed up: the request is executed
     /// again when that is there.
     Unfetched,
@@ -13,7 +15,7 @@ pub(crate) enum Stop {
 /// The result of an op: 0, or more for a few ops.
 pub(crate) type OpResult = Result<i32, Stop>;
 
-/// The failure with this errno, which is positive.
-pub(crate) fn fail<T>(errno: i32) -> Result<T, Stop> {
-    Err(Stop::Failed(-errno))
+/// The failure with this errno.
+pub(crate) fn fail<T>(errno: Errno) -> Result<T, Stop> {
+    Err(Stop::Failed(errno))
 }

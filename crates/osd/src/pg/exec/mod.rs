@@ -46,13 +46,13 @@ pub(crate) use left::{IoCount, Left};
 use looking::Looking;
 pub(crate) use plan::up_front;
 use plan::{Round, normalise};
+use spirula_errno::*;
 use spirula_maps::SnapContext;
 use spirula_proto::osd::{OpCode, OpFlags};
 pub(crate) use state::ObjectState;
 use watch::Watching;
 use work::Work;
 
-use super::errno::*;
 use super::fetch::{Fetched, Want};
 use super::op::{OsdOp, Request};
 
@@ -135,7 +135,7 @@ impl<'a> Exec<'a> {
         };
         let result = match prepared {
             Ok(()) => result,
-            Err(Stop::Failed(e)) => e,
+            Err(Stop::Failed(e)) => -e,
             Err(Stop::Unfetched) => {
                 let wants = self.before.missing.take().into_iter().collect();
                 return Err(self.unfetched(wants));
@@ -166,7 +166,7 @@ impl<'a> Exec<'a> {
                 op.code.is_modify() && op.code != OpCode::WATCH && !copy::keeps_version(op.code);
             result = match self.one(op) {
                 Ok(result) => result,
-                Err(Stop::Failed(e)) => e,
+                Err(Stop::Failed(e)) => -e,
                 Err(Stop::Unfetched) => return Err(self.more(&mut ops[i + 1..])),
             };
             op.rval = result;

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 use spirula_denc::Writer;
+use spirula_errno::*;
 use spirula_proto::BytesList;
 use spirula_proto::osd::{CmpOp, OpCode};
 use spirula_proto::osd_op_data::{OmapCmp, OmapGetKeys, OmapGetVals, OmapKeys};
@@ -12,7 +13,6 @@ use super::before::Before;
 use super::omap_input::{input, pairs};
 use super::{Changing, Looking, OpResult, Stop, fail};
 use crate::pg::config::PgConfig;
-use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, KeysWant, OmapPage, OmapRange, Want, key_after, prefix_end};
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use spirula_denc::{Decode, Reader};
 
 use super::Stop;
-use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
+use spirula_errno::*;
 
 /// An op's input. Bytes after it are ignored, as by the official OSD.
 pub(super) fn input<T: Decode>(op: &OsdOp) -> Result<T, Stop> {
-    Reader::new(&op.indata).get().map_err(|_| Stop::Failed(-EINVAL))
+    Reader::new(&op.indata).get().map_err(|_| Stop::Failed(EINVAL))
 }
 
 /// The keys and values of the input in their order, not copied.
@@ -24,5 +24,5 @@ pub(super) fn pairs(op: &OsdOp) -> Result<Vec<(Bytes, Bytes)>, Stop> {
         }
         Ok(pairs)
     };
-    all().map_err(|_: spirula_denc::Error| Stop::Failed(-EINVAL))
+    all().map_err(|_: spirula_denc::Error| Stop::Failed(EINVAL))
 }

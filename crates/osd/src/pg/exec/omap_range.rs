@@ -7,12 +7,12 @@
 //! however many ranges there are.
 
 use bytes::Bytes;
+use spirula_errno::*;
 use spirula_proto::osd_op_data::OmapRange as KeyRange;
 
 use super::draft::Origin;
 use super::omap_input::input;
 use super::{Changing, OpResult, Stop, fail};
-use crate::pg::errno::*;
 use crate::pg::fetch::KeysWant;
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;

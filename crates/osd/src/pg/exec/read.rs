@@ -1,10 +1,10 @@
 //! Ops that return data or facts.
 
 use spirula_denc::Writer;
+use spirula_errno::*;
 use spirula_proto::osd::{AssertVersionArgs, ChecksumArgs, Extent};
 
 use super::{Looking, OpResult, Stop, fail};
-use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Want};
 use crate::pg::op::OsdOp;
 
@@ -131,9 +131,10 @@ impl Looking<'_, '_> {
         let zeros = std::iter::repeat(&0u8);
         let have = pieces.iter().flat_map(|(_, b)| b.iter()).chain(zeros);
         match op.indata.iter().zip(have).position(|(want, have)| want != have) {
-            Some(at) => Err(Stop::Failed(
-                i32::try_from(at).map_or(-ECANCELED, |at| -MAX_ERRNO - at),
-            )),
+            Some(at) => {
+                let beyond = i32::try_from(at).ok().and_then(|at| MAX_ERRNO.checked_add(at));
+                fail(beyond.and_then(Errno::new).unwrap_or(ECANCELED))
+            }
             None => Ok(0),
         }
     }

@@ -5,12 +5,12 @@
 
 use bytes::Bytes;
 use spirula_denc::{decode_all, encode_to_vec};
+use spirula_errno::*;
 use spirula_maps::{SnapContext, SnapId, snap};
 use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse};
 
 use super::draft::Origin;
 use super::{Changing, Looking, OpResult, Stop, fail};
-use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Want};
 use crate::pg::key;
 use crate::pg::object::ObjectInfo;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_denc::{Reader, encode_to_vec};
+use spirula_errno::*;
 
 use super::{Changing, OpResult, Stop, fail};
-use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
 /// Replaces the header; only as the first command.
@@ -25,7 +25,7 @@ const REMOVE_ANY: u8 = b'R';
 type Map = (Bytes, BTreeMap<Bytes, Bytes>);
 
 fn invalid(_: spirula_denc::Error) -> Stop {
-    Stop::Failed(-EINVAL)
+    Stop::Failed(EINVAL)
 }
 
 /// The map after the commands.
@@ -76,7 +76,7 @@ mod tests {
         out
     }
 
-    fn result(old: &[u8], commands: &[Vec<u8>]) -> Result<Vec<u8>, i32> {
+    fn result(old: &[u8], commands: &[Vec<u8>]) -> Result<Vec<u8>, Errno> {
         match updated(old, &commands.concat()) {
             Ok(map) => Ok(encode_to_vec(&map)),
             Err(Stop::Failed(e)) => Err(e),
@@ -102,14 +102,11 @@ mod tests {
             b"\x01\0\0\0h\x02\0\0\0\x01\0\0\0b\x01\0\0\0v\x01\0\0\0c\0\0\0\0"
         );
         assert_eq!(result(&two, &[command(REMOVE_ANY, "a", None)]), Ok(two.clone()));
-        assert_eq!(result(&two, &[command(REMOVE, "a", None)]), Err(-ENOENT));
-        assert_eq!(result(&two, &[command(CREATE, "b", Some("v"))]), Err(-EEXIST));
-        assert_eq!(
-            result(&two, &[set("d"), command(HEADER, "h", None)]),
-            Err(-EINVAL)
-        );
-        assert_eq!(result(&two, &[command(SET, "d", None)]), Err(-EINVAL));
-        assert_eq!(result(b"rubbish", &[set("d")]), Err(-EINVAL));
+        assert_eq!(result(&two, &[command(REMOVE, "a", None)]), Err(ENOENT));
+        assert_eq!(result(&two, &[command(CREATE, "b", Some("v"))]), Err(EEXIST));
+        assert_eq!(result(&two, &[set("d"), command(HEADER, "h", None)]), Err(EINVAL));
+        assert_eq!(result(&two, &[command(SET, "d", None)]), Err(EINVAL));
+        assert_eq!(result(b"rubbish", &[set("d")]), Err(EINVAL));
         assert_eq!(result(b"", &[]), Ok(vec![0; 8]));
     }
 }

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 use spirula_denc::{Reader, encode_to_vec};
+use spirula_errno::*;
 use spirula_proto::osd::{WatchArgs, WatchOp};
 use spirula_proto::osd_op_data::{ListWatchersResponse, NotifyAck, NotifyRequest, WatchItem};
 
 use super::{Asking, Draft, Given, Left, Looking, OpResult, fail};
-use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 use crate::pg::watch::watchers::{WatchKey, Watcher};
 use crate::pg::watch::{Ack, NotifyStart};

@@ -1,11 +1,11 @@
 //! The cost of a request. It is executed in one go, and nothing else meanwhile: so there is a
 //! limit, however the request is put together.
 
+use spirula_errno::*;
 use spirula_proto::osd::OpCode;
 
 use super::{Stop, fail};
 use crate::pg::config::PgConfig;
-use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
 /// The cost of an op besides the bytes that it copies, in bytes: the time of a lookup or two.

@@ -1,10 +1,10 @@
 //! Ops that change an object's bytes or existence.
 
 use bytes::{Bytes, BytesMut};
+use spirula_errno::*;
 use spirula_proto::osd::{AllocHintArgs, Extent, OpCode, OpFlags, WriteSameArgs};
 
 use super::{Changing, OpResult, Stop, fail};
-use crate::pg::errno::*;
 use crate::pg::object::AllocHint;
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use spirula_denc::Writer;
+use spirula_errno::*;
 use spirula_proto::osd::{CmpMode, XattrArgs};
 use spirula_proto::osd_op_data::XattrInput;
 
 use super::{Changing, Looking, OpResult, Stop, fail, kib, work};
-use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
 /// The number that an attribute starts with, as text; an empty one is 0.
@@ -39,7 +39,7 @@ impl Looking<'_, '_> {
         if !self.before.state.exists {
             return fail(ENOENT);
         }
-        self.before.state.attrs.get(name).ok_or(Stop::Failed(-ENODATA))
+        self.before.state.attrs.get(name).ok_or(Stop::Failed(ENODATA))
     }
 
     pub(super) fn getxattr(&mut self, op: &mut OsdOp) -> OpResult {
@@ -81,7 +81,7 @@ impl Looking<'_, '_> {
         let empty = Bytes::new();
         let have = match self.old_attr(&name) {
             Ok(value) => value.clone(),
-            Err(Stop::Failed(e)) if e == -ENODATA => empty,
+            Err(Stop::Failed(e)) if e == ENODATA => empty,
             Err(e) => return Err(e),
         };
         self.left.io.count_read(have.len() as u64);

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use spirula_classes::{Filter, FilterKind};
 use spirula_denc::{Decode, Encode, Reader, Writer};
+use spirula_errno::*;
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{HObject, snap};
 use spirula_proto::osd::{ListArgs, OpCode, OsdFlags};
 use spirula_proto::osd_op_data::{ListEntry, PgLsEntry, PgLsResponse, PgNlsResponse};
 
 use super::Listing;
-use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Fetched, ReadError, Want};
 use crate::pg::key;
 use crate::pg::op::{ClientOp, OsdOp};
@@ -41,17 +41,17 @@ struct Asked {
 
 impl Site {
     /// Where the listing starts, the most entries it may return, and its filter.
-    fn asked(&self, op: &ClientOp, o: &OsdOp) -> Result<Asked, i32> {
+    fn asked(&self, op: &ClientOp, o: &OsdOp) -> Result<Asked, Errno> {
         let mut input = Reader::new(&o.indata);
         let filter = match o.code {
             OpCode::PGNLS | OpCode::PGLS => None,
             OpCode::PGNLS_FILTER | OpCode::PGLS_FILTER => Some(self.filter(&mut input)?),
-            _ => return Err(-EOPNOTSUPP),
+            _ => return Err(EOPNOTSUPP),
         };
         if op.snapid != snap::NOSNAP {
-            return Err(-EINVAL);
+            return Err(EINVAL);
         }
-        let cursor = HObject::decode(&mut input).map_err(|_| -EINVAL)?;
+        let cursor = HObject::decode(&mut input).map_err(|_| EINVAL)?;
         let (start, end) = self.range();
         let from = if cursor.is_min() {
             start.clone()
@@ -59,7 +59,7 @@ impl Site {
             key::object_key(&cursor)
         };
         if from < start || from >= end && !cursor.max && has_namespaces(o.code) {
-            return Err(-EINVAL);
+            return Err(EINVAL);
         }
         let count = usize::try_from(o.args::<ListArgs>().count.min(self.cfg.max_pgls)).unwrap_or(usize::MAX);
         Ok(Asked {
@@ -71,29 +71,29 @@ impl Site {
 
     /// The filter at the beginning of a request: two words that are always the same, the kind, and
     /// the parameters of the kind.
-    fn filter(&self, input: &mut Reader<'_>) -> Result<Box<dyn Filter>, i32> {
+    fn filter(&self, input: &mut Reader<'_>) -> Result<Box<dyn Filter>, Errno> {
         let words: spirula_denc::Result<(&[u8], &[u8], &[u8])> =
             (|| Ok((input.blob()?, input.blob()?, input.blob()?)))();
-        let (_, _, kind) = words.map_err(|_| -EINVAL)?;
+        let (_, _, kind) = words.map_err(|_| EINVAL)?;
         let filter = self.filter_kind(kind)?.filter(input);
-        filter.map_err(|_| -EINVAL)
+        filter.map_err(|_| EINVAL)
     }
 
     /// The kind of filter of a name: one of the OSD's own, or `CLASS.FILTER`.
-    fn filter_kind(&self, name: &[u8]) -> Result<&'static FilterKind, i32> {
+    fn filter_kind(&self, name: &[u8]) -> Result<&'static FilterKind, Errno> {
         if name == spirula_classes::PLAIN.name.as_bytes() {
             return Ok(&spirula_classes::PLAIN);
         }
-        let dot = name.iter().position(|b| *b == b'.').ok_or(-EINVAL)?;
+        let dot = name.iter().position(|b| *b == b'.').ok_or(EINVAL)?;
         let (class, filter) = (&name[..dot], &name[dot + 1..]);
         if class.is_empty() || filter.is_empty() {
-            return Err(-EINVAL);
+            return Err(EINVAL);
         }
         if !in_class_list(&self.cfg.class_load_list, class) {
-            return Err(-EPERM);
+            return Err(EPERM);
         }
         let class = spirula_classes::find(class);
-        class.and_then(|c| c.filter(filter)).ok_or(-EINVAL)
+        class.and_then(|c| c.filter(filter)).ok_or(EINVAL)
     }
 }
 
@@ -120,7 +120,7 @@ impl Serving<'_> {
                     let what = Pending::List(Box::new(listing));
                     return self.store.list((from, to), count, what, cx);
                 }
-                Err(e) => result = e,
+                Err(e) => result = -e,
             }
             op.ops[index].rval = result;
             index += 1;

@@ -20,7 +20,6 @@ use spirula_invariant::dropped;
 use spirula_maps::{EVersion, HObject, snap};
 use spirula_proto::osd::OpCode;
 
-use crate::pg::errno::EAGAIN;
 use crate::pg::key;
 use crate::pg::message::{PeerBody, PeeringId};
 use crate::pg::op::ClientOp;
@@ -34,6 +33,7 @@ use crate::pg::serving::Serving;
 use crate::pg::site::Site;
 use crate::pg::store_queue::Pending;
 use crate::pg::store_queue::StoreQueue;
+use spirula_errno::EAGAIN;
 
 /// The time in microseconds after which an unanswered question is asked again.
 const AGAIN: u64 = 1_000_000;
@@ -158,7 +158,7 @@ impl Serving<'_> {
         for verdict in [self.site.check(&op), self.site.check_object_op(&op)] {
             match verdict {
                 Verdict::Pass => {}
-                Verdict::Drop => return self.site.fail(&mut op, -EAGAIN, cx),
+                Verdict::Drop => return self.site.fail(&mut op, EAGAIN, cx),
                 Verdict::Fail(e) => return self.site.fail(&mut op, e, cx),
             }
         }
@@ -170,7 +170,7 @@ impl Serving<'_> {
         // Notifications are left to the primary, which knows the watchers' connections.
         let notifies = op.ops.iter().any(|o| o.code == OpCode::NOTIFY);
         if !may_answer || op.is_pg_op() || op.write_ordered() || notifies {
-            return self.site.fail(&mut op, -EAGAIN, cx);
+            return self.site.fail(&mut op, EAGAIN, cx);
         }
         let key = key::object_key(&op.object);
         self.queue_op(key, op, cx);

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirula_errno::*;
 use spirula_invariant::{dropped, impossible, invariant};
 
 use super::{Job, Lane, Place, Progress, Source};
 use crate::pg::account::Room;
 use crate::pg::copy::CopyFetch;
-use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
 use crate::pg::output::Ctx;
 use crate::pg::perf::DropReason;
@@ -221,7 +221,7 @@ impl Staging<'_> {
             impossible!("a staging object to be built for an op that waits"; pg = self.serving.site.pgid, job = seq);
         };
         if r.op.client.is_shut_out(&*self.serving.site.map) {
-            return self.stage_failed(seq, -EBLOCKLISTED, cx);
+            return self.stage_failed(seq, EBLOCKLISTED, cx);
         }
         match self.serving.site.check_full(&r.op, true, true, cx) {
             Ok(()) => {}
@@ -268,8 +268,8 @@ impl Staging<'_> {
         self.stage_ended(seq, answer, cx);
     }
 
-    /// Ends a job with an error, which is negative.
-    pub(in crate::pg) fn stage_failed(&mut self, seq: u32, e: i32, cx: &mut Ctx<'_>) {
+    /// Ends a job with an error.
+    pub(in crate::pg) fn stage_failed(&mut self, seq: u32, e: Errno, cx: &mut Ctx<'_>) {
         let answer = match self.job(seq).source {
             Source::Object { .. } => Answer::Staged(Err(e)),
             Source::Copy(_) => Answer::Copy(Err(e)),

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::encode_to_vec;
+use spirula_errno::ETIMEDOUT;
 use spirula_proto::Blob;
 use spirula_proto::osd::{MWatchNotify, WatchEvent};
 use spirula_proto::osd_op_data::{NotifyReplies, WatcherId};
 
 use super::memory::Charge;
 use super::watchers::WatchKey;
-use crate::pg::errno::ETIMEDOUT;
 use crate::pg::op::Client;
 use crate::pg::output::Output;
 

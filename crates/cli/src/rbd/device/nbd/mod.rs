@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Parser;
+pub(crate) use process::run;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -24,9 +25,9 @@ use tokio::io::AsyncReadExt;
 
 use super::{Mapped, Wanted};
 use crate::ceph::common::conn::Connection;
+use crate::rbd::Exit;
 use crate::rbd::args::refusal;
 use crate::rbd::{bad, complain};
-pub(crate) use process::run;
 
 /// The name of the process.
 pub(crate) const PROCESS: &str = "rbd-nbd";
@@ -86,7 +87,7 @@ impl Args {
     }
 
     /// The arguments for mapping an image with options of `-o`.
-    pub(super) fn new(image: &Wanted, options: &[String]) -> Result<Self, i32> {
+    pub(super) fn new(image: &Wanted, options: &[String]) -> Result<Self, Exit> {
         let options = options.iter().flat_map(|o| o.split(','));
         let mut words = vec!["map".to_owned(), image.to_string()];
         words.extend(options.filter(|o| !o.is_empty()).map(|o| format!("--{o}")));
@@ -135,7 +136,7 @@ impl Args {
 ///
 /// # Errors
 /// `EINVAL`, after the process has said why.
-pub(super) async fn map(args: &Args, connection: &Connection) -> Result<String, i32> {
+pub(super) async fn map(args: &Args, connection: &Connection) -> Result<String, Exit> {
     let failed = |why: String| bad(format!("rbd-nbd failed with error: {why}"));
     let mut command = Command::new("/proc/self/exe");
     command
@@ -202,17 +203,17 @@ fn served(command_line: &[u8], path: &str) -> Option<Wanted> {
 }
 
 /// Prints the reason in the form of the process's messages.
-fn refuse(why: impl std::fmt::Display) -> i32 {
+fn refuse(why: impl std::fmt::Display) -> Exit {
     // In one piece, as the kernel's log takes each write for a line. Where it can't be said there is nobody to read it.
     let _ = io::stderr().write_all(format!("{PROCESS}: {why}\n").as_bytes());
-    errno::EINVAL
+    errno::EINVAL.into()
 }
 
 /// Unmaps the device of an image.
 ///
 /// # Errors
 /// `EINVAL` where it has none, otherwise as [`unmap_path`].
-pub(super) fn unmap_image(image: &Wanted, force: bool) -> Result<(), i32> {
+pub(super) fn unmap_image(image: &Wanted, force: bool) -> Result<(), Exit> {
     let device = mapped().into_iter().find(|m| m.image == *image);
     let device = device.ok_or_else(|| refuse(format!("{image} is not mapped")))?;
     unmap(&device.path, Some(device.id), force)
@@ -222,12 +223,12 @@ pub(super) fn unmap_image(image: &Wanted, force: bool) -> Result<(), i32> {
 ///
 /// # Errors
 /// The errno, after the reason was printed.
-pub(super) fn unmap_path(path: &str, force: bool) -> Result<(), i32> {
+pub(super) fn unmap_path(path: &str, force: bool) -> Result<(), Exit> {
     let found = mapped().into_iter().find(|m| m.path == path);
     unmap(path, found.map(|m| m.id), force)
 }
 
-fn unmap(path: &str, process: Option<String>, force: bool) -> Result<(), i32> {
+fn unmap(path: &str, process: Option<String>, force: bool) -> Result<(), Exit> {
     let number = number(path).map_err(refuse)?;
     if !Path::new(path).exists() {
         return Err(refuse(format!("failed to open device: {path}")));
@@ -318,7 +319,11 @@ mod tests {
         assert_eq!(words.join(" "), want);
         assert_eq!(Args::read(&words), Ok(args));
         for wrong in ["bogus", "device", "io-timeout=x", "max_part=256", "x y"] {
-            assert_eq!(Args::new(&image, &[wrong.to_owned()]), Err(22), "{wrong}");
+            assert_eq!(
+                Args::new(&image, &[wrong.to_owned()]),
+                Err(errno::EINVAL.into()),
+                "{wrong}"
+            );
         }
     }
 
@@ -330,7 +335,7 @@ mod tests {
         }
         assert_eq!(
             unmap_image(&Wanted::parse("p/not mapped").unwrap(), false),
-            Err(22)
+            Err(errno::EINVAL.into())
         );
     }
 }

@@ -19,7 +19,7 @@ use super::super::{Wanted, kernel};
 use super::{Args, PROCESS, client, is_in_use, number, refuse};
 use crate::ceph::common;
 use crate::ceph::common::conn::Connection;
-use crate::rbd::describe;
+use crate::rbd::Exit;
 use crate::rbd::serve::{CACHE, ImageDevice, Signals};
 
 /// The default number of a device's partitions.
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
-async fn serve(args: Vec<OsString>) -> Result<(), i32> {
+async fn serve(args: Vec<OsString>) -> Result<(), Exit> {
     // As /proc shows it, where it would be called "exe".
     let named = rustix::thread::set_name(c"rbd-nbd");
     named.map_err(|e| refuse(format!("can't set the name of the process: {e}")))?;
@@ -58,7 +58,7 @@ async fn serve(args: Vec<OsString>) -> Result<(), i32> {
     }
 }
 
-async fn open(args: &Args, connection: &Connection) -> Result<Image, i32> {
+async fn open(args: &Args, connection: &Connection) -> Result<Image, Exit> {
     let spec = &args.spec;
     let wanted = Wanted::parse(spec).ok_or_else(|| refuse(format!("invalid spec '{spec}'")))?;
     let source = connection.source().map_err(refuse)?;
@@ -67,13 +67,10 @@ async fn open(args: &Args, connection: &Connection) -> Result<Image, i32> {
     let rados = spirula_client::Rados::connect(&options)
         .await
         .map_err(unreachable)?;
-    let pool = rados.pool(&wanted.pool).await.map_err(|e| {
-        refuse(format!(
-            "error opening pool '{}': {}",
-            wanted.pool,
-            describe(e.errno())
-        ))
-    })?;
+    let pool = rados
+        .pool(&wanted.pool)
+        .await
+        .map_err(|e| refuse(format!("error opening pool '{}': {}", wanted.pool, e.errno())))?;
     let options = Options {
         read_only: args.read_only,
         snapshot: wanted.snap.clone(),
@@ -82,7 +79,7 @@ async fn open(args: &Args, connection: &Connection) -> Result<Image, i32> {
     };
     let io = pool.with_namespace(&wanted.namespace);
     let opened = Image::open(&io, &wanted.image, options).await;
-    opened.map_err(|e| refuse(format!("error opening image {wanted}: {}", describe(e.errno()))))
+    opened.map_err(|e| refuse(format!("error opening image {wanted}: {}", e.errno())))
 }
 
 /// An image that is served as a device.
@@ -98,7 +95,7 @@ struct Mapping {
 
 impl Mapping {
     /// Serves an image and makes it a device. On failure the image is closed.
-    async fn start(args: Args, image: Image) -> Result<Self, i32> {
+    async fn start(args: Args, image: Image) -> Result<Self, Exit> {
         let failed = |e: io::Error| refuse(format!("can't make a socket: {e}"));
         let number = args.device.as_deref().map(number).transpose().map_err(refuse);
         let prepared = number.and_then(|number| {
@@ -160,7 +157,7 @@ impl Mapping {
     }
 
     /// Sets whether the device is read-only, as it would keep the state of its last use.
-    async fn set_read_only(&self) -> Result<(), i32> {
+    async fn set_read_only(&self) -> Result<(), Exit> {
         let (path, read_only) = (self.path(), self.read_only);
         // On a thread of its own: the kernel looks for partitions when a device is opened.
         let set = tokio::task::spawn_blocking(move || kernel::set_read_only(&File::open(path)?, read_only));
@@ -169,7 +166,7 @@ impl Mapping {
     }
 
     /// Disconnects a device that the caller has not been told of, and prints why.
-    fn give_up(&self, why: &str) -> i32 {
+    fn give_up(&self, why: &str) -> Exit {
         if let Err(e) = client::disconnect(self.device) {
             refuse(format!("netlink disconnect failed: {e}"));
         }
@@ -178,7 +175,7 @@ impl Mapping {
 
     /// Tells the caller of the device, and leaves its session and its terminal. Later failures are
     /// written to the kernel's log, beside its own lines about the device.
-    fn detach(&self, show_cookie: bool) -> Result<(), i32> {
+    fn detach(&self, show_cookie: bool) -> Result<(), Exit> {
         let failed = |e: io::Error| self.give_up(&format!("can't go on in the background: {e}"));
         let log = File::options().write(true).open("/dev/kmsg");
         let null = File::options().write(true).open("/dev/null").map_err(failed)?;
@@ -198,7 +195,7 @@ impl Mapping {
     }
 
     /// Serves until the device is gone, then closes the image.
-    async fn run(mut self, signals: &mut Signals) -> Result<(), i32> {
+    async fn run(mut self, signals: &mut Signals) -> Result<(), Exit> {
         loop {
             tokio::select! {
                 _ = &mut self.serving => break,
@@ -213,7 +210,7 @@ impl Mapping {
     }
 
     /// Waits until the kernel has disconnected, and closes the image.
-    async fn finish(mut self) -> Result<(), i32> {
+    async fn finish(mut self) -> Result<(), Exit> {
         let path = self.path();
         if !self.serving.is_finished()
             && let Err(e) = (&mut self.serving).await
@@ -234,7 +231,7 @@ impl Mapping {
     async fn end(&self) {
         let (path, device) = (self.path(), self.device);
         let ended = tokio::task::spawn_blocking(move || match is_in_use(&path) {
-            true => Err(io::Error::from_raw_os_error(errno::EBUSY)),
+            true => Err(errno::EBUSY.into()),
             false => client::disconnect(device),
         });
         if let Err(e) = ended.await.unwrap_or_else(|e| Err(io::Error::other(e))) {
@@ -262,12 +259,12 @@ impl Mapping {
 }
 
 /// The result of closing an image, after its error is printed.
-fn closed(closed: spirula_rbd::Result<()>) -> Result<(), i32> {
-    closed.map_err(|e| refuse(format!("error closing image: {}", describe(e.errno()))))
+fn closed(closed: spirula_rbd::Result<()>) -> Result<(), Exit> {
+    closed.map_err(|e| refuse(format!("error closing image: {}", e.errno())))
 }
 
 /// Loads the kernel's NBD client.
-fn load(args: &Args) -> Result<(), i32> {
+fn load(args: &Args) -> Result<(), Exit> {
     let module = Path::new("/sys/module/nbd");
     if module.exists() {
         if args.nbds_max.or(args.max_part).is_some() {
