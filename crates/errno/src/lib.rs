@@ -1,11 +1,12 @@
 //! Errors by Linux's numbers, which is what Ceph's protocol carries on every platform.
 //!
-//! An [`Errno`] has no sign. A number with a sign is made of it where it is written: `-ENOENT` is the result that a reply carries,
-//! `ENOENT.code()` the exit code of a command. [`Errno::of_result`] reads the result of a reply.
+//! An [`Errno`] has no sign. Its user makes the number with a sign where it is needed: `-ENOENT` is
+//! the result that a reply carries, `ENOENT.code()` the exit code of a command.
+//! [`Errno::of_result`] reads the result of a reply.
 
 use std::fmt;
 
-/// What went wrong. Never zero, which would be success.
+/// The kind of an error. Never zero, which would be success.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Errno(i32);
 
@@ -26,8 +27,9 @@ macro_rules! errnos {
     };
 }
 
-// `asm-generic/errno-base.h` and `asm-generic/errno.h` with the texts of glibc's `strerror`. Of two names of a number this is the
-// one that Python's `errno.errorcode` has, which the official tools print.
+// `asm-generic/errno-base.h` and `asm-generic/errno.h` with the texts of glibc's `strerror`. Where a
+// number has two names, the table has that of Python's `errno.errorcode`, which the official tools
+// print.
 errnos! {
     EPERM = 1, "Operation not permitted";
     ENOENT = 2, "No such file or directory";
@@ -162,24 +164,24 @@ errnos! {
     EHWPOISON = 133, "Memory page has hardware error";
 }
 
-/// What Linux's own tools call [`ENOTSUP`].
+/// Linux's other name of [`ENOTSUP`].
 pub const EOPNOTSUPP: Errno = ENOTSUP;
-/// Ceph's name where the client is on the blocklist.
+/// Ceph's name of [`ESHUTDOWN`]: the client is on the blocklist.
 pub const EBLOCKLISTED: Errno = ESHUTDOWN;
-/// Ceph's name where a snapshot context is older than the object's.
+/// Ceph's name of [`ERESTART`]: the snapshot context is older than the object's.
 pub const EOLDSNAPC: Errno = ERESTART;
 
-/// The largest number that an error may have (`MAX_ERRNO` of the kernel). A failed CMPEXT returns the offset of the difference
-/// beyond it.
+/// The largest number that an error may have (`MAX_ERRNO` of the kernel). A failed CMPEXT returns
+/// the offset of the difference beyond it.
 pub const MAX_ERRNO: i32 = 4095;
 
 impl Errno {
-    /// An error with this positive number; none where it is zero or negative.
+    /// An error with this positive number; `None` if the number is zero or negative.
     pub const fn new(code: i32) -> Option<Self> {
         if code > 0 { Some(Self(code)) } else { None }
     }
 
-    /// The error of a reply's result, which is negative where it is one.
+    /// The error of a reply's result; `None` if the result is not negative.
     pub const fn of_result(result: i32) -> Option<Self> {
         if result < 0 {
             Some(Self(result.saturating_neg()))
@@ -193,12 +195,12 @@ impl Errno {
         self.0
     }
 
-    /// Its name, `EINVAL`; `Unknown` where Linux has none.
+    /// The name, as `EINVAL`; `Unknown` if Linux has none.
     pub fn name(self) -> &'static str {
         known(self.0).map_or("Unknown", |(name, _)| name)
     }
 
-    /// What it means, as `strerror` says it: `No such file or directory`.
+    /// The text that `strerror` gives: `No such file or directory`.
     pub fn message(self) -> impl fmt::Display {
         Message(self.0)
     }
@@ -215,7 +217,7 @@ impl fmt::Display for Message {
     }
 }
 
-/// The result that a reply carries: the number, negative.
+/// The negative number: the result that a reply carries.
 impl std::ops::Neg for Errno {
     type Output = i32;
 
@@ -224,7 +226,8 @@ impl std::ops::Neg for Errno {
     }
 }
 
-/// Number and text as official daemons and tools print them (`cpp_strerror`): `(2) No such file or directory`.
+/// Number and text as official daemons and tools print them (`cpp_strerror`):
+/// `(2) No such file or directory`.
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({}) {}", self.0, self.message())
@@ -240,7 +243,7 @@ impl fmt::Debug for Errno {
     }
 }
 
-/// The system's number; [`EIO`] where it gave none.
+/// The system's number; [`EIO`] if the error has none.
 impl From<&std::io::Error> for Errno {
     fn from(e: &std::io::Error) -> Self {
         e.raw_os_error().and_then(Self::new).unwrap_or(EIO)
@@ -283,7 +286,7 @@ mod tests {
         assert_eq!(format!("{ETIMEDOUT:?} {unknown:?}"), "ETIMEDOUT Errno(41)");
     }
 
-    /// The table says what this machine's library says.
+    /// The table has the texts of this machine's library.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[test]
     fn texts_are_those_of_strerror() {
