@@ -71,6 +71,7 @@ impl Pg {
             (Pending::Repair(asked), reply) => self.serving().mending().repair_store(asked, reply, cx),
             (Pending::Source(feed), reply) => self.feeding().source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.receiving().target_scanned(r, cx),
+            (Pending::TargetClone(key), StoreReply::Object(r)) => self.receiving().clone_found(&key, r, cx),
             (Pending::Delete, StoreReply::Objects(r)) => self.deleting().delete_listed(r, cx),
             (Pending::Count, StoreReply::Objects(r)) => drop(self.agree(cx, |a, cx| a.counted(r, cx))),
             (what, reply) => impossible!(
@@ -101,7 +102,7 @@ impl Pg {
     /// Handles the store's lack of room for a transaction.
     fn not_stored(&mut self, what: Commit, cx: &mut Ctx<'_>) {
         match what {
-            Commit::Push { id, source, key } => self.receiving().push_refused_here(id, source, key, cx),
+            Commit::Push { id, source, begun } => self.receiving().push_refused_here(id, source, begun, cx),
             Commit::Repair(number) => self.serving().mending().repair_refused(number, cx),
             what => impossible!(
                 "what claims all room to be stored in any case";

@@ -256,14 +256,16 @@ impl ObjectInfo {
 /// The ops that remove an object of a copy, with the records of a clone.
 pub(super) fn removal(info: &[u8]) -> Vec<ObjectOp> {
     let mut ops = vec![ObjectOp::Remove];
-    let snaps = decode_all::<ObjectInfo>(info).unwrap_or_default().snaps;
-    if !snaps.is_empty() {
-        ops.push(ObjectOp::NoteSnaps {
-            add: Vec::new(),
-            remove: snaps,
-        });
-    }
+    ops.extend(forget_clone(info));
     ops
+}
+
+/// The op that removes the records of the snapshots that a clone with this encoded info stands for;
+/// `None` if there are none.
+pub(super) fn forget_clone(info: &[u8]) -> Option<ObjectOp> {
+    let remove = decode_all::<ObjectInfo>(info).unwrap_or_default().snaps;
+    let add = Vec::new();
+    (!remove.is_empty()).then_some(ObjectOp::NoteSnaps { add, remove })
 }
 
 #[cfg(test)]

@@ -21,8 +21,13 @@ use super::txn::Txn;
 pub(super) enum Commit {
     /// A write of this version, as primary or replica.
     Write(EVersion),
-    /// A push to this object that the holder waits for.
-    Push { id: PeeringId, source: i32, key: Bytes },
+    /// A push that the holder waits for.
+    Push {
+        id: PeeringId,
+        source: i32,
+        /// The object, if parts of it are stored already.
+        begun: Option<Bytes>,
+    },
     /// The activation of an attempt at peering.
     Activate { id: PeeringId, primary: i32 },
     /// A step of deleting the PG.
@@ -46,6 +51,8 @@ pub(super) enum Pending {
     Source(usize),
     /// A target's own objects in a scanned range.
     Target,
+    /// The target's own clone that a push replaces.
+    TargetClone(Bytes),
     /// Objects to delete.
     Delete,
     /// Objects to count.
@@ -186,7 +193,11 @@ impl StoreQueue {
         self.pending.retain(|_, p| {
             !matches!(
                 p,
-                Pending::Source(_) | Pending::Target | Pending::Count | Pending::Repair(_)
+                Pending::Source(_)
+                    | Pending::Target
+                    | Pending::TargetClone(_)
+                    | Pending::Count
+                    | Pending::Repair(_)
             )
         });
     }

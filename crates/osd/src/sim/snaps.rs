@@ -259,7 +259,7 @@ fn removed_snapshots_are_trimmed_and_leave_nothing() {
     sim.remove_snaps(&[2]);
     sim.run_some(60);
     sim.crash_and_mark_down(1);
-    sim.run_some(10);
+    sim.run_some(60);
     sim.start_and_mark_up(1);
     sim.settle();
     sim.settle();

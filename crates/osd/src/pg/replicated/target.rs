@@ -2,10 +2,13 @@
 
 pub(in crate::pg) mod handler;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use spirula_maps::EVersion;
+
+use crate::pg::message::PeeringId;
+use crate::pg::push::Push;
 
 /// The state of a target.
 #[derive(Debug, Default)]
@@ -14,6 +17,17 @@ pub(in crate::pg) struct SyncTarget {
     scan: Option<Scan>,
     /// Whether there was no room for a push: only removals are accepted in this attempt.
     refuses: bool,
+    /// Clones that pushes replace and that are looked up, with the pushes that wait for it, in
+    /// their order.
+    clones: BTreeMap<Bytes, VecDeque<Pushed>>,
+}
+
+/// A push from a holder.
+#[derive(Debug)]
+struct Pushed {
+    source: i32,
+    id: PeeringId,
+    push: Push,
 }
 
 #[derive(Debug)]

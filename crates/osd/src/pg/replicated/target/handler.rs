@@ -1,16 +1,18 @@
 //! Brings this OSD's copy up to the holder's.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_invariant::{dropped, invariant};
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, snap};
 
-use super::{Scan, SyncTarget};
+use super::{Pushed, Scan, SyncTarget};
 use crate::pg::fetch::ReadError;
 use crate::pg::info::PgInfo;
+use crate::pg::key;
 use crate::pg::message::{LogUpdate, PeerBody, PeeringId};
-use crate::pg::object::ObjectInfo;
-use crate::pg::object::removal;
+use crate::pg::object::{ObjectInfo, StoredObject, forget_clone, removal};
 use crate::pg::outbox::Outbox;
 use crate::pg::output::{Claim, Ctx, Page};
 use crate::pg::perf::DropReason;
@@ -64,20 +66,69 @@ impl Receiving<'_> {
         if !self.is_target(id) {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
+        let (from_key, to_key) = self.site.range();
+        if push.key < from_key || push.key >= to_key {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
+        }
+        // A clone is replaced together with the records of the snapshots that it stood for here.
+        let replaces = !matches!(push.part, PushPart::Data { first: false, .. });
+        let is_clone = key::snap_of(&push.key).is_some_and(|s| s != snap::NOSNAP);
+        let (clone, clones) = (push.key.clone(), &mut self.target.get_or_insert_default().clones);
+        let pushed = Pushed {
+            source: from,
+            id,
+            push,
+        };
+        match clones.get_mut(&clone) {
+            Some(waiting) => waiting.push_back(pushed),
+            None if replaces && is_clone => {
+                clones.insert(clone.clone(), VecDeque::from([pushed]));
+                self.store.look_up(clone.clone(), Pending::TargetClone(clone), cx);
+            }
+            None => self.take_push(pushed, &[], cx),
+        }
+    }
+
+    /// Handles the state of a clone here that a push replaces.
+    pub(in crate::pg) fn clone_found(
+        &mut self,
+        clone: &Bytes,
+        found: Result<Option<StoredObject>, ReadError>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let waiting = self.target.as_mut().and_then(|t| t.clones.remove(clone));
+        let Some(waiting) = waiting else {
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
+        };
+        // Records of a clone whose info can't be read stay: a trim passes over them.
+        let mut replaced = found.ok().flatten().map(|o| o.info).unwrap_or_default();
+        for pushed in waiting {
+            if !self.is_target(pushed.id) {
+                dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = pushed.source);
+                continue;
+            }
+            self.take_push(pushed, &std::mem::take(&mut replaced), cx);
+        }
+    }
+
+    /// Stores a push, unless there is no room for it. `replaced` is the encoded info of the clone
+    /// that the push replaces here, empty if there is none.
+    fn take_push(&mut self, pushed: Pushed, replaced: &[u8], cx: &mut Ctx<'_>) {
+        let Pushed { source, id, push } = pushed;
         let is_background = matches!(self.role, Role::Stray);
         if let PushPart::Data { first, .. } = push.part {
             let is_full = is_background && cx.full.contains(&self.site.whoami);
             if is_full || self.target.as_ref().is_some_and(|t| t.refuses) {
-                return self.refuse_push(id, from, (!first).then_some(push.key), cx);
+                return self.refuse_push(id, source, (!first).then_some(push.key), cx);
             }
         }
         self.mark_incomplete(cx);
-        let (key, mut txn, mut begun) = (push.key, Txn::default(), None);
+        let (key, mut txn, mut begun, mut forget) = (push.key, Txn::default(), None, None);
         let mut claim = if is_background { Claim::None } else { Claim::Half };
         let ops = match push.part {
             PushPart::Absent => {
                 claim = Claim::All;
-                vec![ObjectOp::Remove]
+                removal(replaced)
             }
             PushPart::Data {
                 first,
@@ -88,28 +139,35 @@ impl Receiving<'_> {
             } => {
                 let (mut ops, snaps) = part_changes(first, patch, pieces, pairs, last);
                 ops.extend(snaps);
+                forget = forget_clone(replaced);
                 begun = (!first).then(|| key.clone());
                 ops
             }
         };
         txn.objects.push((key.clone(), ops));
-        let (from_key, to_key) = self.site.range();
-        if key < from_key || key >= to_key || !is_storable(&txn.objects) {
-            return dropped!(cx.perf.dropped, DropReason::PeerUnsound);
+        if !is_storable(&txn.objects) {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = source);
         }
         if log_bytes(&txn.objects) > self.site.cfg.max_push_logged {
             // An OSD that cuts parts by their bytes: others may bring this copy up.
-            return self.refuse_push(id, from, begun, cx);
+            return self.refuse_push(id, source, begun, cx);
         }
-        let source = from;
         // A crash between two pushes must not leave a mixture that counts as a copy.
         invariant!(
             self.copy.exists && self.copy.info.incomplete,
             "a copy to be marked incomplete before a push changes it";
             pg = self.site.pgid, epoch = self.site.map.epoch()
         );
+        if let Some(forget) = forget {
+            // In a transaction of its own, as the records may be many. Until the last part of the
+            // push the clone has no info.
+            let half = vec![ObjectOp::SetInfo(Bytes::new()), forget];
+            let (objects, meta) = (vec![(key.clone(), half)], Vec::new());
+            self.store.submit(Txn { objects, meta }, Commit::Record, cx);
+            begun = Some(key);
+        }
         self.store
-            .submit_claim(txn, claim, Commit::Push { id, source, key }, cx);
+            .submit_claim(txn, claim, Commit::Push { id, source, begun }, cx);
     }
 
     /// Handles the store's lack of room for a push.
@@ -117,15 +175,16 @@ impl Receiving<'_> {
         &mut self,
         id: PeeringId,
         source: i32,
-        key: Bytes,
+        begun: Option<Bytes>,
         cx: &mut Ctx<'_>,
     ) {
         if self.is_target(id) {
-            self.refuse_push(id, source, Some(key), cx);
+            self.refuse_push(id, source, begun, cx);
         }
     }
 
-    /// Answers that there is no room for a push, and removes what was pushed of its object.
+    /// Answers that there is no room for a push, and removes the object if parts of it were stored.
+    /// Those have no info, so that no record of a snapshot belongs to the object.
     fn refuse_push(&mut self, id: PeeringId, source: i32, begun: Option<Bytes>, cx: &mut Ctx<'_>) {
         self.target.get_or_insert_default().refuses = true;
         // Of a copy that is as its log says nothing was changed.
