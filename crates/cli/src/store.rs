@@ -216,11 +216,13 @@ impl Shown {
         }
         self.last = Instant::now();
         let mib = |blocks: u64| (blocks * BLOCK as u64) >> 20;
-        let ((object, objects), (block, blocks)) = (at.objects, at.blocks);
+        let FsckProgress { objects, blocks } = at;
         let text = format!(
-            "{object} of {objects} objects, {} of {} MiB",
-            mib(block),
-            mib(blocks)
+            "{} of {} objects, {} of {} MiB",
+            objects.count,
+            objects.of,
+            mib(blocks.count),
+            mib(blocks.of)
         );
         let end = if self.terminal { "\r" } else { "\n" };
         // A closed standard error keeps no check from its end.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use spirula_denc::{Reader, UTime};
 use spirula_maps::ObjectName;
-use spirula_proto::osd::{AllocHintArgs, Extent, OpArgs, OpCode, OpFlags, OsdOpIn};
+use spirula_proto::osd::{AllocHintArgs, ExtentArgs, OpArgs, OpCode, OpFlags, OsdOpIn};
 use spirula_proto::osd_op_data::StatResult;
 
 use crate::ioctx::flagged;
@@ -151,9 +151,9 @@ impl<C: Connection> IoCtx<C> {
 }
 
 fn extent(offset: u64, length: u64) -> OpArgs {
-    OpArgs::Extent(Extent {
+    OpArgs::Extent(ExtentArgs {
         offset,
         length,
-        ..Extent::default()
+        ..ExtentArgs::default()
     })
 }

@@ -165,7 +165,7 @@ impl Rados {
     /// # Errors
     /// Where no monitor answers.
     pub async fn latest_map(&self) -> Result<Rc<OsdMap>> {
-        let (newest, _) = self.inner.monc.version("osdmap").await?;
+        let newest = self.inner.monc.version("osdmap").await?;
         let newest = u32::try_from(newest).map_err(|_| Error::Malformed("OSDMap epoch".into()))?;
         self.wait_for_map(newest).await?;
         self.map().ok_or(Error::Mon(spirula_monc::Error::ShutDown))

@@ -10,6 +10,7 @@
 
 mod addr;
 mod codec;
+mod extent;
 mod name;
 mod reader;
 mod time;
@@ -17,6 +18,7 @@ mod writer;
 
 pub use addr::{AddrType, EntityAddr, EntityAddrVec};
 pub use codec::{Decode, Encode, decode_all, encode_to_vec};
+pub use extent::Extent;
 pub use name::{EntityName, EntityType, Fsid};
 pub use reader::{Error, Reader, Result};
 pub use time::UTime;

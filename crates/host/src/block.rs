@@ -53,11 +53,18 @@ pub struct Disks {
     discards: bool,
 }
 
-/// A device number as Linux packs it: its major and minor parts.
-fn split(dev: u64) -> (u64, u64) {
+/// A device number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Number {
+    major: u64,
+    minor: u64,
+}
+
+/// Unpacks a device number of Linux.
+fn split(dev: u64) -> Number {
     let major = (dev >> 32) & 0xffff_f000 | (dev >> 8) & 0xfff;
     let minor = (dev >> 12) & 0xffff_ff00 | dev & 0xff;
-    (major, minor)
+    Number { major, minor }
 }
 
 /// The last part of a path in sysfs.
@@ -71,7 +78,7 @@ fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 impl System {
-    fn number(&self, (major, minor): (u64, u64)) -> Option<PathBuf> {
+    fn number(&self, Number { major, minor }: Number) -> Option<PathBuf> {
         let link = self.root.join(format!("sys/dev/block/{major}:{minor}"));
         std::fs::canonicalize(link).ok()
     }
@@ -160,7 +167,7 @@ impl System {
         }
     }
 
-    fn disks(&self, number: (u64, u64), is_device: bool) -> Disks {
+    fn disks(&self, number: Number, is_device: bool) -> Disks {
         let device = self.number(number);
         let whole = device.as_deref().map(Self::whole);
         let mut below = BTreeMap::new();
@@ -278,14 +285,18 @@ mod tests {
 
     use super::*;
 
+    const fn number(major: u64, minor: u64) -> Number {
+        Number { major, minor }
+    }
+
     #[test]
     fn numbers_are_taken_apart_as_the_kernel_packs_them() {
-        assert_eq!(split(65024), (254, 0));
-        assert_eq!(split(0x0801), (8, 1));
+        assert_eq!(split(65024), number(254, 0));
+        assert_eq!(split(0x0801), number(8, 1));
         let (major, minor) = (0x1_2345, 0x6_789a);
         let packed =
             (major & 0xffff_f000) << 32 | (major & 0xfff) << 8 | (minor & 0xffff_ff00) << 12 | minor & 0xff;
-        assert_eq!(split(packed), (major, minor));
+        assert_eq!(split(packed), Number { major, minor });
     }
 
     /// A machine with the disk `sda`, its partition `sda1`, and the volume `dm-0` on that partition
@@ -352,7 +363,7 @@ mod tests {
     #[test]
     fn a_partition_is_as_its_disk() {
         let m = machine("partition");
-        for number in [(8, 0), (8, 1)] {
+        for number in [number(8, 0), number(8, 1)] {
             let d = m.disks(number, false);
             assert!(d.is_rotational() && d.class() == "hdd");
             assert_eq!(
@@ -367,7 +378,7 @@ mod tests {
     #[test]
     fn a_volume_is_on_the_disks_below_it() {
         let m = machine("volume");
-        let d = m.disks((253, 0), true);
+        let d = m.disks(number(253, 0), true);
         assert_eq!(
             text(d.devices()),
             "device_ids=nvme0n1=Some_NVMe_S1_2,sda=WDC_WD40_WD-1_2 \
@@ -390,23 +401,23 @@ mod tests {
     fn devices_are_named_whole_and_in_part() {
         let m = machine("named");
         let of = |number, is_device| text(m.disks(number, is_device).store("", Path::new("/d/block"), 1, 2));
-        let part = of((8, 1), true);
+        let part = of(number(8, 1), true);
         assert!(
             part.contains(" dev=8:0 dev_node=/dev/sda devices=sda partition_path=/dev/sda1 "),
             "{part}"
         );
-        let whole = of((259, 0), true);
+        let whole = of(number(259, 0), true);
         assert!(
             whole.contains(" model=Some NVMe ") && whole.contains(" serial=S1,2 "),
             "{whole}"
         );
-        let file = of((8, 1), false);
+        let file = of(number(8, 1), false);
         assert!(
             file.starts_with("access_mode=file ") && file.contains(" path=/d/block "),
             "{file}"
         );
         // A path on no device has no properties.
-        let none = m.disks((0, 42), false);
+        let none = m.disks(number(0, 42), false);
         assert_eq!(text(none.devices()), "device_ids= device_paths= devices=");
         assert!(!none.is_rotational() && none.objectstore_numa().is_empty());
         std::fs::remove_dir_all(&m.root).unwrap();
@@ -420,7 +431,7 @@ mod tests {
         std::fs::create_dir(dm.join("slaves")).unwrap();
         symlink(&dm, dm.join("slaves/dm-0")).unwrap();
         assert_eq!(
-            text(m.disks((253, 0), false).devices()),
+            text(m.disks(number(253, 0), false).devices()),
             "device_ids= device_paths= devices=dm-0"
         );
         std::fs::remove_dir_all(&m.root).unwrap();

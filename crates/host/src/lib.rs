@@ -11,7 +11,7 @@ mod text;
 
 pub use block::{Disk, Disks};
 pub use net::{interface_of, network_numa};
-pub use system::{resident, system};
+pub use system::{Resident, resident, system};
 
 use std::collections::BTreeMap;
 

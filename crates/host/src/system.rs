@@ -21,8 +21,17 @@ pub fn system() -> Metadata {
     found
 }
 
-/// Bytes of this process in memory, and how many of them are pages of files; from `/proc/self/status`.
-pub fn resident() -> Option<(usize, usize)> {
+/// A process's pages in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resident {
+    /// Bytes of all pages.
+    pub bytes: usize,
+    /// Bytes of pages of files.
+    pub of_files: usize,
+}
+
+/// This process's pages in memory; from `/proc/self/status`.
+pub fn resident() -> Option<Resident> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let bytes = |name: &str| {
         let line = status
@@ -31,10 +40,10 @@ pub fn resident() -> Option<(usize, usize)> {
         let kib: usize = line.trim().strip_suffix(" kB")?.parse().ok()?;
         kib.checked_mul(1024)
     };
-    Some((
-        bytes("VmRSS")?,
-        bytes("RssFile")?.saturating_add(bytes("RssShmem")?),
-    ))
+    Some(Resident {
+        bytes: bytes("VmRSS")?,
+        of_files: bytes("RssFile")?.saturating_add(bytes("RssShmem")?),
+    })
 }
 
 fn pairs<const N: usize>(pairs: [(&str, Option<String>); N]) -> Metadata {

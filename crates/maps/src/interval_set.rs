@@ -3,7 +3,30 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Error, Extent, Reader, Result, Writer};
+
+/// A range of integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Interval {
+    /// The first integer.
+    pub start: u64,
+    /// The number of integers.
+    pub len: u64,
+}
+
+impl Interval {
+    /// One past the last integer, at most `u64::MAX`.
+    pub const fn end(self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+}
+
+/// The bytes of a set of positions.
+impl From<Interval> for Extent {
+    fn from(Interval { start, len }: Interval) -> Self {
+        Self { offset: start, len }
+    }
+}
 
 /// A set of 64-bit integers, stored and encoded as maximal ranges.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -25,9 +48,13 @@ impl IntervalSet {
         self.ranges.is_empty()
     }
 
-    /// The maximal ranges as (start, length), ascending.
-    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.ranges.iter().map(|(s, l)| (*s, *l))
+    /// The maximal ranges, ascending.
+    pub fn ranges(&self) -> impl Iterator<Item = Interval> {
+        let interval = |(start, len): (&u64, &u64)| Interval {
+            start: *start,
+            len: *len,
+        };
+        self.ranges.iter().map(interval)
     }
 
     /// The number of integers in the set.
@@ -91,10 +118,10 @@ impl IntervalSet {
     pub fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::new();
         let (mut a, mut b) = (self.ranges().peekable(), other.ranges().peekable());
-        while let (Some((s, l)), Some((t, m))) = (a.peek().copied(), b.peek().copied()) {
-            let (start, end) = (s.max(t), (s + l).min(t + m));
+        while let (Some(x), Some(y)) = (a.peek().copied(), b.peek().copied()) {
+            let (start, end) = (x.start.max(y.start), x.end().min(y.end()));
             both.insert_range(start, end.saturating_sub(start));
-            if s + l <= t + m {
+            if x.end() <= y.end() {
                 a.next();
             } else {
                 b.next();
@@ -107,9 +134,9 @@ impl IntervalSet {
     pub fn first(&self, n: u64) -> Self {
         let mut some = Self::new();
         let mut left = n;
-        for (s, l) in self.ranges() {
-            some.insert_range(s, l.min(left));
-            left = left.saturating_sub(l);
+        for Interval { start, len } in self.ranges() {
+            some.insert_range(start, len.min(left));
+            left = left.saturating_sub(len);
             if left == 0 {
                 break;
             }
@@ -119,15 +146,15 @@ impl IntervalSet {
 
     /// Adds all of `other`.
     pub fn union(&mut self, other: &Self) {
-        for (s, l) in other.ranges() {
-            self.insert_range(s, l);
+        for Interval { start, len } in other.ranges() {
+            self.insert_range(start, len);
         }
     }
 
     /// Removes all of `other`.
     pub fn subtract(&mut self, other: &Self) {
-        for (s, l) in other.ranges() {
-            self.remove_range(s, l);
+        for Interval { start, len } in other.ranges() {
+            self.remove_range(start, len);
         }
     }
 }
@@ -144,8 +171,8 @@ impl FromIterator<u64> for IntervalSet {
 impl fmt::Display for IntervalSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[")?;
-        for (i, (s, l)) in self.ranges().enumerate() {
-            write!(f, "{}{s:x}~{l:x}", if i == 0 { "" } else { "," })?;
+        for (i, Interval { start, len }) in self.ranges().enumerate() {
+            write!(f, "{}{start:x}~{len:x}", if i == 0 { "" } else { "," })?;
         }
         f.write_str("]")
     }
@@ -199,7 +226,7 @@ mod tests {
                 prop_assert!((0..80).all(|v| both.contains(v) == (model.contains(&v) && v % 7 < 3)));
                 let five: Vec<u64> = model.iter().copied().take(5).collect();
                 prop_assert_eq!(set.first(5), five.into_iter().collect());
-                prop_assert!(ranges.windows(2).all(|w| w[0].0 + w[0].1 < w[1].0), "{:?}", ranges);
+                prop_assert!(ranges.windows(2).all(|w| w[0].end() < w[1].start), "{:?}", ranges);
             }
         }
     }

@@ -21,12 +21,12 @@ pub mod stats;
 pub mod types;
 
 pub use features::release;
-pub use interval_set::IntervalSet;
+pub use interval_set::{Interval, IntervalSet};
 pub use mgrmap::{MgrMap, MgrModule, MgrModuleOption, MgrStandby};
 pub use monmap::{ElectionStrategy, MonFeatures, MonInfo, MonMap};
 pub use osdmap::{
-    ApplyError, CrushBlob, Incremental, MappingCache, NO_OSD, OsdInfo, OsdMap, OsdMapFlags, OsdState,
-    OsdXInfo, PgMapping,
+    ApplyError, CleanInterval, CrushBlob, Incremental, MappingCache, NO_OSD, OsdInfo, OsdMap, OsdMapFlags,
+    OsdState, OsdXInfo, PgMapping, UpmapItem,
 };
 pub use pool::{PgPool, PoolFlags, PoolSnap, PoolType};
 pub use spirula_crush::ITEM_NONE;

@@ -16,7 +16,8 @@ use std::process::Command;
 use spirula_crush::{CrushMap, Location, RULE_ERASURE, RULE_REPLICATED, RuleMode, SimpleRule};
 use spirula_denc::{Fsid, decode_all, encode_to_vec};
 use spirula_maps::{
-    ITEM_NONE, Incremental, MappingCache, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolType, release,
+    ITEM_NONE, Incremental, MappingCache, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolType, UpmapItem,
+    release,
 };
 use spirula_random::Rng;
 
@@ -192,7 +193,10 @@ fn except_pgs(r: &mut Random, inc: &mut Incremental, map: &OsdMap, osds: u32) {
             1 | 2 => {
                 let n = 1 + r.below(2);
                 let from = map.map_pg_raw(pg).into_iter().filter(|o| *o != ITEM_NONE);
-                let items: Vec<_> = from.zip(some(r, n)).collect();
+                let items: Vec<_> = from
+                    .zip(some(r, n))
+                    .map(|(from, to)| UpmapItem { from, to })
+                    .collect();
                 inc.new_pg_upmap_items.insert(pg, items);
             }
             3 => drop(inc.new_pg_temp.insert(pg, some(r, size))),

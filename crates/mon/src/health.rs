@@ -354,18 +354,12 @@ impl View {
         let mut daemons = Vec::new();
         let (mut total, mut oldest) = (0usize, Duration::ZERO);
         for osd in self.state.osd.map.osds().filter(|o| self.state.osd.map.is_up(*o)) {
-            let Some((n, age)) = self
-                .state
-                .osd
-                .lives
-                .get(osd)
-                .map(|l| l.slow_ops)
-                .filter(|(n, _)| *n > 0)
-            else {
+            let slow = self.state.osd.lives.get(osd).map(|l| &l.slow_ops);
+            let Some(slow) = slow.filter(|s| s.count > 0) else {
                 continue;
             };
-            total += n as usize;
-            oldest = oldest.max(age);
+            total += slow.count as usize;
+            oldest = oldest.max(Duration::from_millis(slow.oldest_ms.into()));
             daemons.push(format!("osd.{osd}"));
         }
         if total > 0 {

@@ -25,8 +25,21 @@ const MAX_MAP: usize = 4 << 20;
 /// Kinds of daemons that can't register as services.
 const NO_SERVICES: [&str; 5] = ["osd", "client", "mon", "mds", "mgr"];
 
-/// A service and the name of one of its daemons.
-pub(crate) type Key = (String, String);
+/// A daemon of a service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) service: String,
+    pub(crate) daemon: String,
+}
+
+impl Key {
+    pub(crate) fn new(service: &str, daemon: &str) -> Self {
+        Self {
+            service: service.to_owned(),
+            daemon: daemon.to_owned(),
+        }
+    }
+}
 
 /// The manager's last information on a daemon.
 #[derive(Debug)]
@@ -107,15 +120,15 @@ impl Services {
 
     /// The information on a daemon of the map.
     pub(crate) fn report_of(&self, service: &str, daemon: &str) -> Option<&Report> {
-        self.reports.get(&(service.to_owned(), daemon.to_owned()))
+        self.reports.get(&Key::new(service, daemon))
     }
 
     fn all(&self) -> &BTreeMap<String, Service> {
         self.next.as_ref().unwrap_or(&self.map.services)
     }
 
-    fn daemon(&self, (service, daemon): &Key) -> Option<&ServiceDaemon> {
-        self.all().get(service)?.daemons.get(daemon)
+    fn daemon(&self, key: &Key) -> Option<&ServiceDaemon> {
+        self.all().get(&key.service)?.daemons.get(&key.daemon)
     }
 
     fn change(&mut self) -> &mut BTreeMap<String, Service> {
@@ -133,9 +146,9 @@ impl Services {
             s.len() + name.len() + size(&d.metadata) + size(&d.task_status)
         };
         let owner = self.reports.get(key).and_then(|r| r.owner.as_ref());
-        if key.0.is_empty() || NO_SERVICES.contains(&key.0.as_str()) {
+        if key.service.is_empty() || NO_SERVICES.contains(&key.service.as_str()) {
             Some("that is no service")
-        } else if key.0.len() > MAX_NAME || key.1.len() > MAX_NAME {
+        } else if key.service.len() > MAX_NAME || key.daemon.len() > MAX_NAME {
             Some("its name is too long")
         } else if size(&what.metadata) > MAX_SAID || size(&what.status) > MAX_SAID {
             Some("it says too much of itself")
@@ -153,7 +166,7 @@ impl Services {
     /// Registers a daemon, on the session of this client.
     pub(crate) fn register(&mut self, key: Key, what: ServiceRegistration, client: Client<'_>, now: Now) {
         if let Some(why) = self.refusal(&key, &what, client.name) {
-            let (service, name) = (cut(key.0, MAX_NAME), cut(key.1, MAX_NAME));
+            let (service, name) = (cut(key.service, MAX_NAME), cut(key.daemon, MAX_NAME));
             tracing::warn!(
                 "{}: {service}.{name} can't register as a service: {why}",
                 client.name
@@ -178,9 +191,8 @@ impl Services {
             metadata: what.metadata,
             task_status: BTreeMap::new(),
         };
-        let (service, name) = key;
-        let service = self.change().entry(service).or_default();
-        service.daemons.insert(name, daemon);
+        let service = self.change().entry(key.service).or_default();
+        service.daemons.insert(key.daemon, daemon);
     }
 
     /// Handles a daemon's report, on the session of this client; returns false if that has not
@@ -190,13 +202,16 @@ impl Services {
     /// Where the report is malformed.
     pub(crate) fn report(&mut self, report: MMgrReport, gid: u64, now: Now) -> spirula_proto::Result<bool> {
         let tasks = report.task_status()?;
-        let key = (report.service_name, report.daemon_name);
+        let key = Key {
+            service: report.service_name,
+            daemon: report.daemon_name,
+        };
         let Some(known) = self.daemon(&key).filter(|d| d.gid == gid) else {
             return Ok(false);
         };
         let said = [&report.daemon_status, &tasks].into_iter().flatten();
         if said.map(size).any(|bytes| bytes > MAX_SAID) {
-            tracing::warn!("{}.{} says too much of itself", key.0, key.1);
+            tracing::warn!("{}.{} says too much of itself", key.service, key.daemon);
             return Ok(true);
         }
         let news = tasks.filter(|t| *t != known.task_status);
@@ -209,8 +224,8 @@ impl Services {
             (heard.status, heard.status_stamp) = (status, now.wall);
         }
         if let Some(tasks) = news
-            && let Some(service) = self.change().get_mut(&key.0)
-            && let Some(daemon) = service.daemons.get_mut(&key.1)
+            && let Some(service) = self.change().get_mut(&key.service)
+            && let Some(daemon) = service.daemons.get_mut(&key.daemon)
         {
             daemon.task_status = tasks;
         }
@@ -227,10 +242,10 @@ impl Services {
     fn close(&mut self, key: &Key) {
         self.reports.remove(key);
         let services = self.change();
-        if let Some(service) = services.get_mut(&key.0) {
-            service.daemons.remove(&key.1);
+        if let Some(service) = services.get_mut(&key.service) {
+            service.daemons.remove(&key.daemon);
             if service.daemons.is_empty() {
-                services.remove(&key.0);
+                services.remove(&key.service);
             }
         }
     }
@@ -241,14 +256,18 @@ impl Services {
         let keys: Vec<Key> = self
             .all()
             .iter()
-            .flat_map(|(s, service)| service.daemons.keys().map(|d| (s.clone(), d.clone())))
+            .flat_map(|(s, service)| service.daemons.keys().map(|d| Key::new(s, d)))
             .collect();
         for key in keys {
             // A manager that has just begun takes them all for alive.
             let report = self.reports.entry(key.clone());
             let heard = report.or_insert_with(|| Report::new(BTreeMap::new(), now)).heard;
             if now.steady.saturating_sub(heard) > grace {
-                tracing::info!("{}.{} has not reported and is no service any more", key.0, key.1);
+                tracing::info!(
+                    "{}.{} has not reported and is no service any more",
+                    key.service,
+                    key.daemon
+                );
                 self.close(&key);
             }
         }
@@ -274,7 +293,7 @@ mod tests {
     }
 
     fn key(daemon: &str) -> Key {
-        ("rgw".to_owned(), daemon.to_owned())
+        Key::new("rgw", daemon)
     }
 
     fn pairs(of: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -374,7 +393,7 @@ mod tests {
     fn not_everybody_can_register() {
         let mut s = Services::new();
         for service in NO_SERVICES.into_iter().chain([""]) {
-            let key = (service.to_owned(), "x".to_owned());
+            let key = Key::new(service, "x");
             register(&mut s, key, Default::default(), 1, at(0));
         }
         let large = |bytes: usize| ServiceRegistration {

@@ -245,11 +245,11 @@ impl MonClient {
         Ok(answer.decode::<spirula_proto::mon::MMonCommandAck>()?.into())
     }
 
-    /// The newest and oldest version of a map, linearizable.
+    /// The newest version of a map, linearizable.
     ///
     /// # Errors
     /// Where there is no answer.
-    pub async fn version(&self, what: &str) -> Result<(u64, u64), Error> {
+    pub async fn version(&self, what: &str) -> Result<u64, Error> {
         let handle = self.inner.requests.borrow_mut().next_tid();
         let msg = MMonGetVersion {
             handle,
@@ -258,7 +258,7 @@ impl MonClient {
         .to_message()
         .with_tid(handle);
         let answer: MMonGetVersionReply = self.request(msg).await?.decode()?;
-        Ok((answer.version, answer.oldest_version))
+        Ok(answer.version)
     }
 
     /// The login at a daemon of kind `service`, with the session's ticket.

@@ -23,7 +23,7 @@ use spirula_msgr::{AcceptAuth, AcceptReply, Acceptor, ConMode, Config, Connectio
 use spirula_osd::{MkfsConfig, OsdConfig, mkfs, run};
 use spirula_proto::internal::report::{Fullness, OsdBoot, OsdReport};
 use spirula_proto::mon::{MAuth, MAuthReply, MMonSubscribe, MOsdMap};
-use spirula_proto::osd::{Extent, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
+use spirula_proto::osd::{ExtentArgs, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -500,9 +500,9 @@ impl Client {
 fn extent(code: OpCode, length: u64, data: Bytes) -> Vec<OsdOpIn> {
     vec![OsdOpIn::new(
         code,
-        OpArgs::Extent(Extent {
+        OpArgs::Extent(ExtentArgs {
             length,
-            ..Extent::default()
+            ..ExtentArgs::default()
         }),
         data,
     )]

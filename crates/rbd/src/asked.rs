@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Notify};
 use crate::image::{Image, Inner};
 use crate::message::{ClientId, Request, RequestId, Task};
 use crate::progress::Meter;
+use crate::progress::Share;
 use crate::watcher::Answer;
 use crate::{Error, Progress, Result};
 
@@ -25,7 +26,7 @@ const PARTS: u64 = 1 << 20;
 #[derive(Debug, Clone, Copy)]
 struct UnderWay {
     id: RequestId,
-    share: (u64, u64),
+    share: Share,
     result: Option<i32>,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Asked {
 /// News of a request.
 enum Heard {
     /// The owner has done this many parts of this many.
-    Progress((u64, u64)),
+    Progress(Share),
     /// The request is done, with a negative errno or 0.
     Result(i32),
     /// The owner is gone, without a result.
@@ -58,7 +59,7 @@ impl Asked {
         };
         *self.request.borrow_mut() = Some(UnderWay {
             id,
-            share: (0, 1),
+            share: Share::NONE,
             result: None,
         });
         id
@@ -72,7 +73,7 @@ impl Asked {
     }
 
     /// Notes how far the owner says that it is.
-    pub(crate) fn progressed(&self, id: RequestId, share: (u64, u64)) {
+    pub(crate) fn progressed(&self, id: RequestId, share: Share) {
         self.update(id, |r| r.share = share);
     }
 
@@ -101,7 +102,7 @@ impl Inner {
     pub(crate) async fn ask(
         &self,
         task: &Task,
-        mut told: impl AsyncFnMut((u64, u64)) -> Result<()>,
+        mut told: impl AsyncFnMut(Share) -> Result<()>,
     ) -> Result<Option<i32>> {
         let asked = &self.watcher.asked;
         let _turn = asked.turn.lock().await;
@@ -131,7 +132,7 @@ impl Inner {
             let done = if self.acquire_if_free().await? {
                 self.perform(task, progress).await
             } else {
-                let told = async |(done, total): (u64, u64)| meter.reached_share(done, total);
+                let told = async |share| meter.reached_share(share);
                 match self.ask(task, told).await?.map(Errno::of_result) {
                     // It ends, or is gone, and may have done so all the same.
                     None | Some(Some(errno::ERESTART | errno::ETIMEDOUT)) => {
@@ -178,11 +179,12 @@ mod tests {
         assert_eq!([asked.begin(client), asked.begin(client)], [id(1), id(2)]);
         let known = || asked.request.borrow().map(|r| (r.share, r.result));
         asked.completed(id(1), 0);
-        asked.progressed(id(3), (1, 2));
-        assert_eq!(known(), Some(((0, 1), None)));
-        asked.progressed(id(2), (3, 4));
-        assert_eq!(known(), Some(((3, 4), None)));
+        let share = Share { done: 3, total: 4 };
+        asked.progressed(id(3), Share { done: 1, total: 2 });
+        assert_eq!(known(), Some((Share::NONE, None)));
+        asked.progressed(id(2), share);
+        assert_eq!(known(), Some((share, None)));
         asked.completed(id(2), -5);
-        assert_eq!(known(), Some(((3, 4), Some(-5))));
+        assert_eq!(known(), Some((share, Some(-5))));
     }
 }

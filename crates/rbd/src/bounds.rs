@@ -2,6 +2,8 @@
 //! that opens an image believes them. Numbers beyond what the official tools make are refused, so
 //! that an image costs its reader neither memory nor time without end.
 
+use std::ops::RangeInclusive;
+
 use spirula_client::{Layout, errno};
 
 use crate::{Error, Result};
@@ -83,9 +85,9 @@ impl Room {
 }
 
 /// Checks the first and the active object set of a journal, as its header names them.
-pub(crate) fn sets(first: u64, active: u64) -> Result<(u64, u64)> {
+pub(crate) fn sets(first: u64, active: u64) -> Result<RangeInclusive<u64>> {
     match active.checked_sub(first) {
-        Some(more) if more < MAX_SETS && active < u64::MAX / u64::from(u8::MAX) => Ok((first, active)),
+        Some(more) if more < MAX_SETS && active < u64::MAX / u64::from(u8::MAX) => Ok(first..=active),
         _ => Err(Error::os("journal", errno::EBADMSG)),
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use spirula_client::{BytesList, IoCtx, LockRequest, LockType, OpReply, errno};
 use spirula_denc::{Decode, Encode, Reader, Writer};
 use spirula_maps::ObjectName;
-use spirula_proto::osd::{Extent, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn};
+use spirula_proto::osd::{ExtentArgs, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::CallInput;
 
 use crate::{Error, Result};
@@ -101,10 +101,10 @@ pub(crate) fn create(exclusive: bool) -> OsdOpIn {
 
 /// An operation on a range.
 pub(crate) fn ranged(code: OpCode, offset: u64, length: u64, data: impl Into<BytesList>) -> OsdOpIn {
-    let extent = Extent {
+    let extent = ExtentArgs {
         offset,
         length,
-        ..Extent::default()
+        ..ExtentArgs::default()
     };
     OsdOpIn::new(code, OpArgs::Extent(extent), data)
 }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use spirula_classes::rbd::features;
 use spirula_client::IoCtx;
+use spirula_denc::Extent;
 
 use crate::cls::tell;
 use crate::create::clone_open;
@@ -12,6 +13,7 @@ use crate::diff::DiffOptions;
 use crate::header::Snapshot;
 use crate::image::{Image, Options};
 use crate::progress::Meter;
+use crate::progress::Share;
 use crate::transfer::{SPARSE, Writes, parts};
 use crate::{CloneFormat, CreateOptions, Progress, Result, clones, create, names};
 
@@ -35,7 +37,7 @@ impl Step<'_> {
             if !difference.has_data {
                 writes.discard(difference.offset, difference.len).await?;
             } else {
-                for (offset, len) in parts(difference.offset, difference.len) {
+                for Extent { offset, len } in parts(difference.offset, difference.len) {
                     let data = self.source.inner.read(offset, len).await?;
                     writes.write(offset, data, self.block, self.is_new).await?;
                 }
@@ -202,7 +204,12 @@ impl DeepCopy<'_> {
         let mut from = None;
         for (n, snapshot) in (0..).zip(&self.snapshots) {
             let source = self.open_at(&snapshot.name).await?;
-            let told = |at: u64| meter.reached_share(n * PARTS + share(at, source.size()), all * PARTS);
+            let told = |at: u64| {
+                meter.reached_share(Share {
+                    done: n * PARTS + share(at, source.size()),
+                    total: all * PARTS,
+                })
+            };
             self.take(&source, target, (from.take(), is_clone), told).await?;
             target.create_snapshot(&snapshot.name).await?;
             if snapshot.protected {
@@ -210,8 +217,12 @@ impl DeepCopy<'_> {
             }
             from = Some(snapshot.name.clone());
         }
-        let told =
-            |at: u64| meter.reached_share((all - 1) * PARTS + share(at, self.source.size()), all * PARTS);
+        let told = |at: u64| {
+            meter.reached_share(Share {
+                done: (all - 1) * PARTS + share(at, self.source.size()),
+                total: all * PARTS,
+            })
+        };
         self.take(self.source, target, (from, is_clone), told).await?;
         let sees_parent = self.source.header().overlap_at(self.source.snapshot_id())? > 0;
         if is_clone && !sees_parent && target.header().overlap_at(None)? > 0 {

@@ -47,6 +47,15 @@ pub enum CloneFormat {
     V2,
 }
 
+/// How the bytes of an image are spread over objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Striping {
+    /// The size of a stripe unit, in bytes.
+    pub unit: u64,
+    /// The number of objects that are written in turn.
+    pub count: u64,
+}
+
 /// Options of a new image. An option that is not given has its default, or the parent's value.
 #[derive(Debug, Clone, Default)]
 pub struct CreateOptions {
@@ -55,7 +64,7 @@ pub struct CreateOptions {
     /// Its features.
     pub features: Option<u64>,
     /// The stripe unit in bytes, and the stripe count: objects of an object set.
-    pub striping: Option<(u64, u64)>,
+    pub striping: Option<Striping>,
     /// The pool of its data.
     pub data_pool: Option<String>,
     /// Where a clone is listed.
@@ -69,7 +78,7 @@ struct Plan {
     id: String,
     order: u8,
     features: u64,
-    striping: Option<(u64, u64)>,
+    striping: Option<Striping>,
     data_pool: Option<i64>,
     layout: Layout,
     journal: JournalOptions,
@@ -114,9 +123,12 @@ impl Plan {
         if features & features::JOURNALING != 0 {
             mirror::check_unmirrored(io).await?;
         }
-        let usual = (u64::from(object_size), 1);
+        let usual = Striping {
+            unit: object_size.into(),
+            count: 1,
+        };
         let striping = options.striping.filter(|s| *s != usual);
-        let (unit, count) = striping.unwrap_or(usual);
+        let Striping { unit, count } = striping.unwrap_or(usual);
         let narrow = |n: u64| u32::try_from(n).map_err(|_| invalid());
         let layout = Layout {
             stripe_unit: narrow(unit)?,
@@ -161,8 +173,8 @@ impl Plan {
         );
         let ops = vec![cls::create(true), cls::rbd("create", &input)?];
         change(io, "create", &header, ops).await?;
-        if let Some(striping) = &self.striping {
-            tell(io, &header, "set_stripe_unit_count", striping).await?;
+        if let Some(Striping { unit, count }) = self.striping {
+            tell(io, &header, "set_stripe_unit_count", &(unit, count)).await?;
         }
         if self.features & features::OBJECT_MAP != 0 {
             let input = (self.layout.objects(size), NONEXISTENT);
@@ -304,7 +316,10 @@ impl CreateOptions {
     /// These options, with the layout of `image` where none is given.
     fn like(&self, image: &Image) -> Self {
         let (layout, header) = (image.fixed().layout, image.header());
-        let striping = (layout.stripe_unit.into(), layout.stripe_count.into());
+        let striping = Striping {
+            unit: layout.stripe_unit.into(),
+            count: layout.stripe_count.into(),
+        };
         let is_striped = header.has(features::STRIPINGV2);
         Self {
             order: self.order.or(Some(image.fixed().order)),

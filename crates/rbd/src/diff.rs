@@ -100,8 +100,8 @@ fn compare(history: &ListSnapsResponse, start: u64, end: u64) -> Delta {
         let next = clones.peek().map_or(0, |next| next.size);
         let mut to_next = RangeSet::new();
         insert(&mut to_next, clone.size.max(next));
-        for (offset, len) in clone.overlap.iter().filter(|(_, len)| *len > 0) {
-            to_next.remove(*offset..offset.saturating_add(*len));
+        for kept in clone.overlap.iter().filter(|o| o.len > 0) {
+            to_next.remove(kept.offset..kept.end());
         }
         delta.changed.extend(to_next);
     }
@@ -443,6 +443,7 @@ impl Image {
 #[cfg(test)]
 mod tests {
     use spirula_classes::rbd::object_state::{EXISTS, PENDING};
+    use spirula_denc::Extent;
     use spirula_proto::osd_op_data::CloneInfo;
 
     use super::*;
@@ -451,7 +452,10 @@ mod tests {
         CloneInfo {
             id,
             snaps: snaps.to_vec(),
-            overlap: overlap.to_vec(),
+            overlap: overlap
+                .iter()
+                .map(|&(offset, len)| Extent { offset, len })
+                .collect(),
             size,
         }
     }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use spirula_client::errno;
+use spirula_denc::Extent;
 use tokio::task::JoinHandle;
 
 use crate::diff::{DiffOptions, Difference, Differences};
@@ -80,7 +81,7 @@ impl Reads {
     }
 
     async fn is_zero(&self, difference: &Difference) -> Result<bool> {
-        for (offset, len) in parts(difference.offset, difference.len) {
+        for Extent { offset, len } in parts(difference.offset, difference.len) {
             if !is_zero(&self.image.read(offset, len).await?) {
                 return Ok(false);
             }
@@ -138,7 +139,7 @@ impl Image {
                 Content::Zeros => {}
                 Content::Data(data) => write_data(out, &data)?,
                 Content::Large => {
-                    for (offset, len) in parts(offset, len) {
+                    for Extent { offset, len } in parts(offset, len) {
                         write_data(out, &reads.image.read(offset, len).await?)?;
                     }
                 }

@@ -133,9 +133,9 @@ pub(crate) struct Writing {
     pub(crate) journal: Option<Rc<Journal>>,
 }
 
-/// A part of an image.
+/// Whether a part of an image holds data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
+pub struct ExtentStatus {
     /// Its length in bytes.
     pub len: u64,
     /// Whether it may hold anything but zeros.
@@ -617,7 +617,7 @@ impl Image {
     ///
     /// # Errors
     /// `EINVAL` where it is not within the image.
-    pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>> {
+    pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<ExtentStatus>> {
         self.inner.refresh().await?;
         self.inner.extents(offset, len)
     }

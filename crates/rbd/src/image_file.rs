@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 
 use spirula_client::errno;
 
+use crate::create::Striping;
 use crate::diff::DiffOptions;
 use crate::diff_file::{Format, write_data};
 use crate::image::{Image, Options};
@@ -80,10 +81,13 @@ impl ImageHead {
     /// the file's.
     pub fn options(&self, given: &CreateOptions) -> CreateOptions {
         let order = self.order.and_then(|o| u8::try_from(o).ok());
+        let striping = self.stripe_unit.zip(self.stripe_count);
         CreateOptions {
             order: given.order.or(order),
             features: given.features.or(self.features).map(crate::create::creatable),
-            striping: given.striping.or(self.stripe_unit.zip(self.stripe_count)),
+            striping: given
+                .striping
+                .or(striping.map(|(unit, count)| Striping { unit, count })),
             ..given.clone()
         }
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use spirula_client::errno::{self, Errno};
+use spirula_denc::Extent;
 
 use crate::diff_file::{Record, RecordReader};
 use crate::image::Image;
@@ -88,7 +89,7 @@ impl Image {
                 }
                 Record::Write { offset, len } => {
                     self.check_room(offset, len)?;
-                    for (offset, len) in parts(offset, len) {
+                    for Extent { offset, len } in parts(offset, len) {
                         // No longer than a part.
                         let mut data = vec![0; len as usize];
                         file.data(&mut data)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use spirula_classes::rbd::object_state::{EXISTS, PENDING};
 use spirula_client::{BytesList, IoCtx, Piece, errno};
+use spirula_denc::Extent;
 use spirula_maps::snap;
 use spirula_proto::osd::{OpCode, OsdOpIn};
 use tokio::task::JoinSet;
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::cls::{assert_exists, create, delete, ranged};
 use crate::error::unless;
 use crate::header::Header;
-use crate::image::{Extent, Inner, Writing};
+use crate::image::{ExtentStatus, Inner, Writing};
 use crate::journal::{Event, Journal};
 use crate::{Error, Result};
 
@@ -64,27 +65,33 @@ impl Change {
 
 /// The parts of objects that a contiguous range within one object set touches: in each object one
 /// contiguous part, as offset and length.
-fn parts(pieces: impl Iterator<Item = Piece>) -> BTreeMap<u64, (u64, u64)> {
-    let mut parts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+fn parts(pieces: impl Iterator<Item = Piece>) -> BTreeMap<u64, Extent> {
+    let mut parts: BTreeMap<u64, Extent> = BTreeMap::new();
     for piece in pieces {
-        let part = parts.entry(piece.object).or_insert((piece.offset, 0));
-        part.1 += piece.len;
+        let part = parts.entry(piece.object).or_insert(Extent {
+            offset: piece.offset,
+            len: 0,
+        });
+        part.len += piece.len;
     }
     parts
 }
 
 /// The largest part of a range within an object that is aligned to `granularity` bytes; the whole
 /// range for 0.
-fn multiples((offset, len): (u64, u64), granularity: u32, object_size: u32) -> Option<(u64, u64)> {
+fn multiples(part: Extent, granularity: u32, object_size: u32) -> Option<Extent> {
     let (granularity, whole) = (u64::from(granularity.min(object_size)), u64::from(object_size));
-    let end = offset + len;
+    let end = part.end();
     // Where only whole objects would go, their ends may be cut off.
     if granularity == 0 || granularity == whole && end >= whole {
-        return Some((offset, len));
+        return Some(part);
     }
-    let from = offset.next_multiple_of(granularity);
+    let from = part.offset.next_multiple_of(granularity);
     let to = end - end % granularity;
-    (from < to).then(|| (from, to - from))
+    (from < to).then(|| Extent {
+        offset: from,
+        len: to - from,
+    })
 }
 
 impl Inner {
@@ -214,7 +221,7 @@ impl Inner {
         let mut out = BytesMut::new();
         let mut at = 0;
         let layout = self.fixed.layout;
-        for (offset, len) in layout.whole_extents(piece.object, piece.offset, piece.len) {
+        for Extent { offset, len } in layout.whole_extents(piece.object, piece.offset, piece.len) {
             let visible = len.min(seen.saturating_sub(offset));
             if visible > 0 {
                 let data = Box::pin(parent.read(offset, visible)).await?;
@@ -241,7 +248,7 @@ impl Inner {
         let seen = header.overlap_at(snap)?;
         let layout = self.fixed.layout;
         let mut extents = layout.whole_extents(object, 0, layout.object_size.into());
-        Ok(seen > 0 && extents.any(|(offset, _)| offset < seen))
+        Ok(seen > 0 && extents.any(|e| e.offset < seen))
     }
 
     /// The context of writes that preserve the image's snapshots.
@@ -310,12 +317,8 @@ impl Inner {
         writing.noted(|_| vec![event], discard, None).await
     }
 
-    async fn discard_part(
-        self: &Rc<Self>,
-        writing: &Writing,
-        object: u64,
-        (offset, len): (u64, u64),
-    ) -> Result<()> {
+    async fn discard_part(self: &Rc<Self>, writing: &Writing, object: u64, part: Extent) -> Result<()> {
+        let (offset, len) = (part.offset, part.len);
         let whole = u64::from(self.fixed.layout.object_size);
         let sees_parent = self.sees_parent(&writing.header, object)?;
         let change = if len == whole && !sees_parent {
@@ -424,17 +427,17 @@ impl Inner {
         }
     }
 
-    pub(crate) fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>> {
+    pub(crate) fn extents(&self, offset: u64, len: u64) -> Result<Vec<ExtentStatus>> {
         self.check_range(offset, len)?;
         let header = self.header();
         let map = self.map().filter(|_| self.snap.is_none());
-        let mut extents: Vec<Extent> = Vec::new();
+        let mut extents: Vec<ExtentStatus> = Vec::new();
         for piece in self.fixed.layout.pieces(offset, len) {
             let may_exist = map.as_ref().is_none_or(|m| m.may_exist(piece.object));
             let has_data = may_exist || self.sees_parent(&header, piece.object)?;
             match extents.last_mut() {
                 Some(last) if last.has_data == has_data => last.len += piece.len,
-                _ => extents.push(Extent {
+                _ => extents.push(ExtentStatus {
                     len: piece.len,
                     has_data,
                 }),
@@ -484,7 +487,10 @@ mod tests {
     #[test]
     fn discards_of_less_than_the_granularity_are_left_out() {
         const WHOLE: u32 = 1 << 20;
-        let multiples = |offset, len, granularity| multiples((offset, len), granularity, WHOLE);
+        let multiples = |offset, len, granularity| {
+            let part = multiples(Extent { offset, len }, granularity, WHOLE)?;
+            Some((part.offset, part.len))
+        };
         assert_eq!(multiples(5, 10, 0), Some((5, 10)));
         assert_eq!(multiples(5, 10, 4096), None);
         assert_eq!(multiples(4096, 4095, 4096), None);

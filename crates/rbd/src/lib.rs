@@ -55,13 +55,13 @@ pub use clones::{Child, children};
 pub use config::{
     Setting, SettingSource, pool_setting, pool_settings, remove_pool_setting, set_pool_setting,
 };
-pub use create::{CloneFormat, CreateOptions, clone, create, mark_pool};
+pub use create::{CloneFormat, CreateOptions, Striping, clone, create, mark_pool};
 pub use diff::{DiffOptions, Difference, Differences};
 pub use directory::{image_id, image_name, is_old_image, list, rename};
 pub use error::{Error, Result};
 pub use group::GroupNames;
 pub use header::{Fixed, Header, Parent, Snapshot};
-pub use image::{Extent, Image, Options};
+pub use image::{ExtentStatus, Image, Options};
 pub use image_file::{ImageHead, read_image_head};
 pub use import_diff::{ImportError, ImportNews};
 pub use journal::JournalOptions;

@@ -7,6 +7,8 @@ use spirula_classes::rbd::SnapshotNamespace;
 use spirula_client::errno::{self, Errno};
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
+use crate::progress::Share;
+
 /// The version of messages that is written; later fields stand behind those of older versions.
 const VERSION: u8 = 7;
 /// The version from which all requests have an id.
@@ -148,8 +150,7 @@ pub(crate) enum Announcement {
     /// The owner is still working on a request.
     Progress {
         request: RequestId,
-        /// The part that is done, and the total.
-        share: (u64, u64),
+        share: Share,
     },
     /// The owner has finished a request, with a negative errno or 0.
     Completed {
@@ -257,8 +258,8 @@ impl Encode for Announcement {
             Self::Progress { request, share } => {
                 w.u32(ASYNC_PROGRESS);
                 w.put(request);
-                w.u64(share.0);
-                w.u64(share.1);
+                w.u64(share.done);
+                w.u64(share.total);
             }
             Self::Completed { request, result } => {
                 w.u32(ASYNC_COMPLETE);
@@ -433,7 +434,10 @@ impl Decode for Message {
                 },
                 ASYNC_PROGRESS => Announcement::Progress {
                     request: r.get()?,
-                    share: (r.u64()?, r.u64()?),
+                    share: Share {
+                        done: r.u64()?,
+                        total: r.u64()?,
+                    },
                 },
                 QUIESCE | UNQUIESCE => return Ok(Self::Other),
                 kind => {
@@ -488,7 +492,7 @@ mod tests {
             Announcement::HeaderUpdate,
             Announcement::Progress {
                 request: REQUEST,
-                share: (3, 4),
+                share: Share { done: 3, total: 4 },
             },
             Announcement::Completed {
                 request: REQUEST,

@@ -8,6 +8,18 @@ use spirula_client::errno;
 
 use crate::{Error, Result};
 
+/// The finished part of an operation, in any unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) done: u64,
+    pub(crate) total: u64,
+}
+
+impl Share {
+    /// The progress of an operation that does not report any.
+    pub(crate) const NONE: Self = Self { done: 0, total: 1 };
+}
+
 type Listener = dyn Fn(u64, u64) -> ControlFlow<()>;
 
 /// Hears how much of the total is done. With [`ControlFlow::Break`] the listener ends the
@@ -43,9 +55,9 @@ impl Meter {
         })
     }
 
-    /// Reports that `done` of `of` is done, in any unit. Fails as [`Meter::reached`].
-    pub(crate) fn reached_share(&self, done: u64, of: u64) -> Result<()> {
-        self.reached(done.min(of).saturating_mul(self.total) / of.max(1))
+    /// Reports a share of the operation. Fails as [`Meter::reached`].
+    pub(crate) fn reached_share(&self, Share { done, total }: Share) -> Result<()> {
+        self.reached(done.min(total).saturating_mul(self.total) / total.max(1))
     }
 
     /// Reports that about `place` of the total is done. Fails with `ECANCELED` where the listener

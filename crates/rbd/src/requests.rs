@@ -12,14 +12,13 @@ use crate::error::unless;
 use crate::image::{Inner, Purpose};
 use crate::journal::Operation;
 use crate::message::{Announcement, RequestId, Task, response};
+use crate::progress::Share;
 use crate::{Error, Progress, Result, directory};
 
 /// Requests that are remembered, so that a repeated one is not executed again.
 const REMEMBERED: usize = 256;
 /// How often the owner tells the client that it is working on the request.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// The progress of a request that does not report any.
-const NOT_KNOWN: (u64, u64) = (0, 1);
 /// How often a client that does not answer is sent the outcome.
 const ATTEMPTS: usize = 3;
 
@@ -97,7 +96,7 @@ impl Inner {
                 result = &mut work => break result_of(&result),
                 () = tokio::time::sleep(PROGRESS) => {
                     // It is told again.
-                    let _ = self.announce(Announcement::Progress { request, share: NOT_KNOWN }).await;
+                    let _ = self.announce(Announcement::Progress { request, share: Share::NONE }).await;
                 }
             }
         };

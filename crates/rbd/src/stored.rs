@@ -5,7 +5,7 @@ use spirula_classes::rbd::migration::Migration;
 use spirula_classes::rbd::{
     BitVector, ChildImageSpec, MirrorImage, ParentImageSpec, SnapshotInfo, TrashImage,
 };
-use spirula_denc::{Decode, Reader};
+use spirula_denc::{Decode, Extent, Reader};
 
 use crate::image_file::read_image_head;
 use crate::message::{Message, read_response};
@@ -54,6 +54,7 @@ fn header(data: &[u8]) {
             "it is behind its object's end"
         );
         let found = layout.whole_extents(piece.object, piece.offset, 1).next();
-        assert_eq!(found, Some((last, 1)), "it is not found again");
+        let expected = Extent { offset: last, len: 1 };
+        assert_eq!(found, Some(expected), "it is not found again");
     }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use spirula_client::errno;
+use spirula_denc::Extent;
 use tokio::task::JoinHandle;
 
 use crate::image::Inner;
@@ -21,13 +22,16 @@ pub(crate) const PART: u64 = 4 << 20;
 pub const SPARSE: u64 = 4096;
 
 /// Cuts a range into parts of at most [`PART`] bytes, at usual borders of objects.
-pub(crate) fn parts(offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
+pub(crate) fn parts(offset: u64, len: u64) -> impl Iterator<Item = Extent> {
     let end = offset.saturating_add(len);
     let mut at = offset;
     std::iter::from_fn(move || {
         let from = at;
         at = (from / PART + 1).saturating_mul(PART).min(end);
-        (from < end).then_some((from, at - from))
+        (from < end).then_some(Extent {
+            offset: from,
+            len: at - from,
+        })
     })
 }
 
@@ -142,7 +146,7 @@ mod tests {
 
     #[test]
     fn parts_are_cut_at_multiples() {
-        let cut: Vec<_> = parts(PART - 5, PART + 7).collect();
+        let cut: Vec<_> = parts(PART - 5, PART + 7).map(|p| (p.offset, p.len)).collect();
         assert_eq!(cut, [(PART - 5, 5), (PART, PART), (2 * PART, 2)]);
         assert_eq!(parts(3, 0).count(), 0);
     }

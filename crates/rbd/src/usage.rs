@@ -55,7 +55,7 @@ impl Inner {
                     let older = at
                         .and_then(|i| i.checked_sub(1))
                         .and_then(|i| listed.clones.get(i));
-                    older.map_or(0, |o| o.overlap.iter().map(|(_, len)| *len).sum())
+                    older.map_or(0, |o| o.overlap.iter().map(|o| o.len).sum())
                 }
                 None => 0,
             };

@@ -14,7 +14,7 @@ use spirula_errno::{EAGAIN, EIO, ENOENT, Errno};
 use spirula_maps::{ObjectLocator, ObjectName, PoolFlags, SpgId};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
-use spirula_proto::osd::{Extent, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
+use spirula_proto::osd::{ExtentArgs, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::{OmapKeys, OmapVals};
 use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::sync::oneshot;
@@ -102,9 +102,9 @@ fn node(index: usize, life: u64, workers: usize) -> ClientNode {
 }
 
 fn extent(code: OpCode, data: Bytes) -> OsdOpIn {
-    let args = Extent {
+    let args = ExtentArgs {
         length: data.len() as u64,
-        ..Extent::default()
+        ..ExtentArgs::default()
     };
     OsdOpIn::new(code, OpArgs::Extent(args), data)
 }

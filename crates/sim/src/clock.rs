@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use spirula_denc::UTime;
 use spirula_host::Metadata;
+use spirula_host::Resident;
 use spirula_osd::Host;
 
 use spirula_random::Rng;
@@ -61,7 +62,7 @@ impl Host for Machine {
         Metadata::from([("hostname".to_owned(), self.name.clone())])
     }
 
-    fn resident(&self) -> Option<(usize, usize)> {
+    fn resident(&self) -> Option<Resident> {
         None
     }
 

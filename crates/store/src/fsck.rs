@@ -93,10 +93,19 @@ impl fmt::Display for FsckReport {
 /// The progress of a check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FsckProgress {
-    /// Objects checked, and the expected number.
-    pub objects: (u64, u64),
-    /// Blocks of data checked, and the expected number.
-    pub blocks: (u64, u64),
+    /// Objects.
+    pub objects: Seen,
+    /// Blocks of data.
+    pub blocks: Seen,
+}
+
+/// The number of things checked, and of those to check.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Checked so far.
+    pub count: u64,
+    /// The expected number.
+    pub of: u64,
 }
 
 /// Checks the store at `path` (and its log at `log`, if that is separate), with its key if it is encrypted. `progress` is called now
@@ -155,7 +164,8 @@ fn check(
         stored: 0,
         report,
         progress,
-        expected: (mounted.state.counters.objects, mounted.state.alloc.used()),
+        expected_objects: mounted.state.counters.objects,
+        expected_blocks: mounted.state.alloc.used(),
     };
     if let Err(e) = check.run(mounted) {
         check.report.problem(e);
@@ -210,8 +220,10 @@ struct Check<'a> {
     stored: u64,
     report: FsckReport,
     progress: &'a mut dyn FnMut(FsckProgress),
-    /// The expected numbers of objects and blocks.
-    expected: (u64, u64),
+    /// The expected number of objects.
+    expected_objects: u64,
+    /// The expected number of blocks of data.
+    expected_blocks: u64,
 }
 
 impl Check<'_> {
@@ -258,8 +270,14 @@ impl Check<'_> {
             for (key, onode) in &listing.objects {
                 self.object(state, key, onode);
                 (self.progress)(FsckProgress {
-                    objects: (self.report.objects, self.expected.0),
-                    blocks: (self.report.data_blocks, self.expected.1),
+                    objects: Seen {
+                        count: self.report.objects,
+                        of: self.expected_objects,
+                    },
+                    blocks: Seen {
+                        count: self.report.data_blocks,
+                        of: self.expected_blocks,
+                    },
                 });
             }
             from = listing.next;

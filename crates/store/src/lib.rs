@@ -69,7 +69,7 @@ pub use crypt::EncryptionKey;
 pub use dump::Dump;
 pub use error::{KeyProblem, Result, StoreError};
 pub use event::{Event, Listing, Lookup, Pairs, Token};
-pub use fsck::{Depth, FsckProgress, FsckReport, fsck, fsck_on};
+pub use fsck::{Depth, FsckProgress, FsckReport, Seen, fsck, fsck_on};
 pub use index::PageLimit;
 pub use key::ObjectKey;
 pub use layout::Superblock;

@@ -56,11 +56,25 @@ pub(super) struct LoadArgs {
     offset_align: Option<String>,
 }
 
+/// The least and the most bytes of an object or an operation.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    least: u64,
+    most: u64,
+}
+
+/// An operation that has ended.
+struct Finished {
+    id: u64,
+    /// The operation's bytes.
+    len: u64,
+}
+
 /// The options' values.
 struct Plan {
     objects: u64,
-    object_size: (u64, u64),
-    op_len: (u64, u64),
+    object_size: Bounds,
+    op_len: Bounds,
     max_ops: usize,
     max_backlog: u64,
     read_percent: u64,
@@ -79,14 +93,14 @@ impl Plan {
         let max_ops = or("max-ops", &a.max_ops, 16)?;
         Ok(Self {
             objects: or("num-objects", &a.num_objects, 200)?,
-            object_size: (
-                or("min-object-size", &a.min_object_size, 1024)?,
-                or("max-object-size", &a.max_object_size, 5 << 30)?,
-            ),
-            op_len: (
-                or("min-op-len", &a.min_op_len, 1024)?,
-                or("max-op-len", &a.max_op_len, 2 << 20)?,
-            ),
+            object_size: Bounds {
+                least: or("min-object-size", &a.min_object_size, 1024)?,
+                most: or("max-object-size", &a.max_object_size, 5 << 30)?,
+            },
+            op_len: Bounds {
+                least: or("min-op-len", &a.min_op_len, 1024)?,
+                most: or("max-op-len", &a.max_op_len, 2 << 20)?,
+            },
             max_ops: usize::try_from(max_ops).unwrap_or(usize::MAX),
             max_backlog: or("max-backlog", &a.max_backlog, 10 << 20)?,
             read_percent: number("read-percent", a.read_percent.as_deref())?.unwrap_or(80),
@@ -121,8 +135,8 @@ struct Load {
     sent: u64,
     completed: u64,
     last_op: u64,
-    /// The operations under way; each returns its number and bytes.
-    ops: JoinSet<(u64, u64)>,
+    /// The operations under way.
+    ops: JoinSet<Finished>,
 }
 
 fn say(text: &str) {
@@ -150,7 +164,7 @@ impl Load {
         let mut name = String::from("obj-");
         let letters = (0..NAME_LEN).map(|_| ALPHABET[self.random.index(ALPHABET.len())]);
         name.extend(letters.map(char::from));
-        let (least, most) = self.plan.object_size;
+        let Bounds { least, most } = self.plan.object_size;
         Object {
             name,
             len: self.random.between(least, most.saturating_add(1)),
@@ -187,7 +201,7 @@ impl Load {
         let Some(object) = self.random.pick(&self.objects) else {
             return;
         };
-        let (least, most) = self.plan.op_len;
+        let Bounds { least, most } = self.plan.op_len;
         let len = self.random.between(least, most.saturating_add(1)).min(object.len);
         let off = self.random.below(object.len + 1).min(object.len - len);
         let off = off - off % self.plan.align;
@@ -208,7 +222,7 @@ impl Load {
                 // The load goes on, as with the official tool.
                 tracing::warn!("{name}: {e}");
             }
-            (id, len)
+            Finished { id, len }
         });
     }
 
@@ -218,9 +232,9 @@ impl Load {
         general(rate.trunc() / MIB, 3)
     }
 
-    fn finished(&mut self, done: Result<(u64, u64), tokio::task::JoinError>) {
+    fn finished(&mut self, done: Result<Finished, tokio::task::JoinError>) {
         match done {
-            Ok((id, len)) => {
+            Ok(Finished { id, len }) => {
                 self.completed += len;
                 say(&format!("op {id} completed, throughput={}MB/sec", self.rate()));
             }

@@ -1,6 +1,7 @@
 //! Snapshots of pools: `lssnap`, `mksnap`, `rmsnap`, `rollback`, `listsnaps`.
 
 use serde_json::{Value, json};
+use spirula_denc::Extent;
 use spirula_denc::UTime;
 use spirula_maps::{SnapId, snap};
 use spirula_proto::osd_op_data::CloneInfo;
@@ -29,7 +30,7 @@ fn clone_value(clone: &CloneInfo, names: &SnapNames) -> Value {
     if clone.id == snap::NOSNAP {
         return json!({"id": "head", "snapshots": snapshots, "size": clone.size});
     }
-    let section = |(start, length): &(u64, u64)| json!({"start": start, "length": length});
+    let section = |o: &Extent| json!({"start": o.offset, "length": o.len});
     let overlaps: Vec<Value> = clone.overlap.iter().map(section).collect();
     json!({"id": clone.id, "snapshots": snapshots, "size": clone.size, "overlaps": overlaps})
 }
@@ -49,7 +50,7 @@ fn clone_line(clone: &CloneInfo, names: &SnapNames) -> String {
         // The official tool ends the line behind the whole listing.
         return format!("head\t{snaps}\t{}", clone.size);
     }
-    let section = |(start, length): &(u64, u64)| format!("{start}~{length}");
+    let section = |o: &Extent| format!("{}~{}", o.offset, o.len);
     let overlaps: Vec<String> = clone.overlap.iter().map(section).collect();
     format!(
         "{}\t{snaps}\t{}\t[{}]\n",
@@ -148,7 +149,7 @@ mod tests {
         let clone = CloneInfo {
             id: 2,
             snaps: vec![1, 2],
-            overlap: vec![(0, 3), (5, 1)],
+            overlap: vec![Extent { offset: 0, len: 3 }, Extent { offset: 5, len: 1 }],
             size: 6,
         };
         assert_eq!(clone_line(&clone, &SnapNames::new()), "2\t1,2\t6\t[0~3,5~1]\n");

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use spirula_client::errno::Errno;
 use spirula_client::{Watch, WatchNews};
 use spirula_denc::Writer;
+use spirula_proto::osd_op_data::WatcherId;
 use spirula_text::addr_legacy;
 
 use super::format::hexdump;
@@ -73,11 +74,11 @@ impl Tool {
         let outcome = io.notify(&oid, payload, NOTIFY_TIMEOUT).await;
         let outcome = outcome.map_err(|e| last_words(failed(e.errno())))?;
         let errno = Errno::of_result(outcome.result).map(failed);
-        for ((client, cookie), reply) in &outcome.replies.replies {
+        for (WatcherId { client, cookie }, reply) in &outcome.replies.replies {
             let head = format!("reply client.{client} cookie {cookie} : {} bytes\n", reply.len());
             print([head, hexdump(reply)].concat().as_bytes())?;
         }
-        for (client, cookie) in &outcome.replies.missed {
+        for WatcherId { client, cookie } in &outcome.replies.missed {
             println!("timeout client.{client} cookie {cookie}");
         }
         errno.map_or(Ok(()), |e| Err(last_words(e)))

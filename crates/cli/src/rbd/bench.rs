@@ -62,6 +62,12 @@ impl Plan {
     }
 }
 
+/// Requests and bytes of a second.
+struct Rate {
+    requests: f64,
+    bytes: f64,
+}
+
 /// Requests and bytes in the last seconds.
 #[derive(Default)]
 struct Rates(VecDeque<(f64, f64, f64)>);
@@ -74,12 +80,14 @@ impl Rates {
         }
     }
 
-    /// Requests and bytes of a second.
-    fn rates(&self) -> (f64, f64) {
+    fn rates(&self) -> Rate {
         let seconds: f64 = self.0.iter().map(|(s, _, _)| s).sum();
         let requests: f64 = self.0.iter().map(|(_, r, _)| r).sum();
         let bytes: f64 = self.0.iter().map(|(_, _, b)| b).sum();
-        (requests / seconds, bytes / seconds)
+        Rate {
+            requests: requests / seconds,
+            bytes: bytes / seconds,
+        }
     }
 }
 
@@ -202,13 +210,13 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
             let seconds = (elapsed - last).as_secs_f64();
             let (r, b) = ((requests - requests_before) as f64, (done - done_before) as f64);
             rates.add(seconds, r, b);
-            let (r, b) = rates.rates();
+            let rate = rates.rates();
             let ops = requests.saturating_sub(plan.threads);
             println!(
                 "{:>5}{ops:>10}{:>10}{:>12}",
                 elapsed.as_secs(),
-                general(r, 6),
-                speed(b)
+                general(rate.requests, 6),
+                speed(rate.bytes)
             );
             (last, done_before, requests_before) = (elapsed, done, requests);
         }

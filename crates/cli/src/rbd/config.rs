@@ -50,6 +50,13 @@ fn refused(what: &str, key: &str, e: &spirula_rbd::Error) -> Exit {
     }
 }
 
+/// An option that the monitors keep.
+struct Kept {
+    value: String,
+    /// The section with this value.
+    section: String,
+}
+
 impl Tool {
     /// The entity of a command.
     fn entity(&self) -> Result<&str, Exit> {
@@ -75,8 +82,8 @@ impl Tool {
         }
     }
 
-    /// The monitors' options for an entity, each with its value and section.
-    async fn kept(&self, entity: &str) -> Result<BTreeMap<String, (String, String)>, Exit> {
+    /// The monitors' options for an entity.
+    async fn kept(&self, entity: &str) -> Result<BTreeMap<String, Kept>, Exit> {
         let command = json!({"prefix": "config dump", "format": "json"});
         let data = self.ask_monitors(&command, "error reading config").await?;
         let all: Vec<Value> = serde_json::from_slice(&data).map_err(|_| bad("error parsing config dump"))?;
@@ -90,7 +97,11 @@ impl Tool {
             for option in all.iter().filter(|o| counts && o["section"] == section) {
                 let text = |key: &str| option[key].as_str().unwrap_or_default().to_owned();
                 if text("name").starts_with("rbd_") {
-                    kept.insert(text("name"), (text("value"), section.to_owned()));
+                    let option = Kept {
+                        value: text("value"),
+                        section: section.to_owned(),
+                    };
+                    kept.insert(text("name"), option);
                 }
             }
         }
@@ -102,12 +113,10 @@ impl Tool {
         if self.format.is_structured() {
             let trees = kept
                 .iter()
-                .map(|(name, (value, section))| json!({"name": name, "value": value, "section": section}));
+                .map(|(name, o)| json!({"name": name, "value": o.value, "section": o.section}));
             self.print(&trees.collect(), "config", "option");
         } else if !kept.is_empty() {
-            let rows = kept
-                .into_iter()
-                .map(|(name, (value, section))| [name, value, section]);
+            let rows = kept.into_iter().map(|(name, o)| [name, o.value, o.section]);
             print_table("Section", rows);
         }
         Ok(())
@@ -117,8 +126,8 @@ impl Tool {
         let entity = self.entity()?;
         let key = key(self.words.get(1))?;
         match self.kept(entity).await?.get(key) {
-            Some((value, section)) if section == entity => {
-                println!("{value}");
+            Some(option) if option.section == entity => {
+                println!("{}", option.value);
                 Ok(())
             }
             _ => Err(complain(errno::ENOENT, format!("{key} is not set"))),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spirula_client::errno;
 use spirula_denc::UTime;
+use spirula_rbd::Striping;
 use spirula_rbd::{
     CloneFormat, CreateOptions, Image, MIRROR_BY_SNAPSHOTS, MirrorImage, MirrorImageState, NO_LIMIT, Options,
     ParentNames, create, features as bits,
@@ -93,7 +94,10 @@ impl Tool {
         }
         let striping = match (&args.stripe_unit, args.stripe_count) {
             (None, None) => None,
-            (Some(unit), Some(count)) => Some((size("stripe-unit", unit, 1)?, count)),
+            (Some(unit), Some(count)) => Some(Striping {
+                unit: size("stripe-unit", unit, 1)?,
+                count,
+            }),
             _ => {
                 return Err(bad(
                     "must specify both (or neither) of stripe-unit and stripe-count",

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityType, UTime, decode_all};
 use spirula_maps::{ObjectLocator, ObjectName, OsdMap, SpgId, snap};
 use spirula_proto::mon::MMonCommand;
-use spirula_proto::osd::{Extent, MOsdOp, OpArgs, OpCode, OsdFlags, OsdOpIn};
+use spirula_proto::osd::{ExtentArgs, MOsdOp, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{BytesList, Payload, RawMessage};
 use tokio::io::AsyncWriteExt;
 
@@ -106,9 +106,9 @@ fn request(map: &OsdMap, name: &str, code: OpCode, data: Bytes) -> (i32, RawMess
     let (oid, locator) = (ObjectName::from(name), ObjectLocator::pool(pool));
     let raw = map.object_to_raw_pg(&oid, &locator).unwrap();
     let pgid = map.raw_pg_to_pg(raw).unwrap();
-    let extent = Extent {
+    let extent = ExtentArgs {
         length: data.len() as u64,
-        ..Extent::default()
+        ..ExtentArgs::default()
     };
     let op = MOsdOp {
         tid: 1,

@@ -5,6 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use spirula_client::{IoCtx, Rados, Source};
 use spirula_random::Rng;
+use spirula_rbd::Striping;
 use spirula_rbd::{CloneFormat, CreateOptions, Image, Options, clone, create};
 
 use crate::common::Cluster;
@@ -94,7 +95,10 @@ async fn run(conf: &Path, format: CloneFormat, name: &str, work: &Path) {
     image.close().await.unwrap();
     let options = CreateOptions {
         order: Some(18),
-        striping: Some((16 << 10, 3)),
+        striping: Some(Striping {
+            unit: 16 << 10,
+            count: 3,
+        }),
         clone_format: format,
         ..CreateOptions::default()
     };

@@ -471,7 +471,7 @@ impl Core {
     /// Handles maps from a monitor or an OSD.
     pub fn handle_maps(&mut self, maps: &MOsdMap) {
         let before = self.epoch();
-        for epoch in maps.range().map(|(a, b)| a..=b).into_iter().flatten() {
+        for epoch in maps.range().into_iter().flatten() {
             match self.next_map(maps, epoch) {
                 Some(Ok(map)) => {
                     let skipped = before > 0 && epoch > self.epoch() + 1;

@@ -1,6 +1,8 @@
 //! The layout of a striped object: how its bytes spread over objects (Ceph's
 //! `doc/architecture.rst`, "Data striping").
 
+use spirula_denc::Extent;
+
 /// Object `n` of a layout gets every `stripe_count`th stripe unit of its object set; an object set is `stripe_count`
 /// objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,14 +71,8 @@ impl Layout {
         })
     }
 
-    /// The places of an object's range in the whole, in the order of the object: offsets with
-    /// lengths.
-    pub fn whole_extents(
-        &self,
-        object: u64,
-        offset: u64,
-        len: u64,
-    ) -> impl Iterator<Item = (u64, u64)> + use<> {
+    /// The places of an object's range in the whole, in the order of the object.
+    pub fn whole_extents(&self, object: u64, offset: u64, len: u64) -> impl Iterator<Item = Extent> + use<> {
         let (unit, count) = (u64::from(self.stripe_unit), u64::from(self.stripe_count));
         let per_object = u64::from(self.object_size) / unit;
         let (set, column) = (object / count, object % count);
@@ -89,7 +85,10 @@ impl Layout {
             let block = (set * per_object + row) * count + column;
             let len = (unit - within).min(end - at);
             at += len;
-            Some((block * unit + within, len))
+            Some(Extent {
+                offset: block * unit + within,
+                len,
+            })
         })
     }
 
@@ -151,12 +150,16 @@ mod tests {
             for piece in LAYOUT.pieces(offset, len) {
                 let found: Vec<_> = LAYOUT
                     .whole_extents(piece.object, piece.offset, piece.len)
+                    .map(|e| (e.offset, e.len))
                     .collect();
                 assert_eq!(found, [(at, piece.len)]);
                 at += piece.len;
             }
         }
-        let all: Vec<_> = LAYOUT.whole_extents(4, 0, 20).collect();
+        let all: Vec<_> = LAYOUT
+            .whole_extents(4, 0, 20)
+            .map(|e| (e.offset, e.len))
+            .collect();
         assert_eq!(all, [(70, 10), (100, 10)]);
     }
 

@@ -2,9 +2,9 @@
 
 use spirula_denc::Fsid;
 
-use crate::features::OSDMAP_SIGNIFICANT;
-
+use super::CleanInterval;
 use super::{CrushBlob, Incremental, MAX_PRIMARY_AFFINITY, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo};
+use crate::features::OSDMAP_SIGNIFICANT;
 
 /// The most OSD ids of a map: more than any cluster has, and few enough that a hostile incremental of a few bytes costs
 /// a few megabytes.
@@ -238,7 +238,7 @@ impl OsdMap {
             let i = self.osd_index(*osd)?;
             self.osd_info[i].up_thru = *epoch;
         }
-        for (osd, (begin, end)) in &inc.new_last_clean_interval {
+        for (osd, CleanInterval { begin, end }) in &inc.new_last_clean_interval {
             let i = self.osd_index(*osd)?;
             self.osd_info[i].last_clean_begin = *begin;
             self.osd_info[i].last_clean_end = *end;

@@ -7,6 +7,7 @@ use spirula_denc::{Decode, Encode, EntityAddr, EntityAddrVec, Fsid, Reader, Resu
 
 use super::frame::{self, by_addr};
 use super::stretch::StretchChange;
+use super::{CleanInterval, UpmapItem};
 use super::{OsdState, OsdXInfo, Profiles, SnapsByPool};
 use crate::codec::section_of;
 use crate::features::OSDMAP_SIGNIFICANT;
@@ -59,7 +60,7 @@ pub struct Incremental {
     /// No more given members.
     pub old_pg_upmap: BTreeSet<PgId>,
     /// Replaced members.
-    pub new_pg_upmap_items: BTreeMap<PgId, Vec<(i32, i32)>>,
+    pub new_pg_upmap_items: BTreeMap<PgId, Vec<UpmapItem>>,
     /// No more replaced members.
     pub old_pg_upmap_items: BTreeSet<PgId>,
     /// Snapshots that are removed.
@@ -76,7 +77,7 @@ pub struct Incremental {
     /// `up_thru` of OSDs.
     pub new_up_thru: BTreeMap<i32, u32>,
     /// The last clean intervals of OSDs.
-    pub new_last_clean_interval: BTreeMap<i32, (u32, u32)>,
+    pub new_last_clean_interval: BTreeMap<i32, CleanInterval>,
     /// OSDs whose data is lost.
     pub new_lost: BTreeMap<i32, u32>,
     /// Blocklist entries.

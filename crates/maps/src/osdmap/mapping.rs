@@ -4,6 +4,7 @@
 //! affinity → acting set (`pg_temp`, `primary_temp`, or the up set).
 
 use spirula_crush::{ITEM_NONE, Workspace, hash32_2};
+use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
 use super::{MAX_PRIMARY_AFFINITY, OsdMap, WEIGHT_OUT};
 use crate::pool::PgPool;
@@ -11,6 +12,31 @@ use crate::types::{ObjectLocator, ObjectName, PgId};
 
 /// No OSD, as a primary.
 pub const NO_OSD: i32 = -1;
+
+/// A replacement in a PG's members (`pg_upmap_items`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UpmapItem {
+    /// The OSD that CRUSH names.
+    pub from: i32,
+    /// The OSD that stands in its place.
+    pub to: i32,
+}
+
+impl Encode for UpmapItem {
+    fn encode(&self, w: &mut Writer) {
+        w.i32(self.from);
+        w.i32(self.to);
+    }
+}
+
+impl Decode for UpmapItem {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            from: r.i32()?,
+            to: r.i32()?,
+        })
+    }
+}
 
 /// Where a PG is. Members that are missing are [`ITEM_NONE`] in erasure-coded pools, and left out in others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -138,7 +164,7 @@ impl OsdMap {
             }
             osds.clone_from(given);
         }
-        for (from, to) in self.pg_upmap_items.get(&pg).into_iter().flatten() {
+        for UpmapItem { from, to } in self.pg_upmap_items.get(&pg).into_iter().flatten() {
             if osds.contains(to) || self.is_marked_out(*to) {
                 continue;
             }

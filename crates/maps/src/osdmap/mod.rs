@@ -21,9 +21,9 @@ use spirula_denc::{EntityAddr, EntityAddrVec, Fsid, UTime};
 pub use apply::{ApplyError, MAX_OSD_LIMIT};
 pub use cache::MappingCache;
 pub use incremental::Incremental;
-pub use mapping::{NO_OSD, PgMapping};
+pub use mapping::{NO_OSD, PgMapping, UpmapItem};
 pub use names::{OsdMapFlags, OsdState};
-pub use osd::{OsdInfo, OsdXInfo};
+pub use osd::{CleanInterval, OsdInfo, OsdXInfo};
 pub use stretch::{StretchChange, StretchMode};
 
 use crate::features::release;
@@ -126,8 +126,8 @@ pub struct OsdMap {
     pub erasure_code_profiles: Profiles,
     /// PGs whose members are given.
     pub pg_upmap: BTreeMap<PgId, Vec<i32>>,
-    /// PGs of which some members (first) are replaced (by the second).
-    pub pg_upmap_items: BTreeMap<PgId, Vec<(i32, i32)>>,
+    /// PGs of which some members are replaced.
+    pub pg_upmap_items: BTreeMap<PgId, Vec<UpmapItem>>,
     /// Counts the CRUSH maps.
     pub crush_version: u32,
     /// Snapshots that this epoch removed.

@@ -54,6 +54,31 @@ impl Decode for OsdInfo {
     }
 }
 
+/// The epochs in which an OSD was up before it was stopped in good order: `begin..end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CleanInterval {
+    /// The epoch in which the OSD came up.
+    pub begin: u32,
+    /// The epoch in which the OSD said that it ends.
+    pub end: u32,
+}
+
+impl Encode for CleanInterval {
+    fn encode(&self, w: &mut Writer) {
+        w.u32(self.begin);
+        w.u32(self.end);
+    }
+}
+
+impl Decode for CleanInterval {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            begin: r.u32()?,
+            end: r.u32()?,
+        })
+    }
+}
+
 /// As in `ceph osd dump`.
 impl fmt::Display for OsdInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,8 +13,10 @@ commands! {
 
 const TITLES: [&str; 6] = ["Read", "Write", "Total", "Read IOPS", "Write IOPS", "Total IOPS"];
 
-/// The assumed width of an unknown terminal, and the largest one.
-const WIDTH: (i64, i64) = (80, 4096);
+/// The assumed width of an unknown terminal.
+const WIDTH: i64 = 80;
+/// The largest width of a terminal.
+const MAX_WIDTH: i64 = 4096;
 
 fn row(cells: &[String], column: usize) -> String {
     let cells: String = cells
@@ -33,7 +35,7 @@ fn header(column: usize) -> String {
 }
 
 fn iostat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let width = call.args.opt_int("width")?.unwrap_or(WIDTH.0).clamp(0, WIDTH.1);
+    let width = call.args.opt_int("width")?.unwrap_or(WIDTH).clamp(0, MAX_WIDTH);
     let column = usize::try_from(width).unwrap_or(0) / TITLES.len();
     let r = rates(m.view, None);
     let bytes = |n: u64| format!("{}B/s", size::whole(n));

@@ -91,7 +91,7 @@ fn collect(m: &View, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply> {
                     sum.add(&s.statfs);
                 }
             }
-            let pgs = (line.id >= 0).then(|| m.state.stats.pgs_of(line.id).0);
+            let pgs = (line.id >= 0).then(|| m.state.stats.pgs_of(line.id).all);
             Space { line, sum, pgs }
         })
         .collect();

@@ -131,7 +131,7 @@ fn dump_text(map: &OsdMap) -> String {
         t.push_str(&format!("pg_upmap {pg} {}\n", osd_list(osds)));
     }
     for (pg, items) in &map.pg_upmap_items {
-        let flat: Vec<i32> = items.iter().flat_map(|(a, b)| [*a, *b]).collect();
+        let flat: Vec<i32> = items.iter().flat_map(|i| [i.from, i.to]).collect();
         t.push_str(&format!("pg_upmap_items {pg} {}\n", osd_list(&flat)));
     }
     for (pg, osds) in &map.pg_temp {
@@ -312,7 +312,10 @@ pub(super) fn dump_json(map: &OsdMap) -> Value {
         .map(|(a, t)| (a.to_string(), json!(t.to_string())))
         .collect();
     let upmap_items = map.pg_upmap_items.iter().map(|(pg, items)| {
-        let m: Vec<Value> = items.iter().map(|(a, b)| json!({"from": a, "to": b})).collect();
+        let m: Vec<Value> = items
+            .iter()
+            .map(|i| json!({"from": i.from, "to": i.to}))
+            .collect();
         json!({"pgid": pg.to_string(), "mappings": m})
     });
     json!({

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use spirula_maps::UpmapItem;
 use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
 use spirula_maps::{OsdState, PgId};
 use spirula_proto::mon::LogPriority;
@@ -419,19 +420,23 @@ fn upmap_items(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if osds.is_empty() || !osds.len().is_multiple_of(2) {
         return refuse(errno::EINVAL, "you must specify pairs of osd ids to be remapped");
     }
-    let items: Vec<(i32, i32)> = osds.chunks(2).map(|p| (p[0], p[1])).collect();
-    let same = items.iter().filter(|(a, b)| a == b);
+    let item = |pair: &[i32]| UpmapItem {
+        from: pair[0],
+        to: pair[1],
+    };
+    let (same, items): (Vec<UpmapItem>, Vec<UpmapItem>) =
+        osds.chunks(2).map(item).partition(|i| i.from == i.to);
     let notes: String = same
-        .map(|(a, b)| format!("from osd.{a} == to osd.{b}, "))
+        .iter()
+        .map(|i| format!("from osd.{} == to osd.{}, ", i.from, i.to))
         .collect();
-    let items: Vec<(i32, i32)> = items.into_iter().filter(|(a, b)| a != b).collect();
     if items.is_empty() {
         return refuse(
             errno::EINVAL,
             format!("{notes}no valid upmap items(pairs) is specified"),
         );
     }
-    let text: Vec<String> = items.iter().map(|(a, b)| format!("{a}->{b}")).collect();
+    let text: Vec<String> = items.iter().map(|i| format!("{}->{}", i.from, i.to)).collect();
     m.pending_osd().new_pg_upmap_items.insert(pg, items);
     committed(format!(
         "{notes}set {pg} pg_upmap_items mapping to [{}]",

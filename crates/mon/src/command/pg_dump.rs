@@ -401,8 +401,8 @@ fn osds_table(m: &View, each: bool) -> String {
         for (o, s) in m.state.stats.osds.iter().rev() {
             let mut row = vec![o.to_string()];
             row.extend(space(&s.statfs));
-            let (pgs, primary) = m.state.stats.pgs_of(*o);
-            row.extend([osd_list(&s.hb_peers), pgs.to_string(), primary.to_string()]);
+            let pgs = m.state.stats.pgs_of(*o);
+            row.extend([osd_list(&s.hb_peers), pgs.all.to_string(), pgs.led.to_string()]);
             t.row(row);
         }
     }

@@ -23,9 +23,16 @@ commands! {
         "show what reweight-by-pg would do";
 }
 
+/// The number of an OSD's PGs, before and after the change.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pgs {
+    before: usize,
+    after: usize,
+}
+
 /// PGs of each OSD that is up and in, before and after a change.
 struct Spread {
-    osds: BTreeMap<i32, (usize, usize)>,
+    osds: BTreeMap<i32, Pgs>,
     total: usize,
     moved: usize,
     /// Whether there are numbers after the change.
@@ -36,7 +43,7 @@ impl Spread {
     fn of(map: &OsdMap, next: Option<&OsdMap>, pools: &BTreeSet<u64>) -> Self {
         let there = map.osds().filter(|o| map.is_up(*o) && map.is_in(*o));
         let mut s = Self {
-            osds: there.map(|o| (o, (0, 0))).collect(),
+            osds: there.map(|o| (o, Pgs::default())).collect(),
             total: 0,
             moved: 0,
             compares: next.is_some(),
@@ -48,16 +55,16 @@ impl Spread {
             let before = map.map_pg(pg).up;
             s.total += map.pool_of(pg).map_or(0, |p| usize::from(p.size));
             for osd in &before {
-                if let Some((n, _)) = s.osds.get_mut(osd) {
-                    *n += 1;
+                if let Some(n) = s.osds.get_mut(osd) {
+                    n.before += 1;
                 }
             }
             let Some(after) = next.map(|n| n.map_pg(pg).up) else {
                 continue;
             };
             for osd in &after {
-                if let Some((_, n)) = s.osds.get_mut(osd) {
-                    *n += 1;
+                if let Some(n) = s.osds.get_mut(osd) {
+                    n.after += 1;
                 }
             }
             s.moved += before.iter().filter(|o| !after.contains(o)).count();
@@ -69,7 +76,7 @@ impl Spread {
         self.total as f32 / self.osds.len().max(1) as f32
     }
 
-    fn deviation(&self, pgs: fn(&(usize, usize)) -> usize) -> f32 {
+    fn deviation(&self, pgs: fn(&Pgs) -> usize) -> f32 {
         let avg = self.average();
         let sum: f32 = self.osds.values().map(|n| (pgs(n) as f32 - avg).powi(2)).sum();
         (sum / self.osds.len().max(1) as f32).sqrt()
@@ -82,9 +89,9 @@ impl Spread {
     }
 
     /// The OSDs with the fewest and the most PGs; the first of several.
-    fn extremes(&self) -> Vec<(&'static str, i32, (usize, usize))> {
-        let least = self.osds.iter().min_by_key(|(_, n)| n.0);
-        let most = self.osds.iter().rev().max_by_key(|(_, n)| n.0);
+    fn extremes(&self) -> Vec<(&'static str, i32, Pgs)> {
+        let least = self.osds.iter().min_by_key(|(_, n)| n.before);
+        let most = self.osds.iter().rev().max_by_key(|(_, n)| n.before);
         let pairs = [("min", least), ("max", most)].into_iter();
         pairs
             .filter_map(|(what, found)| found.map(|(o, n)| (what, *o, *n)))
@@ -100,12 +107,12 @@ impl Spread {
             put("total_pgs".into(), json!(self.total));
         }
         put("avg_pgs".into(), f(self.average()));
-        put("std_dev".into(), f(self.deviation(|n| n.0)));
+        put("std_dev".into(), f(self.deviation(|n| n.before)));
         put("expected_baseline_std_dev".into(), f(self.baseline()));
         if self.compares {
-            put("new_std_dev".into(), f(self.deviation(|n| n.1)));
+            put("new_std_dev".into(), f(self.deviation(|n| n.after)));
         }
-        for (what, osd, (before, after)) in self.extremes() {
+        for (what, osd, Pgs { before, after }) in self.extremes() {
             put(format!("{what}_osd"), json!(osd));
             put(format!("{what}_osd_pgs"), json!(before));
             if self.compares {
@@ -135,8 +142,8 @@ impl Spread {
         t.push_str(&format!(
             "avg {}\nstddev {}{} (expected baseline {})\n",
             f(avg),
-            f(self.deviation(|n| n.0)),
-            arrow(f(self.deviation(|n| n.1))),
+            f(self.deviation(|n| n.before)),
+            arrow(f(self.deviation(|n| n.after))),
             f(self.baseline())
         ));
         // Without PGs the official code divides by zero and prints C's result.
@@ -144,7 +151,7 @@ impl Spread {
             0.0 => "-nan".to_owned(),
             avg => f(n as f32 / avg),
         };
-        for (what, osd, (before, after)) in self.extremes() {
+        for (what, osd, Pgs { before, after }) in self.extremes() {
             t.push_str(&format!(
                 "{what} osd.{osd} with {before}{} pgs ({}{} * mean)\n",
                 arrow(after.to_string()),

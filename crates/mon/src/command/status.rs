@@ -382,7 +382,7 @@ fn pgmap_json(m: &View) -> Value {
     v.insert("bytes_used".into(), json!(raw.used_raw()));
     v.insert("bytes_avail".into(), json!(raw.available));
     v.insert("bytes_total".into(), json!(raw.total));
-    let (unknown, inactive) = inactive(m);
+    let Unserved { unknown, inactive } = unserved(m);
     if unknown > 0 {
         v.insert("unknown_pgs_ratio".into(), json!(share(unknown, total.pgs)));
     }
@@ -412,19 +412,27 @@ fn pgmap_json(m: &View) -> Value {
     Value::Object(v)
 }
 
-/// The number of PGs that nobody reported, and of other PGs that are not active.
-fn inactive(m: &View) -> (usize, usize) {
-    m.state.stats.pgs.values().fold((0, 0), |(u, i), s| {
+/// The number of PGs that serve nobody.
+#[derive(Default)]
+struct Unserved {
+    /// PGs that nobody reported.
+    unknown: usize,
+    /// Other PGs that are not active.
+    inactive: usize,
+}
+
+fn unserved(m: &View) -> Unserved {
+    let mut n = Unserved::default();
+    for s in m.state.stats.pgs.values() {
         if s.state == PgState::empty() {
-            (u + 1, i)
+            n.unknown += 1;
         } else if !s.state.intersects(PgState::ACTIVE.with(PgState::PEERED))
             || !s.state.contains(PgState::ACTIVE)
         {
-            (u, i + 1)
-        } else {
-            (u, i)
+            n.inactive += 1;
         }
-    })
+    }
+    n
 }
 
 fn status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
@@ -521,7 +529,7 @@ fn pgs_text(m: &View) -> String {
     const PAD: &str = "             ";
     let total = m.state.stats.total();
     let mut lines = Vec::new();
-    let (unknown, inactive) = inactive(m);
+    let Unserved { unknown, inactive } = unserved(m);
     let percent = |n: usize| format!("{:.3}%", n as f64 / total.pgs.max(1) as f64 * 100.0);
     if unknown > 0 {
         lines.push(format!("{} pgs unknown", percent(unknown)));

@@ -32,11 +32,11 @@ const MON_STATEFUL_SUB: u64 = spirula_maps::features::MON_STATEFUL_SUB;
 impl View {
     fn version_of(&self, m: &MMonGetVersion) -> RawMessage {
         let versions = Topic::parse(&m.what).and_then(|topic| self.state.versions(&topic));
-        let (oldest_version, version) = versions.map_or((0, 0), |(a, b)| (a.into(), b.into()));
+        let versions = versions.unwrap_or(0..=0);
         let reply = MMonGetVersionReply {
             handle: m.handle,
-            version,
-            oldest_version,
+            version: (*versions.end()).into(),
+            oldest_version: (*versions.start()).into(),
         };
         reply.to_message()
     }
@@ -143,7 +143,7 @@ impl Monitor {
             }
             Message::GetVersion(m) => self.send(id, self.view.version_of(&m).with_tid(tid)),
             Message::GetOsdMaps(m) => {
-                let (full, inc) = ((m.full_first, m.full_last), (m.inc_first, m.inc_last));
+                let (full, inc) = (m.full_first..=m.full_last, m.inc_first..=m.inc_last);
                 if let Some(reply) = self.view.state.osd.ranges_message(full, inc) {
                     self.send(id, reply);
                 }

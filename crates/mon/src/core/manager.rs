@@ -37,9 +37,10 @@ pub(super) const SERVICE: &str = "mgr";
 const KEY: &str = "map";
 const SERVICES: &str = "services";
 
-/// Seconds between the reports of a daemon (`mgr_stats_period`), and the priority of counters in them
-/// (`mgr_stats_threshold`).
-const STATS: (u32, u32) = (5, 5);
+/// Seconds between the reports of a daemon (`mgr_stats_period`).
+const STATS_PERIOD: u32 = 5;
+/// The priority of the counters in these reports (`mgr_stats_threshold`).
+const STATS_THRESHOLD: u32 = 5;
 
 /// The modules of Ceph's manager whose whole work is always done here.
 pub(crate) const MODULES: [&str; 5] = ["crash", "iostat", "progress", spirula_manager::MODULE, "status"];
@@ -291,7 +292,10 @@ impl View {
             return; // Its reports are not taken either.
         }
         if let Some(s) = self.state.manager.sessions.get(&id) {
-            let key = (open.service_name, open.daemon_name);
+            let key = services::Key {
+                service: open.service_name,
+                daemon: open.daemon_name,
+            };
             let client = services::Client {
                 name: &s.name,
                 gid: s.global_id,
@@ -414,8 +418,8 @@ impl Monitor {
             MsgType::MGR_OPEN => {
                 self.view.open_service(id, msg.decode()?);
                 let configure = MMgrConfigure {
-                    stats_period: STATS.0,
-                    stats_threshold: STATS.1,
+                    stats_period: STATS_PERIOD,
+                    stats_threshold: STATS_THRESHOLD,
                     queries: MMgrConfigure::NO_QUERIES,
                 };
                 self.send(id, configure.to_message());
@@ -423,7 +427,10 @@ impl Monitor {
             MsgType::MGR_CLOSE => {
                 let close: MMgrClose = msg.decode()?;
                 self.send(id, close.to_message());
-                let key = (close.service_name, close.daemon_name);
+                let key = services::Key {
+                    service: close.service_name,
+                    daemon: close.daemon_name,
+                };
                 if let Some(s) = self.view.state.manager.sessions.get(&id) {
                     self.view.state.manager.services.end(&key, s.global_id);
                 }

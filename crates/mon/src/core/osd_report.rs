@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use spirula_denc::{EntityAddr, UTime};
 use spirula_invariant::{dropped, impossible, invariant};
+use spirula_maps::CleanInterval;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PgId, PoolFlags};
 use spirula_proto::Payload;
@@ -304,7 +305,10 @@ impl Turn<'_> {
         }
         let up_from = map.osd_info.get(osd as usize).map_or(0, |i| i.up_from);
         self.mark_down(osd, Some(format!("osd.{osd} marked itself down")));
-        let interval = (up_from, map.epoch);
+        let interval = CleanInterval {
+            begin: up_from,
+            end: map.epoch,
+        };
         self.pending_osd().new_last_clean_interval.insert(osd, interval);
     }
 
@@ -397,8 +401,8 @@ impl Monitor {
                 } else {
                     w.last
                 };
-                let range = (w.first.max(1), last);
-                let (full, inc) = if w.full { (range, (0, 0)) } else { ((0, 0), range) };
+                let (range, none) = (w.first.max(1)..=last, 0..=0);
+                let (full, inc) = if w.full { (range, none) } else { (none, range) };
                 if let Some(m) = self.view.state.osd.ranges_message(full, inc) {
                     self.send(id, m);
                 }

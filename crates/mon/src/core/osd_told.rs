@@ -1,7 +1,5 @@
 //! Reports of OSDs that the monitor only remembers: nothing of them is replicated.
 
-use std::time::Duration;
-
 use spirula_proto::internal::report::{ConfigReport, OsdReportReply, PgStatsAck, PgStatsReport};
 use spirula_proto::{Payload, RawMessage};
 
@@ -37,7 +35,7 @@ impl View {
     /// can't be read.
     pub(super) fn pg_stats(&mut self, osd: i32, r: &PgStatsReport) -> Option<RawMessage> {
         let life = self.state.osd.lives.entry(osd);
-        life.slow_ops = (r.slow_ops.0, Duration::from_millis(u64::from(r.slow_ops.1)));
+        life.slow_ops = r.slow_ops.clone();
         if let Some(sample) = r.clock.clone() {
             life.clock.take(sample);
         }

@@ -41,8 +41,10 @@ const MANAGER_OSD: &str = "allow r class-read object_prefix rbd_namespace, \
 
 /// The most clients at a time: more than the manager has addresses for.
 const MAX_CLIENTS: usize = 64;
-/// The most bytes of remembered origins, in all and of one entity.
-const MAX_BYTES: (usize, usize) = (8 << 20, 512 << 10);
+/// The most bytes of remembered origins, in all.
+const MAX_BYTES: usize = 8 << 20;
+/// The most bytes of one entity's remembered origins.
+const MAX_BYTES_OF_ONE: usize = 512 << 10;
 /// The most characters of a warning.
 const MAX_WARNING: usize = 512;
 /// The most warnings in the cluster log within a time: tenants control the reasons for warnings.
@@ -130,7 +132,7 @@ impl Origins {
                 .sum()
         };
         let more = record.bytes();
-        bytes(None) + more <= MAX_BYTES.0 && bytes(Some(&record.who)) + more <= MAX_BYTES.1
+        bytes(None) + more <= MAX_BYTES && bytes(Some(&record.who)) + more <= MAX_BYTES_OF_ONE
     }
 
     /// The capabilities that apply beside those of the place; `None` if there is to be no client.
@@ -404,7 +406,7 @@ mod tests {
             "it was changed"
         );
         let large = Record {
-            text: "x".repeat(MAX_BYTES.1),
+            text: "x".repeat(MAX_BYTES_OF_ONE),
             ..record
         };
         assert!(!origins.has_room_for(&large));

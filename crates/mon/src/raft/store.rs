@@ -108,7 +108,10 @@ impl std::fmt::Debug for Dump {
 }
 
 /// The last key of a part of a dump.
-pub(super) type At = (String, String);
+pub(super) struct At {
+    service: String,
+    key: String,
+}
 
 impl Dump {
     /// The keys after `after`, up to `most` bytes but at least one, and the last of them; `None` if
@@ -120,7 +123,7 @@ impl Dump {
         };
         let table = tx.open_table(KV)?;
         let from = match after {
-            Some((s, k)) => Bound::Excluded((s.as_str(), k.as_str())),
+            Some(at) => Bound::Excluded((at.service.as_str(), at.key.as_str())),
             None => Bound::Unbounded,
         };
         let (mut bytes, mut last) = (0, None);
@@ -131,7 +134,10 @@ impl Dump {
             let (k, v) = item?;
             let (service, key) = k.value();
             bytes += service.len() + key.len() + v.value().len();
-            last = Some((service.to_owned(), key.to_owned()));
+            last = Some(At {
+                service: service.to_owned(),
+                key: key.to_owned(),
+            });
             txn.put(service, key, Bytes::copy_from_slice(v.value()));
         }
         Ok((txn, None))

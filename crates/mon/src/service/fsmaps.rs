@@ -1,5 +1,7 @@
 //! The file systems. There are none yet, so the map is empty and never changes.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
 use spirula_proto::Payload;
 use spirula_proto::mon::{FsMapUser, MFsMap, MFsMapUser};
@@ -45,7 +47,7 @@ impl Service for FsMaps {
         Published::newest(next, FSMAP_EPOCH, || message)
     }
 
-    fn versions(&self, topic: &Topic) -> Option<(u32, u32)> {
-        matches!(topic, Topic::FsMap | Topic::MdsMap(None)).then_some((FSMAP_EPOCH, FSMAP_EPOCH))
+    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<u32>> {
+        matches!(topic, Topic::FsMap | Topic::MdsMap(None)).then_some(FSMAP_EPOCH..=FSMAP_EPOCH)
     }
 }

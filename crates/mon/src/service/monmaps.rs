@@ -1,5 +1,7 @@
 //! The monitor map. Keys: `current`, and `epoch_EPOCH` for every map that is kept.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
 use spirula_denc::encode_to_vec;
 use spirula_maps::MonMap;
@@ -52,8 +54,8 @@ impl Service for MonMaps {
         }
     }
 
-    fn versions(&self, topic: &Topic) -> Option<(u32, u32)> {
-        (*topic == Topic::MonMap).then_some((1, self.map.epoch))
+    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<u32>> {
+        (*topic == Topic::MonMap).then_some(1..=self.map.epoch)
     }
 }
 

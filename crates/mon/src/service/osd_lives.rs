@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use spirula_invariant::invariant;
 use spirula_maps::OsdMap;
+use spirula_proto::internal::report::SlowOps;
 
 use crate::core::Failure;
 use crate::health::{Clock, CommitTime};
@@ -24,8 +25,8 @@ pub struct Life {
     pub min_last_epoch_clean: u32,
     /// The time between its beacons.
     pub interval: Duration,
-    /// The number of its slow requests, and the oldest one's age.
-    pub slow_ops: (u32, Duration),
+    /// Its slow requests.
+    pub slow_ops: SlowOps,
     /// The difference of its clock from the monitor's.
     pub clock: Clock,
     /// The time that its store takes to make a transaction durable.

@@ -4,6 +4,7 @@
 //! `last` for the range. A full map between two stored ones is the one before with incrementals applied.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -105,8 +106,8 @@ impl Service for OsdMaps {
         }
     }
 
-    fn versions(&self, topic: &Topic) -> Option<(u32, u32)> {
-        (*topic == Topic::OsdMap).then_some((self.first, self.map.epoch))
+    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<u32>> {
+        (*topic == Topic::OsdMap).then(|| self.first..=self.map.epoch)
     }
 }
 
@@ -262,25 +263,28 @@ impl OsdMaps {
         Some(Published { messages, next })
     }
 
-    /// The maps that an `MMonGetOSDMap` asks for, if they are kept; 0 for an empty range.
-    pub(crate) fn ranges_message(&self, full: (u32, u32), inc: (u32, u32)) -> Option<RawMessage> {
-        let clamp = |(a, b): (u32, u32), low: u32| {
-            let a = a.max(low);
-            (
-                a,
-                b.min(self.map.epoch).min(a.saturating_add(MAPS_PER_MESSAGE - 1)),
-            )
+    /// The maps that an `MMonGetOSDMap` asks for, if they are kept; a range from 0 on
+    /// asks for none.
+    pub(crate) fn ranges_message(
+        &self,
+        full: RangeInclusive<u32>,
+        inc: RangeInclusive<u32>,
+    ) -> Option<RawMessage> {
+        let clamp = |asked: RangeInclusive<u32>, low: u32| {
+            let (newest, first) = (self.map.epoch, *asked.start().max(&low));
+            first
+                ..=newest
+                    .min(*asked.end())
+                    .min(first.saturating_add(MAPS_PER_MESSAGE - 1))
         };
         let (mut maps, mut incs) = (BTreeMap::new(), BTreeMap::new());
-        if full.0 > 0 {
-            let (a, b) = clamp(full, self.first);
-            for e in a..=b {
+        if *full.start() > 0 {
+            for e in clamp(full, self.first) {
                 maps.insert(e, self.full_bytes(e)?);
             }
         }
-        if inc.0 > 0 {
-            let (a, b) = clamp(inc, self.first + 1);
-            for e in a..=b {
+        if *inc.start() > 0 {
+            for e in clamp(inc, self.first + 1) {
                 incs.insert(e, self.inc_bytes(e)?);
             }
         }

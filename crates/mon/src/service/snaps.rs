@@ -5,7 +5,7 @@
 //! before the id.
 
 use spirula_denc::encode_to_vec;
-use spirula_maps::{IntervalSet, SnapId};
+use spirula_maps::{Interval, IntervalSet, SnapId};
 
 use super::stored;
 use crate::core::LoadError;
@@ -61,16 +61,16 @@ impl<'a> PurgedSnaps<'a> {
     /// Adds snapshots. To be called once for each commit, as it does not see uncommitted changes.
     pub(crate) fn add(&self, snaps: &IntervalSet, txn: &mut Txn) -> Result<(), LoadError> {
         let mut all = snaps.clone();
-        for (start, len) in snaps.ranges() {
-            let end = start.saturating_add(len);
-            let mut at = start.saturating_sub(1);
+        for added in snaps.ranges() {
+            let end = added.end();
+            let mut at = added.start.saturating_sub(1);
             while let Some((first, last)) = self.range_from(at)?.filter(|(first, _)| *first <= end) {
                 txn.remove(SERVICE, key(self.pool, last));
                 all.insert_range(first, last - first + 1);
                 at = last + 1;
             }
         }
-        for (start, len) in all.ranges() {
+        for Interval { start, len } in all.ranges() {
             txn.put(SERVICE, key(self.pool, start + len - 1), encode_to_vec(&start));
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The committed state as services: the trait of one, and all of them.
 
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -67,8 +68,8 @@ pub(crate) trait Service: Sized {
         None
     }
 
-    /// The oldest and the newest version of a topic of this service.
-    fn versions(&self, _topic: &Topic) -> Option<(u32, u32)> {
+    /// The versions from the oldest to the newest of a topic of this service.
+    fn versions(&self, _topic: &Topic) -> Option<RangeInclusive<u32>> {
         None
     }
 }
@@ -111,7 +112,7 @@ macro_rules! state {
             }
 
             /// The oldest and the newest version of a topic, if it has any.
-            pub(crate) fn versions(&self, topic: &Topic) -> Option<(u32, u32)> {
+            pub(crate) fn versions(&self, topic: &Topic) -> Option<RangeInclusive<u32>> {
                 $(if let Some(versions) = Service::versions(&self.$field, topic) {
                     return Some(versions);
                 })*

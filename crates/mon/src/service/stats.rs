@@ -213,6 +213,15 @@ impl Service for Stats {
     }
 }
 
+/// The number of an OSD's PGs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PgsOfOsd {
+    /// PGs of whose up or acting set the OSD is a member.
+    pub all: usize,
+    /// PGs whose up primary is the OSD.
+    pub led: usize,
+}
+
 impl Stats {
     fn read(kv: &dyn KvRead, now: UTime) -> Result<Self, LoadError> {
         Ok(Self {
@@ -533,11 +542,11 @@ impl Stats {
     }
 
     /// The number of PGs whose up set an OSD is in, and of those that it leads.
-    pub fn pgs_of(&self, osd: i32) -> (usize, usize) {
-        let mut n = (0, 0);
+    pub fn pgs_of(&self, osd: i32) -> PgsOfOsd {
+        let mut n = PgsOfOsd::default();
         for s in self.pgs.values() {
-            n.0 += usize::from(s.up.contains(&osd) || s.acting.contains(&osd));
-            n.1 += usize::from(s.up_primary == osd);
+            n.all += usize::from(s.up.contains(&osd) || s.acting.contains(&osd));
+            n.led += usize::from(s.up_primary == osd);
         }
         n
     }

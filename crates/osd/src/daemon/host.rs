@@ -8,6 +8,7 @@ use std::time::Instant;
 use spirula_cephx::{OsRandom, RandomSource};
 use spirula_denc::UTime;
 use spirula_host::Metadata;
+use spirula_host::Resident;
 
 /// The machine of a daemon.
 pub trait Host {
@@ -21,7 +22,7 @@ pub trait Host {
     fn system(&self) -> Metadata;
     /// The bytes of the process in memory, and how many of them are pages of files; `None` if the
     /// system does not tell.
-    fn resident(&self) -> Option<(usize, usize)>;
+    fn resident(&self) -> Option<Resident>;
     /// Bytes that the file system under a store can still give it, of which `lacking` bytes occupy
     /// no space yet.
     ///
@@ -65,7 +66,7 @@ impl Host for SystemHost {
         spirula_host::system()
     }
 
-    fn resident(&self) -> Option<(usize, usize)> {
+    fn resident(&self) -> Option<Resident> {
         spirula_host::resident()
     }
 

@@ -2,6 +2,7 @@
 //! official OSDs.
 
 use serde_json::{Map, Value, json};
+use spirula_host::Resident;
 use spirula_store::Usage;
 
 use super::state::Osd;
@@ -76,11 +77,11 @@ pub(super) fn dump(o: &Osd) -> Value {
         bytes: counted.iter().map(|(_, u)| u.bytes).sum(),
     };
     let mut all = json!({"mempool": {"by_pool": by_pool, "total": show(total)}});
-    if let Some((resident, files)) = o.setup.host.resident() {
-        let heap = resident.saturating_sub(files);
+    if let Some(Resident { bytes, of_files }) = o.setup.host.resident() {
+        let heap = bytes.saturating_sub(of_files);
         all["process"] = json!({
-            "resident_bytes": resident,
-            "file_bytes": files,
+            "resident_bytes": bytes,
+            "file_bytes": of_files,
             "uncounted_bytes": heap.saturating_sub(total.bytes),
             "osd_memory_target": o.setup.cfg.memory_target,
         });

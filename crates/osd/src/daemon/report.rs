@@ -249,12 +249,12 @@ impl Reporting<'_> {
         }
         let slow_ops = self.slow_ops();
         // While something is slow, its age is news.
-        let slow = slow_ops.0 > 0 && is_tick || slow_ops.0 != self.reports.slow_ops;
+        let slow = slow_ops.count > 0 && is_tick || slow_ops.count != self.reports.slow_ops;
         if pgs.is_empty() && !everything && !slow {
             self.reports.quiet += u32::from(is_tick);
             return; // The monitors know all of it.
         }
-        self.reports.slow_ops = slow_ops.0;
+        self.reports.slow_ops = slow_ops.count;
         self.reports.quiet = 0;
         // A store that makes nothing durable any more has no average.
         let stalled = self.writes.stalled(self.setup.usec()).saturating_mul(1000);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::UTime;
+use spirula_proto::internal::report::SlowOps;
 use spirula_proto::mon::LogPriority;
 
 use super::report::Reporting;
@@ -33,13 +34,14 @@ fn summary(slow: &[OpRecord], pool: impl Fn(i64) -> Option<String>) -> String {
 impl Reporting<'_> {
     /// The number of requests that have been here for longer than `osd_op_complaint_time`, and the
     /// age of the oldest in milliseconds.
-    pub(super) fn slow_ops(&self) -> (u32, u32) {
+    pub(super) fn slow_ops(&self) -> SlowOps {
         let (now, limit) = (self.setup.usec(), self.complaint_usec());
-        let mut found = (0, 0);
+        let mut found = SlowOps::default();
         for age in self.pgs.ops_received().map(|t| now.saturating_sub(t)) {
             if age >= limit {
-                found.0 += 1;
-                found.1 = found.1.max(u32::try_from(age / 1000).unwrap_or(u32::MAX));
+                found.count += 1;
+                let ms = u32::try_from(age / 1000).unwrap_or(u32::MAX);
+                found.oldest_ms = found.oldest_ms.max(ms);
             }
         }
         found
@@ -51,7 +53,7 @@ impl Reporting<'_> {
 
     /// Reports slow requests in the cluster log, every [`LINE_TICKS`].
     pub(super) fn log_slow_ops(&mut self) {
-        if !self.reports.is_line_due(LINE_TICKS) || self.slow_ops().0 == 0 {
+        if !self.reports.is_line_due(LINE_TICKS) || self.slow_ops().count == 0 {
             return; // Not yet, or there are none.
         }
         let (now, limit) = (self.setup.usec(), self.complaint_usec());

@@ -178,7 +178,7 @@ fn write_sub_op(out: &mut String, o: &OsdOp) -> fmt::Result {
 mod tests {
     use bytes::Bytes;
 
-    use spirula_proto::osd::Extent;
+    use spirula_proto::osd::ExtentArgs;
 
     use super::*;
 
@@ -197,13 +197,13 @@ mod tests {
     #[test]
     fn ops_read_as_in_official_logs() {
         let mut op = op_of(OpCode::WRITE, Bytes::from_static(b"abc"));
-        op.set_args(&Extent {
+        op.set_args(&ExtentArgs {
             offset: 8,
             length: 3,
-            ..Extent::default()
+            ..ExtentArgs::default()
         });
         assert_eq!(text(&op), "write 8~3 in=3b");
-        op.set_args(&Extent {
+        op.set_args(&ExtentArgs {
             offset: 8,
             length: 3,
             truncate_seq: 2,

@@ -119,8 +119,8 @@ impl Dirty {
 
 /// The beginnings and ends of ranges.
 fn ends(ranges: &IntervalSet) -> impl Iterator<Item = (u64, u64)> {
-    let some = ranges.ranges().filter(|(_, len)| *len > 0);
-    some.map(|(at, len)| (at, at.saturating_add(len)))
+    let some = ranges.ranges().filter(|r| r.len > 0);
+    some.map(|r| (r.start, r.end()))
 }
 
 impl Encode for Dirty {

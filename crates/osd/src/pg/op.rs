@@ -11,7 +11,8 @@ use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
 use spirula_maps::{HObject, PgId, ReqId, SnapContext, SnapId};
 use spirula_proto::BytesList;
 use spirula_proto::osd::{
-    ArgsMember, Extent, MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace, WatchArgs, WatchOp,
+    ArgsMember, ExtentArgs, MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace, WatchArgs,
+    WatchOp,
 };
 use spirula_proto::osd_op_data::CallInput;
 
@@ -246,13 +247,13 @@ impl OsdOp {
     }
 
     /// The arguments as an extent.
-    pub fn extent(&self) -> Extent {
+    pub fn extent(&self) -> ExtentArgs {
         self.args()
     }
 
     /// Sets the length of an extent: for the reply, the bytes of output.
     pub fn set_length(&mut self, length: u64) {
-        let extent = Extent {
+        let extent = ExtentArgs {
             length,
             ..self.extent()
         };

@@ -687,7 +687,7 @@ impl Sim {
 }
 
 fn extent(code: OpCode, offset: u64, length: u64, data: &str) -> OsdOpIn {
-    let e = spirula_proto::osd::Extent {
+    let e = spirula_proto::osd::ExtentArgs {
         offset,
         length,
         ..Default::default()

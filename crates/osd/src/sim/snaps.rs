@@ -1,6 +1,6 @@
 //! Snapshots: what they keep, what trimming removes, and random histories against a model.
 
-use spirula_denc::decode_all;
+use spirula_denc::{Extent, decode_all};
 use spirula_maps::SnapId;
 use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse};
 
@@ -8,6 +8,10 @@ use super::*;
 use crate::pg::cluster::PoolSnaps;
 use crate::pg::key;
 use crate::pg::object::ObjectInfo;
+
+const fn bytes(offset: u64, len: u64) -> Extent {
+    Extent { offset, len }
+}
 
 impl Sim {
     /// A write under a snapshot context.
@@ -137,7 +141,7 @@ fn a_snapshot_keeps_what_was_there() {
     assert_eq!((l.seq, l.clones.len()), (2, 2));
     let (clone, head) = (&l.clones[0], &l.clones[1]);
     assert_eq!((clone.id, &clone.snaps[..], clone.size), (2, &[2][..], 3));
-    assert_eq!(clone.overlap, [(0, 1), (2, 1)]);
+    assert_eq!(clone.overlap, [bytes(0, 1), bytes(2, 1)]);
     assert_eq!((head.id, head.size, head.overlap.len()), (snap::NOSNAP, 6, 0));
     assert_eq!(sim.usages(), [[2, 1, 0, 7]; 2]);
 
@@ -175,7 +179,14 @@ fn rolling_back_makes_the_head_what_it_was() {
     assert_eq!(sim.read_at("a", 3).unwrap(), "01xx456789");
     let l = sim.list_snaps("a").unwrap();
     let overlaps: Vec<_> = l.clones.iter().map(|c| c.overlap.clone()).collect();
-    assert_eq!(overlaps, [vec![(0, 2), (4, 6)], vec![(0, 2), (4, 1)], vec![]]);
+    assert_eq!(
+        overlaps,
+        [
+            vec![bytes(0, 2), bytes(4, 6)],
+            vec![bytes(0, 2), bytes(4, 1)],
+            vec![]
+        ]
+    );
     // To a snapshot in which it did not exist: it goes.
     assert_eq!(sim.write_at_snaps("a", vec![roll_back(1)], 3, &[3, 2]).result, 0);
     assert_eq!(sim.read("a"), Err(-2));
@@ -407,8 +418,8 @@ impl Model {
                     continue;
                 };
                 assert_eq!(older.len() as u64, two[0].size);
-                for &(start, len) in &two[0].overlap {
-                    let range = start as usize..(start + len) as usize;
+                for kept in &two[0].overlap {
+                    let range = kept.offset as usize..kept.end() as usize;
                     assert_eq!(older[range.clone()], newer[range], "seed {seed}: {name}");
                 }
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_maps::IntervalSet;
+use spirula_maps::{Interval, IntervalSet};
 
 use crate::core::Core;
 use crate::pg::account::Room;
@@ -56,7 +56,7 @@ impl Object {
 
     fn written_in(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
         let (start, end) = (offset, offset.saturating_add(len));
-        let cut = |(at, len): (u64, u64)| (at.max(start), (at + len).min(end));
+        let cut = |r: Interval| (r.start.max(start), r.end().min(end));
         let cut = self.written.ranges().map(cut).filter(|(from, to)| from < to);
         cut.map(|(from, to)| (from, to - from)).collect()
     }

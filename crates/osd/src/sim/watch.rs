@@ -3,7 +3,11 @@
 use super::*;
 use spirula_denc::{Reader, encode_to_vec};
 use spirula_proto::osd::{WatchArgs, WatchEvent, WatchOp};
-use spirula_proto::osd_op_data::{ListWatchersResponse, NotifyAck, NotifyReplies, NotifyRequest};
+use spirula_proto::osd_op_data::{ListWatchersResponse, NotifyAck, NotifyReplies, NotifyRequest, WatcherId};
+
+const fn watcher(client: u64, cookie: u64) -> WatcherId {
+    WatcherId { client, cookie }
+}
 
 fn cluster() -> Sim {
     let mut sim = Sim::new(3, 3, 4, 1);
@@ -128,7 +132,10 @@ fn a_watcher_is_listed_notified_heard_and_removed() {
     let replies = outcome(&done);
     assert_eq!(
         replies.replies.into_iter().collect::<Vec<_>>(),
-        [((4101, 7), Bytes::from("heard")), ((4102, 7), Bytes::new())]
+        [
+            (watcher(4101, 7), Bytes::from("heard")),
+            (watcher(4102, 7), Bytes::new())
+        ]
     );
     assert!(replies.missed.is_empty());
     assert_eq!(sim.by(&a, "a", watch(7, WatchOp::UNWATCH, 0)).result, 0);
@@ -160,7 +167,10 @@ fn a_notification_ends_without_those_who_do_not_answer_or_leave() {
     let done = sim.event(3).unwrap();
     assert_eq!(done.result, -110);
     let replies = outcome(&done);
-    assert_eq!((replies.missed, replies.replies.len()), (vec![(4101, 1)], 1));
+    assert_eq!(
+        (replies.missed, replies.replies.len()),
+        (vec![watcher(4101, 1)], 1)
+    );
     // Too late, and nothing of it.
     assert_eq!(sim.by(&a, "a", ack(id, 1, "a")).result, 0);
     sim.notify(&c, 5);

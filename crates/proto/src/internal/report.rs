@@ -140,10 +140,20 @@ packed! {
         pub pgs: BTreeMap<PgId, Blob>,
         /// Encoded `store_statfs_t` by pool.
         pub pool_statfs: BTreeMap<i64, Blob>,
-        /// Requests that take long, for health: how many, and the oldest one's age in milliseconds.
-        pub slow_ops: (u32, u32),
+        /// Requests that take long, for health.
+        pub slow_ops: SlowOps,
         /// The measurement of the clock since the last report, where there is one.
         pub clock: Option<ClockSample> = if_left,
+    }
+}
+
+packed! {
+    /// Requests that take long.
+    pub struct SlowOps {
+        /// The number of requests.
+        pub count: u32,
+        /// The age of the oldest request, milliseconds.
+        pub oldest_ms: u32,
     }
 }
 

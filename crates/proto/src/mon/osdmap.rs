@@ -1,6 +1,7 @@
 //! OSDMaps and the request for particular epochs.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use spirula_denc::{Encode, Fsid, Reader, Result, Writer};
@@ -28,10 +29,10 @@ pub struct MOsdMap {
 }
 
 impl MOsdMap {
-    /// The first and last epoch contained, `None` where there is no map.
-    pub fn range(&self) -> Option<(u32, u32)> {
+    /// The first to the last epoch of the maps; `None` if there are none.
+    pub fn range(&self) -> Option<RangeInclusive<u32>> {
         let epochs = || self.incrementals.keys().chain(self.maps.keys());
-        Some((*epochs().min()?, *epochs().max()?))
+        Some(*epochs().min()?..=*epochs().max()?)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::macros::{packed, wire_enum};
 
 packed! {
     /// A range of the object, with the truncation state that CephFS clients know.
-    pub struct Extent {
+    pub struct ExtentArgs {
         /// First byte; for [`OpCode::TRUNCATE`] the new size.
         pub offset: u64,
         /// Bytes; 0 in a read means to the end.
@@ -221,7 +221,7 @@ pub enum OpArgs {
     /// None, or none that are known.
     None,
     /// Ranges: reads and writes.
-    Extent(Extent),
+    Extent(ExtentArgs),
     /// Attributes.
     Xattr(XattrArgs),
     /// Class methods.
@@ -269,7 +269,7 @@ macro_rules! members {
 }
 
 // `u64` is the snapshot of a rollback, the cookie of a notification and the bound of a copy.
-members!(u64 Extent XattrArgs CallArgs ListArgs WatchArgs AssertVersionArgs CopyFromArgs AllocHintArgs WriteSameArgs ChecksumArgs);
+members!(u64 ExtentArgs XattrArgs CallArgs ListArgs WatchArgs AssertVersionArgs CopyFromArgs AllocHintArgs WriteSameArgs ChecksumArgs);
 
 impl OpArgs {
     pub(super) fn from_raw(code: OpCode, raw: &[u8; OsdOp::ARGS]) -> Self {
@@ -311,7 +311,7 @@ impl OpArgs {
     }
 
     /// The extent, if the arguments are one.
-    pub fn extent(&self) -> Option<&Extent> {
+    pub fn extent(&self) -> Option<&ExtentArgs> {
         match self {
             Self::Extent(e) => Some(e),
             _ => None,
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn arguments_survive_their_packed_form() {
-        let extent = Extent {
+        let extent = ExtentArgs {
             offset: 1,
             length: 2,
             truncate_size: 3,

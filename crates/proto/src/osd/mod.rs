@@ -11,7 +11,7 @@ mod session;
 
 pub use args::{
     AllocHintArgs, ArgsMember, AssertVersionArgs, CallArgs, ChecksumArgs, ChecksumType, CmpMode, CmpOp,
-    CopyFromArgs, Extent, ListArgs, OpArgs, WatchArgs, WatchOp, WriteSameArgs, XattrArgs,
+    CopyFromArgs, ExtentArgs, ListArgs, OpArgs, WatchArgs, WatchOp, WriteSameArgs, XattrArgs,
 };
 pub use flags::{AllocHintFlags, OpFlags, OsdFlags};
 pub use op::{OsdOp, OsdOpIn, OsdOpOut};

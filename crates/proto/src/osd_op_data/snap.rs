@@ -1,6 +1,6 @@
 //! Snapshots and copies.
 
-use spirula_denc::{Decode, Encode, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Extent, Reader, Result, Writer};
 use spirula_maps::{ObjectLocator, ObjectName, SnapId, snap};
 
 use crate::macros::section;
@@ -12,8 +12,8 @@ section! {
         pub id: SnapId,
         /// The snapshots of the clone, ascending.
         pub snaps: Vec<SnapId>,
-        /// Ranges (offset, length) that it shares with the next newer one.
-        pub overlap: Vec<(u64, u64)>,
+        /// The bytes that it shares with the next newer one.
+        pub overlap: Vec<Extent>,
         /// Its size.
         pub size: u64,
     }

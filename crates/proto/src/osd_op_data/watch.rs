@@ -70,8 +70,30 @@ impl Decode for NotifyAck {
     }
 }
 
-/// A watcher: the client's global id and its cookie.
-pub type WatcherId = (u64, u64);
+/// A watcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WatcherId {
+    /// The client's global id.
+    pub client: u64,
+    /// The client's number of the watch.
+    pub cookie: u64,
+}
+
+impl Encode for WatcherId {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.client);
+        w.u64(self.cookie);
+    }
+}
+
+impl Decode for WatcherId {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            client: r.u64()?,
+            cookie: r.u64()?,
+        })
+    }
+}
 
 packed! {
     /// The notifier's result at the end, in the data of [`crate::osd::MWatchNotify`].

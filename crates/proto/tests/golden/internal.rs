@@ -35,7 +35,10 @@ fn reports() -> Vec<OsdReport> {
             osd_stat: vec![1].into(),
             pgs: BTreeMap::from([(PgId::new(1, 2), vec![3].into())]),
             pool_statfs: BTreeMap::from([(1, vec![4].into())]),
-            slow_ops: (1, 30_000),
+            slow_ops: SlowOps {
+                count: 1,
+                oldest_ms: 30_000,
+            },
             clock: Some(ClockSample {
                 ahead_us: -5,
                 round_trip_us: 300,

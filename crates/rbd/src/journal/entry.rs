@@ -11,8 +11,13 @@ const CRC: usize = 4;
 /// Bytes of an entry besides its payload.
 pub(super) const OVERHEAD: usize = HEAD + CRC;
 
-/// The place of an entry in the order of all: its tag, and its number under that tag.
-pub(super) type EntryId = (u64, u64);
+/// The place of an entry in the order of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EntryId {
+    pub(super) tag: u64,
+    /// Its number under that tag.
+    pub(super) number: u64,
+}
 
 /// The first item in a part of an object.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +41,7 @@ fn crc(data: &[u8]) -> u32 {
 }
 
 /// Encodes an entry.
-pub(super) fn encode((tag, number): EntryId, payload: &[u8]) -> Vec<u8> {
+pub(super) fn encode(EntryId { tag, number }: EntryId, payload: &[u8]) -> Vec<u8> {
     let mut w = Writer::with_capacity(OVERHEAD + payload.len());
     w.u64(PREAMBLE);
     w.u8(VERSION);
@@ -76,7 +81,10 @@ pub(super) fn parse(data: &[u8]) -> Parsed<'_> {
         return Parsed::Broken;
     }
     Parsed::Entry {
-        id: (word(17), word(9)),
+        id: EntryId {
+            tag: word(17),
+            number: word(9),
+        },
         payload,
         len: OVERHEAD + payload_len,
     }
@@ -86,21 +94,25 @@ pub(super) fn parse(data: &[u8]) -> Parsed<'_> {
 mod tests {
     use super::*;
 
+    const fn id(tag: u64, number: u64) -> EntryId {
+        EntryId { tag, number }
+    }
+
     #[test]
     fn entries_are_found_between_padding() {
-        let first = encode((7, 9), b"payload");
-        let data = [first.clone(), vec![0; 3], encode((7, 10), b"")].concat();
+        let first = encode(id(7, 9), b"payload");
+        let data = [first.clone(), vec![0; 3], encode(id(7, 10), b"")].concat();
         let len = first.len();
         assert_eq!(len, OVERHEAD + 7);
         let entry = Parsed::Entry {
-            id: (7, 9),
+            id: id(7, 9),
             payload: b"payload",
             len,
         };
         assert_eq!(parse(&data), entry);
         assert_eq!(parse(&data[len..]), Parsed::Padding(3));
         let last = Parsed::Entry {
-            id: (7, 10),
+            id: id(7, 10),
             payload: b"",
             len: OVERHEAD,
         };
@@ -109,7 +121,7 @@ mod tests {
 
     #[test]
     fn parts_and_flipped_bits_are_no_entries() {
-        let entry = encode((1, 2), b"payload");
+        let entry = encode(id(1, 2), b"payload");
         for len in 1..entry.len() {
             assert_eq!(parse(&entry[..len]), Parsed::Part, "{len} bytes");
         }

@@ -435,7 +435,7 @@ mod tests {
             };
             let tag = if n < told.len() - 2 { 1 } else { 2 };
             number = if n == told.len() - 2 { 0 } else { number };
-            assert_eq!(id, (tag, number), "entry {n}");
+            assert_eq!((id.tag, id.number), (tag, number), "entry {n}");
             assert_eq!(Reader::new(payload).get::<Event>().as_ref(), Ok(event));
             let time = Reader::new(&payload[payload.len() - 8..]).get().unwrap();
             assert_eq!(event.encode(time), payload, "{event:?}");

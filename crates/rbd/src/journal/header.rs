@@ -1,5 +1,7 @@
 //! The header of a journal: its clients and tags, the objects with its entries, and its removal.
 
+use std::ops::RangeInclusive;
+
 use spirula_classes::journal::{Client, ObjectPosition, ObjectSetPosition, Tag};
 use spirula_client::{BytesList, IoCtx, errno};
 use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
@@ -23,7 +25,7 @@ const NEW_CLASS: u64 = u64::MAX;
 /// Stands for the header's pool where the pool of the entries is named.
 const NO_POOL: i64 = -1;
 /// The sizes of objects with entries, as powers of two.
-const ORDERS: std::ops::RangeInclusive<u8> = 12..=26;
+const ORDERS: RangeInclusive<u8> = 12..=26;
 
 /// Options of a new journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -240,8 +242,8 @@ impl JournalHeader {
         tokio::task::spawn_local(async move { cls::announce(&io, oid, bytes::Bytes::new()).await });
     }
 
-    /// The first object set that may have entries, and the active one.
-    pub(super) async fn sets(&self) -> Result<(u64, u64)> {
+    /// The object sets that may have entries: the last one is the active set.
+    pub(super) async fn sets(&self) -> Result<RangeInclusive<u64>> {
         let first = self.ask("get_minimum_set", &Nothing).await?;
         bounds::sets(first, self.ask("get_active_set", &Nothing).await?)
     }
@@ -305,7 +307,7 @@ impl JournalHeader {
 
     /// Removes the object sets before `active` that no client needs any more.
     pub(super) async fn trim(&self, active: u64) -> Result<()> {
-        let (first, _) = self.sets().await?;
+        let first = *self.sets().await?.start();
         if first >= active {
             return Ok(());
         }
@@ -377,8 +379,7 @@ pub(crate) async fn remove(io: &IoCtx, id: &str) -> Result<()> {
     let Some(journal) = JournalHeader::find(io, id).await? else {
         return Ok(());
     };
-    let (first, last) = journal.sets().await?;
-    for set in first..=last {
+    for set in journal.sets().await? {
         journal.remove_set(set).await?;
     }
     let removed = io.remove(names::journal(id)).await;

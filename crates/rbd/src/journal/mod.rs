@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use entry::EntryId;
 use spirula_classes::journal::ObjectPosition;
 use spirula_client::{
     BytesList,
@@ -118,7 +119,7 @@ impl Journal {
             header.commit(&position).await?;
         }
         let tag = header.create_tag(commits.last().cloned()).await?;
-        let (_, set) = header.sets().await?;
+        let set = *header.sets().await?.end();
         let mut sizes = Vec::new();
         for place in 0..header.width {
             sizes.push(header.size_of(header.object_of(set, place)).await?);
@@ -193,7 +194,10 @@ impl Journal {
         let mut waiting = BTreeMap::new();
         let mut noted = Vec::new();
         for event in all.iter().flat_map(|one| &one.events) {
-            let id = (recorder.tag, recorder.number);
+            let id = EntryId {
+                tag: recorder.tag,
+                number: recorder.number,
+            };
             let entry = entry::encode(id, &event.encode(UTime::now()));
             let place = recorder.number % width;
             // There is one for each place.
@@ -212,8 +216,8 @@ impl Journal {
                 .push(entry.into());
             noted.push(self.commits.borrow_mut().begin(ObjectPosition {
                 object_number: object,
-                tag_tid: id.0,
-                entry_tid: id.1,
+                tag_tid: id.tag,
+                entry_tid: id.number,
             }));
             recorder.number += 1;
         }

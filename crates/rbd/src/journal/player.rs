@@ -33,19 +33,27 @@ fn broken() -> Error {
     Error::os("journal", errno::EBADMSG)
 }
 
+/// The place directly behind an entry, under the same tag.
+fn after(id: EntryId) -> EntryId {
+    EntryId {
+        number: id.number.saturating_add(1),
+        ..id
+    }
+}
+
 /// The entries behind the committed one. A tag ends before its first missing entry: its writer
 /// never relied on entries behind the gap. The next tag begins where its writer found that end.
 fn in_order<T: Copy>(found: &BTreeMap<EntryId, T>, committed: Option<EntryId>) -> Vec<(EntryId, T)> {
     let mut next = match committed {
-        Some((tag, number)) => (tag, number.saturating_add(1)),
-        None => (0, 0),
+        Some(id) => after(id),
+        None => EntryId { tag: 0, number: 0 },
     };
     let mut order = Vec::new();
     for (id, place) in found.range(next..) {
-        let begins_tag = id.0 > next.0 && id.1 == 0;
+        let begins_tag = id.tag > next.tag && id.number == 0;
         if *id == next || begins_tag {
             order.push((*id, *place));
-            next = (id.0, id.1.saturating_add(1));
+            next = after(*id);
         }
     }
     order
@@ -57,7 +65,8 @@ impl<'a> Player<'a> {
     /// # Errors
     /// `EBADMSG` where an object holds something else than entries.
     pub(super) async fn find(header: &'a JournalHeader, position: &ObjectSetPosition) -> Result<Self> {
-        let (first, last) = header.sets().await?;
+        let sets = header.sets().await?;
+        let (first, last) = (*sets.start(), *sets.end());
         let mut found = BTreeMap::new();
         for place in 0..header.width {
             let at_place = |p: &&ObjectPosition| p.object_number % header.width == place;
@@ -67,7 +76,10 @@ impl<'a> Player<'a> {
                 scan(header, header.object_of(set, place), &mut found).await?;
             }
         }
-        let committed = position.positions.first().map(|p| (p.tag_tid, p.entry_tid));
+        let committed = position.positions.first().map(|p| EntryId {
+            tag: p.tag_tid,
+            number: p.entry_tid,
+        });
         let entries = in_order(&found, committed).into_iter();
         Ok(Self { header, entries })
     }
@@ -83,8 +95,8 @@ impl<'a> Player<'a> {
         };
         let position = ObjectPosition {
             object_number: place.object,
-            tag_tid: id.0,
-            entry_tid: id.1,
+            tag_tid: id.tag,
+            entry_tid: id.number,
         };
         Ok(Some((position, Reader::new(payload).get()?)))
     }
@@ -92,7 +104,8 @@ impl<'a> Player<'a> {
 
 /// Adds the complete entries of a part of an object. Returns their bytes.
 fn take_entries(
-    (object, offset): (u64, u64),
+    object: u64,
+    offset: u64,
     part: &[u8],
     found: &mut BTreeMap<EntryId, Place>,
 ) -> Result<usize> {
@@ -123,7 +136,7 @@ fn take_entries(
 /// Decodes an object's content, and the events of its entries (`stored.rs`).
 pub(super) fn read_stored(data: &[u8]) {
     let mut found = BTreeMap::new();
-    let _ = take_entries((0, 0), data, &mut found);
+    let _ = take_entries(0, 0, data, &mut found);
     for (_, place) in in_order(&found, found.keys().next().copied()) {
         let at = place.offset as usize;
         if let Parsed::Entry { payload, .. } = entry::parse(&data[at..]) {
@@ -143,7 +156,7 @@ async fn scan(header: &JournalHeader, object: u64, found: &mut BTreeMap<EntryId,
             break;
         }
         rest.extend_from_slice(&data);
-        let used = take_entries((object, offset), &rest, found)?;
+        let used = take_entries(object, offset, &rest, found)?;
         rest.drain(..used);
         offset += used as u64;
     }
@@ -172,12 +185,13 @@ mod tests {
             (6, 2),
         ]
         .into_iter()
-        .map(|id| (id, ()))
+        .map(|(tag, number)| (EntryId { tag, number }, ()))
         .collect();
-        let ids = |committed| -> Vec<EntryId> {
+        let ids = |committed: Option<(u64, u64)>| -> Vec<(u64, u64)> {
+            let committed = committed.map(|(tag, number)| EntryId { tag, number });
             in_order(&found, committed)
                 .into_iter()
-                .map(|(id, ())| id)
+                .map(|(id, ())| (id.tag, id.number))
                 .collect()
         };
         assert_eq!(ids(Some((2, 5))), [(2, 6), (2, 7), (5, 0), (5, 1), (6, 0)]);

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use spirula_classes::rbd::migration::{Migration, state};
 use spirula_classes::rbd::{SnapshotNamespace, features};
 use spirula_client::{IoCtx, errno};
+use spirula_denc::Extent;
 
 use super::children::{give_back, unlist};
 use super::pair::{Mark, Pair, Side};
@@ -177,7 +178,7 @@ async fn revert(
         if let Some(data) = held((destination, record), object, is_complete).await? {
             let len = data.len() as u64;
             let mut rest = data;
-            for (offset, len) in destination.fixed.layout.whole_extents(object, 0, len) {
+            for Extent { offset, len } in destination.fixed.layout.whole_extents(object, 0, len) {
                 let take = usize::try_from(len).unwrap_or(usize::MAX).min(rest.len());
                 write_where_different(source, offset, rest.split_to(take)).await?;
             }
@@ -205,7 +206,7 @@ async fn held(
         }
     }
     let mut whole = bytes::BytesMut::new();
-    for (offset, len) in layout.whole_extents(object, 0, len) {
+    for Extent { offset, len } in layout.whole_extents(object, 0, len) {
         whole.extend_from_slice(&destination.read(offset, len).await?);
     }
     Ok(Some(whole.freeze()))

@@ -21,6 +21,7 @@ use crate::image::{Image, Inner, Options, Purpose, Writing};
 use crate::message::Task;
 use crate::object_map;
 use crate::progress::Meter;
+use crate::progress::Share;
 use crate::{Error, Progress, Result};
 
 /// `assert_snapc_seq`: the write's newest snapshot must be newer than the object's.
@@ -138,7 +139,11 @@ async fn copy_all(
                 lost.set(Some(lost.get().map_or(object, |first| first.min(object))));
             }
             done?;
-            teller.reached((object + 1, objects)).await
+            let share = Share {
+                done: object + 1,
+                total: objects,
+            };
+            teller.reached(share).await
         }
     });
     match (copy.await, lost.get()) {
@@ -173,8 +178,9 @@ impl Teller {
 
     /// Reports that `done` of `total` is copied. Fails with `ECANCELED` where the listener ends the
     /// operation.
-    async fn reached(&self, (done, total): (u64, u64)) -> Result<()> {
-        self.meter.reached_share(done, total)?;
+    async fn reached(&self, share: Share) -> Result<()> {
+        self.meter.reached_share(share)?;
+        let Share { done, total } = share;
         let now = done.min(total).saturating_mul(100) / total.max(1);
         if now <= self.percent.get() {
             return Ok(());

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use spirula_client::{IoCtx, Layout, errno};
+use spirula_denc::Extent;
 use spirula_maps::snap;
 use spirula_proto::osd_op_data::ListSnapsResponse;
 
@@ -54,7 +55,7 @@ impl<'a> Region<'a> {
     /// The region of the source behind an object, for a source of `size` bytes.
     pub(super) async fn new(source: &'a Rc<Inner>, layout: Layout, object: u64, size: u64) -> Result<Self> {
         let mut histories = BTreeMap::new();
-        for (offset, len) in layout.whole_extents(object, 0, layout.object_len(object, size)) {
+        for Extent { offset, len } in layout.whole_extents(object, 0, layout.object_len(object, size)) {
             for piece in source.fixed.layout.pieces(offset, len) {
                 if let std::collections::btree_map::Entry::Vacant(entry) = histories.entry(piece.object) {
                     entry.insert(history(&source.data, source.fixed.object(piece.object)).await?);
@@ -91,7 +92,7 @@ impl<'a> Region<'a> {
         let whole = usize::try_from(look.len).map_err(|_| Error::os("read", errno::EINVAL))?;
         let mut out = BytesMut::zeroed(whole);
         let mut at = 0;
-        for (offset, len) in self.layout.whole_extents(self.object, 0, look.len) {
+        for Extent { offset, len } in self.layout.whole_extents(self.object, 0, look.len) {
             for piece in self.source.fixed.layout.pieces(offset, len) {
                 if let Some(data) = self.source.read_piece_at(snap, piece).await? {
                     put(&mut out, at, &data);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use spirula_client::{Error, IoCtx, Result};
 use spirula_denc::encode_to_vec;
-use spirula_proto::osd::{AllocHintArgs, AllocHintFlags, Extent, OpArgs, OpCode, OsdOpIn, XattrArgs};
+use spirula_proto::osd::{AllocHintArgs, AllocHintFlags, ExtentArgs, OpArgs, OpCode, OsdOpIn, XattrArgs};
 use spirula_proto::osd_op_data::{OmapVals, XattrInput};
 use spirula_random::Rng;
 use tokio::task::JoinSet;
@@ -95,10 +95,10 @@ impl Progress {
             ));
         }
         if to.data {
-            let extent = Extent {
+            let extent = ExtentArgs {
                 offset,
                 length: data.len() as u64,
-                ..Extent::default()
+                ..ExtentArgs::default()
             };
             ops.push(OsdOpIn::new(OpCode::WRITE, OpArgs::Extent(extent), data.clone()));
         }

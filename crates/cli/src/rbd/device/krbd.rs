@@ -60,7 +60,7 @@ struct Device {
     id: String,
     image: Wanted,
     /// Its number.
-    number: (u32, u32),
+    number: Number,
 }
 
 impl Device {
@@ -106,7 +106,10 @@ impl KernelRbd {
                 image: self.attribute(id, "name")?,
                 snap: Some(snap).filter(|s| s != "-"),
             },
-            number: (number("major")?, number("minor").unwrap_or(0)),
+            number: Number {
+                major: number("major")?,
+                minor: number("minor").unwrap_or(0),
+            },
         })
     }
 
@@ -195,7 +198,7 @@ impl KernelRbd {
         let number = fs::metadata(path)
             .ok()
             .filter(|m| m.file_type().is_block_device())
-            .map(|m| whole_disk((major(m.rdev()), minor(m.rdev()))))
+            .map(|m| whole_disk(Number::of(m.rdev())))
             .ok_or_else(|| not("a block device"))?;
         let device = self.devices().into_iter().find(|d| d.number == number);
         self.unmap(&device.ok_or_else(|| not("an rbd device"))?, options)
@@ -275,29 +278,56 @@ fn map_text(image: &Wanted, user: &User<'_>, key: &KeyOption, options: &str) -> 
     format!("{text} {} {} {snap}", image.pool, image.image)
 }
 
+/// A block device's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Number {
+    major: u32,
+    minor: u32,
+}
+
+impl Number {
+    /// The number that Linux packs into `rdev`.
+    fn of(rdev: u64) -> Self {
+        Self {
+            major: major(rdev),
+            minor: minor(rdev),
+        }
+    }
+}
+
+/// `252:16`.
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
 /// The number of a partition's disk, or of the disk itself.
-fn whole_disk((major, minor): (u32, u32)) -> (u32, u32) {
-    let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+fn whole_disk(part: Number) -> Number {
+    let device = PathBuf::from(format!("/sys/dev/block/{part}"));
     if !device.join("partition").exists() {
-        return (major, minor);
+        return part;
     }
     let number = || {
         let parent = fs::canonicalize(&device).ok()?.parent()?.join("dev");
         let text = fs::read_to_string(parent).ok()?;
         let (major, minor) = text.trim().split_once(':')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
+        Some(Number {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+        })
     };
-    number().unwrap_or((major, minor))
+    number().unwrap_or(part)
 }
 
 /// Waits until udev, if it runs, has processed a device: then the device has its other names, and
 /// udev does not keep it busy.
-fn wait_for_udev((major, minor): (u32, u32)) {
+fn wait_for_udev(number: Number) {
     if !Path::new(UDEV_CONTROL).exists() {
         return;
     }
     // The file that udev writes for a processed device.
-    let known = PathBuf::from(format!("/run/udev/data/b{major}:{minor}"));
+    let known = PathBuf::from(format!("/run/udev/data/b{number}"));
     let begun = Instant::now();
     while !known.exists() {
         if begun.elapsed() > UDEV {
@@ -332,12 +362,12 @@ fn check_node(device: &Device) -> Result<(), Exit> {
             format!("mapping succeeded but {path} is not accessible, is host /dev mounted?"),
         ));
     };
-    let found = (major(stat.rdev()), minor(stat.rdev()));
+    let found = Number::of(stat.rdev());
     if found != device.number {
-        let ((a, b), (c, d)) = (found, device.number);
+        let expected = device.number;
         return Err(complain(
             errno::EINVAL,
-            format!("mapping succeeded but {path} ({a}:{b}) does not match expected {c}:{d}"),
+            format!("mapping succeeded but {path} ({found}) does not match expected {expected}"),
         ));
     }
     Ok(())

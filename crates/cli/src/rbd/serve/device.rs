@@ -61,7 +61,7 @@ impl BlockDevice for ImageDevice {
 
     async fn extents(&self, offset: u64, len: u32) -> Result<Vec<Extent>, DeviceError> {
         let extents = self.0.extents(offset, len.into()).await.map_err(failed)?;
-        let told = |e: spirula_rbd::Extent| match e.has_data {
+        let told = |e: spirula_rbd::ExtentStatus| match e.has_data {
             true => Extent::data(e.len),
             false => Extent::absent(e.len),
         };

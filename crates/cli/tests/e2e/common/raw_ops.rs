@@ -5,7 +5,7 @@ use std::time::Duration;
 use spirula_denc::UTime;
 use spirula_maps::{ObjectLocator, ObjectName, PgId, SnapContext, SpgId, snap};
 use spirula_msgr::Connection;
-use spirula_proto::osd::{Extent, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
+use spirula_proto::osd::{ExtentArgs, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, Payload};
 
 use super::Cluster;
@@ -104,10 +104,10 @@ impl RawPool {
 
 /// An op with an extent.
 pub fn extent(code: OpCode, offset: u64, length: u64, data: Vec<u8>) -> OsdOpIn {
-    let extent = Extent {
+    let extent = ExtentArgs {
         offset,
         length,
-        ..Extent::default()
+        ..ExtentArgs::default()
     };
     OsdOpIn::new(code, OpArgs::Extent(extent), data)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, PgState, PingTimes, StoreStatfs};
+use spirula_proto::internal::report::SlowOps;
 use spirula_proto::internal::report::*;
 use spirula_proto::{Blob, Payload};
 
@@ -134,7 +135,10 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
         pool_statfs: [i64::MIN, 1, 2, i64::MAX]
             .map(|p| (p, Blob::of(&space(n, m))))
             .into(),
-        slow_ops: (u, u),
+        slow_ops: SlowOps {
+            count: u,
+            oldest_ms: u,
+        },
         clock: Some(ClockSample {
             ahead_us: n,
             round_trip_us: m,

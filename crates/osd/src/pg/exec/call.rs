@@ -6,7 +6,7 @@ use bytes::Bytes;
 use spirula_classes::{Caller, Error, Flags, Object, Page, Return, Stat};
 use spirula_denc::{Decode, Encode, Reader, UTime, encode_to_vec};
 use spirula_errno::*;
-use spirula_proto::osd::{Extent, OpArgs, OpCode, OpFlags, OsdOpIn, XattrArgs};
+use spirula_proto::osd::{ExtentArgs, OpArgs, OpCode, OpFlags, OsdOpIn, XattrArgs};
 use spirula_proto::osd_op_data::{
     ListWatchersResponse, OmapGetKeys, OmapGetVals, OmapKeys, OmapKeysReply, OmapRange, OmapVals,
     OmapValsReply, WatchItem, Xattrs,
@@ -101,10 +101,10 @@ fn decoded<T: Decode>(output: &Bytes) -> Result<T, Error> {
 }
 
 fn extent(offset: u64, length: u64) -> OpArgs {
-    OpArgs::Extent(Extent {
+    OpArgs::Extent(ExtentArgs {
         offset,
         length,
-        ..Extent::default()
+        ..ExtentArgs::default()
     })
 }
 

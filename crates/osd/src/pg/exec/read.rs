@@ -2,7 +2,7 @@
 
 use spirula_denc::Writer;
 use spirula_errno::*;
-use spirula_proto::osd::{AssertVersionArgs, ChecksumArgs, Extent};
+use spirula_proto::osd::{AssertVersionArgs, ChecksumArgs, ExtentArgs};
 
 use super::{Looking, OpResult, Stop, fail};
 use crate::pg::fetch::{Answer, Want};
@@ -10,19 +10,19 @@ use crate::pg::op::OsdOp;
 
 /// The size as seen by a reader that knows of a newer truncation. SPARSE_READ and READ see it only
 /// if it cuts.
-fn visible_size(size: u64, truncate_seq: u32, e: &Extent) -> u64 {
+fn visible_size(size: u64, truncate_seq: u32, e: &ExtentArgs) -> u64 {
     let newer = truncate_seq < e.truncate_seq && e.offset.saturating_add(e.length) > e.truncate_size;
     if newer { size.min(e.truncate_size) } else { size }
 }
 
 /// The extent cut to the object's size; a length of 0 means all.
-pub(super) fn read_extent(state_size: u64, truncate_seq: u32, e: &Extent) -> (u64, u64) {
+pub(super) fn read_extent(state_size: u64, truncate_seq: u32, e: &ExtentArgs) -> (u64, u64) {
     let size = visible_size(state_size, truncate_seq, e);
     let length = if e.length == 0 { size } else { e.length };
     (e.offset, length.min(size.saturating_sub(e.offset)))
 }
 
-pub(super) fn sparse_extent(size: u64, truncate_seq: u32, e: &Extent) -> (u64, u64) {
+pub(super) fn sparse_extent(size: u64, truncate_seq: u32, e: &ExtentArgs) -> (u64, u64) {
     let size = visible_size(size, truncate_seq, e);
     (e.offset, e.length.min(size.saturating_sub(e.offset)))
 }

@@ -4,7 +4,7 @@
 //! [`SnapSet`]: crate::pg::snaps::set::SnapSet
 
 use bytes::Bytes;
-use spirula_denc::{decode_all, encode_to_vec};
+use spirula_denc::{Extent, decode_all, encode_to_vec};
 use spirula_errno::*;
 use spirula_maps::{SnapContext, SnapId, snap};
 use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse};
@@ -97,7 +97,7 @@ impl Looking<'_, '_> {
             .map(|c| CloneInfo {
                 id: c.id,
                 snaps: c.snaps.iter().rev().copied().collect(),
-                overlap: c.overlap.ranges().collect(),
+                overlap: c.overlap.ranges().map(Extent::from).collect(),
                 size: c.size,
             })
             .collect();

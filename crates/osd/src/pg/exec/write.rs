@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use spirula_errno::*;
-use spirula_proto::osd::{AllocHintArgs, Extent, OpCode, OpFlags, WriteSameArgs};
+use spirula_proto::osd::{AllocHintArgs, ExtentArgs, OpCode, OpFlags, WriteSameArgs};
 
 use super::{Changing, OpResult, Stop, fail};
 use crate::pg::object::AllocHint;
@@ -33,7 +33,7 @@ impl Changing<'_, '_> {
         self.write_extent(op.extent(), op.indata.clone())
     }
 
-    fn write_extent(&mut self, e: Extent, data: Bytes) -> OpResult {
+    fn write_extent(&mut self, e: ExtentArgs, data: Bytes) -> OpResult {
         if e.length != data.len() as u64 {
             return fail(EINVAL);
         }
@@ -41,7 +41,7 @@ impl Changing<'_, '_> {
     }
 
     /// Writes data into an extent, again and again until it is full.
-    fn write_over_and_over(&mut self, e: Extent, data: &Bytes) -> OpResult {
+    fn write_over_and_over(&mut self, e: ExtentArgs, data: &Bytes) -> OpResult {
         let mut length = e.length;
         let seq = self.draft.info.truncate_seq;
         if seq != 0 && seq > e.truncate_seq && e.offset.saturating_add(length) > self.draft.info.size {
@@ -109,7 +109,7 @@ impl Changing<'_, '_> {
     }
 
     pub(super) fn append(&mut self, op: &OsdOp) -> OpResult {
-        let e = Extent {
+        let e = ExtentArgs {
             offset: self.draft.info.size,
             length: op.extent().length,
             truncate_size: 0,
@@ -131,10 +131,10 @@ impl Changing<'_, '_> {
             return fail(EINVAL);
         }
         self.check_extent(offset, length)?;
-        let e = Extent {
+        let e = ExtentArgs {
             offset,
             length,
-            ..Extent::default()
+            ..ExtentArgs::default()
         };
         self.write_over_and_over(e, &repeated(&op.indata, length))
     }
@@ -161,7 +161,7 @@ impl Changing<'_, '_> {
     }
 
     /// A range that ends at or beyond the object's end is cut off rather than zeroed.
-    fn zero_is_truncate(&self, e: &Extent) -> bool {
+    fn zero_is_truncate(&self, e: &ExtentArgs) -> bool {
         let max = self.given.cfg.max_object_size;
         self.draft.exists
             && e.offset < max

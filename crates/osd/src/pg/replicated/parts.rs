@@ -407,7 +407,7 @@ fn holes(ranges: &[(u64, u64)], pieces: &Pieces) -> Vec<(u64, u64)> {
     pieces
         .iter()
         .for_each(|(at, data)| all.remove_range(*at, data.len() as u64));
-    all.ranges().collect()
+    all.ranges().map(|r| (r.start, r.len)).collect()
 }
 
 /// Divides changes of objects among transactions. Those that change more than one object take at

@@ -8,7 +8,7 @@
 //! [`ObjectInfo`]: crate::pg::object::ObjectInfo
 
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
-use spirula_maps::{IntervalSet, SnapContext, SnapId, snap};
+use spirula_maps::{Interval, IntervalSet, SnapContext, SnapId, snap};
 
 use crate::pg::number::{number, put_number};
 
@@ -177,7 +177,7 @@ fn count(r: &mut Reader<'_>) -> Result<usize> {
 fn encode_ranges(w: &mut Writer, set: &IntervalSet) {
     put_number(w, set.ranges().count() as u64);
     let mut end = 0;
-    for (start, len) in set.ranges() {
+    for Interval { start, len } in set.ranges() {
         put_number(w, start - end);
         put_number(w, len);
         end = start + len;

@@ -58,7 +58,10 @@ pub(super) struct Notify {
 }
 
 fn watcher_id(key: &WatchKey) -> WatcherId {
-    (key.1.num.cast_unsigned(), key.0)
+    WatcherId {
+        client: key.1.num.cast_unsigned(),
+        cookie: key.0,
+    }
 }
 
 impl Notify {

@@ -129,13 +129,17 @@ impl Trimming<'_> {
             // The trims under way, the PG's turn, the map or a tick let it go on.
             return;
         }
-        let Some((next, _)) = t.queue.ranges().next() else {
+        let Some(next) = t.queue.ranges().next() else {
             t.granted = false;
             return self.save_purged(cx);
         };
         t.listing = true;
-        t.current = next;
-        let (from, to) = key::snap_range(self.serving.site.pgid, self.serving.site.pool.pg_num.max(1), next);
+        t.current = next.start;
+        let (from, to) = key::snap_range(
+            self.serving.site.pgid,
+            self.serving.site.pool.pg_num.max(1),
+            next.start,
+        );
         let token = self.serving.store.token(Pending::Trim);
         cx.out.push(Output::ListRecords { token, from, to, max });
     }
