@@ -389,7 +389,10 @@ impl Monitor {
         }
         self.push_all();
         if self.view.quorum.leads() {
-            self.answer_waiters();
+            // A barrier carries nothing, and may come between the proposal and its commit.
+            if matches!(applied, Applied::Txn { txn, .. } if !txn.is_empty()) {
+                self.answer_waiters();
+            }
             for question in self.view.take_noted() {
                 let done = true;
                 self.out

@@ -180,3 +180,30 @@ fn a_monitor_does_not_follow_itself() {
     let me = w.mon.view.me.name.clone();
     w.mon.follow(&me, 2, w.now);
 }
+
+#[test]
+fn a_barrier_answers_no_command() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    let down = MMonCommand {
+        cmd: vec![r#"{"prefix":"osd down","ids":["0"]}"#.to_owned()],
+        ..MMonCommand::default()
+    };
+    w.mon.message(admin, down.to_message(), w.now);
+    let is_answer = |o: &Output| matches!(o, Output::Send(_, m) if m.kind() == MsgType::MON_COMMAND_ACK);
+    let mut outputs = w.mon.take_outputs();
+    let at = outputs
+        .iter()
+        .position(|o| matches!(o, Output::Propose(_)))
+        .unwrap();
+    let Output::Propose(proposal) = outputs.swap_remove(at) else {
+        unreachable!("it is a proposal");
+    };
+    for (index, txn, answered) in [(100, Txn::default(), false), (101, proposal, true)] {
+        w.kv.0.borrow_mut().apply(&txn);
+        let txn = Arc::new(txn);
+        w.mon.committed(&Applied::Txn { index, txn }, w.now);
+        assert_eq!(w.mon.take_outputs().iter().any(is_answer), answered, "{index}");
+    }
+}
