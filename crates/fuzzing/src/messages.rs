@@ -1,10 +1,11 @@
 //! Messages: every type with every version.
 
 use bytes::Bytes;
-use spirula_osd::pg::message::{PeerMessage, VERSION};
+use spirula_osd::pg::message::PeerMessage;
 use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::internal::quorum::{MonPeer, MonPeerReply};
 use spirula_proto::internal::report::{OsdReport, OsdReportReply};
+use spirula_proto::internal::{Edition, Protocol};
 use spirula_proto::mgr::*;
 use spirula_proto::mon::*;
 use spirula_proto::osd::*;
@@ -110,10 +111,13 @@ fn osd_op_reply(msg: &RawMessage) {
 }
 
 fn between_osds(msg: &RawMessage) {
-    let Ok(first) = PeerMessage::from_raw(msg, VERSION) else {
+    let Ok(first) = PeerMessage::from_raw(msg, Edition::Current) else {
         return;
     };
-    let again = PeerMessage::from_raw(&first.to_raw(VERSION, VERSION), VERSION);
+    let again = PeerMessage::from_raw(
+        &first.to_raw(Edition::Current, Edition::Current),
+        Edition::Current,
+    );
     assert_eq!(
         again,
         Ok(first),

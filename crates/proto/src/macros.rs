@@ -107,7 +107,7 @@ macro_rules! packed {
     (
         $(#[$doc:meta])*
         pub struct $name:ident {
-            $($(#[$fdoc:meta])* pub $field:ident: $type:ty $(= $cond:ident)?,)*
+            $($(#[$fdoc:meta])* pub $field:ident: $type:ty,)*
         }
     ) => {
         $(#[$doc])*
@@ -124,7 +124,7 @@ macro_rules! packed {
 
         impl spirula_denc::Decode for $name {
             fn decode(r: &mut spirula_denc::Reader<'_>) -> spirula_denc::Result<Self> {
-                Ok(Self { $($field: $crate::macros::read_field!(r, 0 $(, $cond)?),)* })
+                Ok(Self { $($field: r.get()?,)* })
             }
         }
     };

@@ -8,8 +8,9 @@
 
 use std::sync::Mutex;
 
+use spirula_proto::internal::Edition;
 use spirula_sim::first_of;
-use spirula_sim::group::{Outcome, Setup, run};
+use spirula_sim::group::{Outcome, Programs, Setup, run};
 
 #[path = "common/seeds.rs"]
 mod common;
@@ -50,4 +51,38 @@ fn groups_survive() {
 #[test]
 fn a_seed_always_gives_the_same_run() {
     always_the_same(|seed| run(seed, &Setup::of(seed)));
+}
+
+/// Three monitors that are restarted, one after the other, with a program of another version.
+fn replaced(from: Edition, to: Edition, presumes: bool) -> Result<Outcome, spirula_sim::Failure> {
+    let setup = Setup {
+        members: 3,
+        programs: Programs::Replaced(from, to),
+        presumes,
+        ..Setup::of(1)
+    };
+    run(1, &setup)
+}
+
+#[test]
+fn a_group_is_upgraded_one_monitor_after_the_other() {
+    let upgraded = replaced(Edition::Previous, Edition::Current, false).unwrap();
+    assert!(upgraded.committed > 10, "{upgraded:?}");
+}
+
+#[test]
+fn a_group_goes_back_to_the_version_before() {
+    let back = replaced(Edition::Current, Edition::Previous, false).unwrap();
+    assert!(back.committed > 10, "{back:?}");
+}
+
+#[test]
+fn a_monitor_that_writes_in_its_own_version_is_noticed() {
+    for (from, to) in [
+        (Edition::Previous, Edition::Current),
+        (Edition::Current, Edition::Previous),
+    ] {
+        let failed = replaced(from, to, true).unwrap_err().to_string();
+        assert!(failed.contains("does not understand"), "{failed}");
+    }
 }

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_maps::{PgId, PgStat, PgState};
-use spirula_proto::Payload;
 use spirula_proto::internal::report::{ForceCopy, OsdReportReply};
 
 use super::{Call, Done, Outcome, Reply, commands, errno};
@@ -107,7 +106,8 @@ fn tell(
             backfill: wish.backfill,
             on: wish.on,
         };
-        m.effect(Effect::Send(session, OsdReportReply::Force(force).to_message()));
+        let msg = m.view.to_osd(session, &OsdReportReply::Force(force));
+        m.effect(Effect::Send(session, msg));
     }
     text.push('\n');
     match failed {

@@ -1,5 +1,6 @@
 //! Messages of sessions with the monitor, decoded once.
 
+use spirula_proto::internal::Neighbour;
 use spirula_proto::internal::image_io::ImageIoReport;
 use spirula_proto::internal::report::OsdReport;
 use spirula_proto::mon::{
@@ -43,11 +44,11 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// Reads a message.
+    /// Reads a message, and notes which edition an OSD speaks.
     ///
     /// # Errors
     /// Where it is malformed.
-    pub(super) fn read(msg: &RawMessage) -> spirula_proto::Result<Self> {
+    pub(super) fn read(msg: &RawMessage, speaks: &mut Neighbour) -> spirula_proto::Result<Self> {
         let message = match msg.kind() {
             MsgType::AUTH => Message::Auth(msg.decode()?),
             MsgType::MON_COMMAND => {
@@ -71,7 +72,7 @@ impl Received {
                 Message::Ping
             }
             MsgType::POOL_OP => Message::PoolOp(msg.decode()?),
-            MsgType::OSD_REPORT => Message::Report(msg.decode()?),
+            MsgType::OSD_REPORT => Message::Report(speaks.read(msg)?),
             MsgType::STATFS => Message::Statfs(msg.decode()?),
             MsgType::MON_SUBSCRIBE => Message::Subscribe(msg.decode()?),
             other => Message::Other(other),

@@ -8,7 +8,6 @@ use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::CleanInterval;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PgId, PoolFlags};
-use spirula_proto::Payload;
 use spirula_proto::internal::report::{
     BootDenied, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply,
 };
@@ -392,7 +391,10 @@ impl Monitor {
                 life.interval = Duration::from_millis(u64::from(b.interval_ms));
             }
             OsdReport::PgStats(r) => match self.view.pg_stats(osd, &r) {
-                Some(ack) => self.send(id, ack.with_tid(tid)),
+                Some(ack) => {
+                    let msg = self.view.to_osd(id, &ack);
+                    self.send(id, msg.with_tid(tid));
+                }
                 None => dropped!(self.dropped, DropReason::ReportUnsound; osd = osd),
             },
             OsdReport::WantMaps(w) => {
@@ -432,7 +434,8 @@ impl Monitor {
                         result: -errno,
                         reason,
                     });
-                    self.send(id, denied.to_message().with_tid(tid));
+                    let msg = self.view.to_osd(id, &denied);
+                    self.send(id, msg.with_tid(tid));
                 }
             },
             OsdReport::Alive(a) => {
@@ -470,7 +473,8 @@ impl Monitor {
         if g.osd == osd {
             self.turn(|turn| turn.mark_ending(osd));
         }
-        let make = Box::new(move |_: &View, _| OsdReportReply::GoDown(g).to_message().with_tid(tid));
+        let bye = OsdReportReply::GoDown(g);
+        let make = Box::new(move |v: &View, _| v.to_osd(id, &bye).with_tid(tid));
         self.writes.waiters.push(Waiter { session: id, make });
     }
 

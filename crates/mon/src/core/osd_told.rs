@@ -1,7 +1,6 @@
 //! Reports of OSDs that the monitor only remembers: nothing of them is replicated.
 
 use spirula_proto::internal::report::{ConfigReport, OsdReportReply, PgStatsAck, PgStatsReport};
-use spirula_proto::{Payload, RawMessage};
 
 use super::{SessionId, View};
 use crate::options;
@@ -33,7 +32,7 @@ impl View {
 
     /// Handles the statistics of an OSD and its PGs; returns the acknowledgement, or `None` if they
     /// can't be read.
-    pub(super) fn pg_stats(&mut self, osd: i32, r: &PgStatsReport) -> Option<RawMessage> {
+    pub(super) fn pg_stats(&mut self, osd: i32, r: &PgStatsReport) -> Option<OsdReportReply> {
         let life = self.state.osd.lives.entry(osd);
         life.slow_ops = r.slow_ops.clone();
         if let Some(sample) = r.clock.clone() {
@@ -46,10 +45,9 @@ impl View {
         let stat = self.state.stats.osds.get(&osd);
         let commit = stat.map_or(0, |s| s.os_perf_stat.commit_latency_ns);
         self.commit_time(osd, commit);
-        let ack = OsdReportReply::PgStatsAck(PgStatsAck {
+        Some(OsdReportReply::PgStatsAck(PgStatsAck {
             seq: r.seq,
             stamp: self.now,
-        });
-        Some(ack.to_message())
+        }))
     }
 }

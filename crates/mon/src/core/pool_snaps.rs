@@ -9,7 +9,6 @@ use std::rc::Rc;
 
 use spirula_invariant::invariant;
 use spirula_maps::{IntervalSet, OsdMap, PgPool, SnapId};
-use spirula_proto::Payload;
 use spirula_proto::internal::report::{OsdReportReply, PurgedSnaps as Purged, PurgedSnapsWanted};
 use spirula_proto::mon::{MPoolOp, PoolOpCode};
 
@@ -150,7 +149,10 @@ impl Monitor {
             return; // It knows a newer map, and asks again.
         }
         match purged_snaps(self.view.kv.as_ref(), &self.view.state.osd.map) {
-            Ok(purged) => self.send(id, OsdReportReply::PurgedSnaps(purged).to_message()),
+            Ok(purged) => {
+                let msg = self.view.to_osd(id, &OsdReportReply::PurgedSnaps(purged));
+                self.send(id, msg);
+            }
             Err(e) => drop(self.turn(|turn| turn.snaps_unreadable(e))),
         }
     }

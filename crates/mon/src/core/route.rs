@@ -173,16 +173,17 @@ pub(super) struct Unconfirmed {
 impl Monitor {
     /// Routes a message.
     pub(super) fn route(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
-        let Some(session) = self.view.sessions.get(&id) else {
+        let Some(session) = self.view.sessions.get_mut(&id) else {
             dropped!(self.dropped, DropReason::SessionGone; session = id);
             return Ok(());
         };
-        let received = Received::read(&msg)?;
+        let received = Received::read(&msg, &mut session.osd_speaks)?;
         if !received.is_for_leader() {
             self.dispatch(id, received);
             return Ok(());
         }
-        if !session.forwarded
+        let own = self.view.sessions.get(&id).filter(|s| !s.forwarded);
+        if let Some(session) = own
             && let Some(answer) = received.answer()
             && !self
                 .pending
@@ -264,7 +265,11 @@ impl Monitor {
     /// Sends every request without an answer to the leader, again.
     pub(super) fn resend(&mut self) {
         for (id, msg) in self.pending.all() {
-            match Received::read(&msg) {
+            let Some(session) = self.view.sessions.get_mut(&id) else {
+                dropped!(self.dropped, DropReason::SessionGone; session = id);
+                continue;
+            };
+            match Received::read(&msg, &mut session.osd_speaks) {
                 Ok(received) => self.hand_to_leader(id, msg, received),
                 // It was read when it came.
                 Err(e) => {

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use spirula_cephx::{AuthName, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityName};
+use spirula_proto::RawMessage;
+use spirula_proto::internal::Neighbour;
+use spirula_proto::internal::report::OsdReportReply;
 
 use super::{Topic, View};
 use crate::caps::MonCap;
@@ -67,6 +70,8 @@ pub struct Session {
     pub running: Option<Values>,
     /// Whether the client's connection is to another monitor, which forwards its messages.
     pub forwarded: bool,
+    /// The edition that the peer speaks, if it is an OSD.
+    pub(crate) osd_speaks: Neighbour,
     /// The peer's capabilities, as text.
     pub(crate) caps_text: String,
     /// The address that the connection comes from.
@@ -86,6 +91,12 @@ impl View {
         let mut of_osd = self.sessions.iter().filter(|(_, s)| s.osd() == Some(osd));
         of_osd.next_back().map(|(id, _)| *id)
     }
+
+    /// A message to the OSD that has this session.
+    pub(crate) fn to_osd(&self, session: SessionId, msg: &OsdReportReply) -> RawMessage {
+        let speaks = self.sessions.get(&session).map(|s| s.osd_speaks);
+        speaks.unwrap_or_default().write(msg)
+    }
 }
 
 impl Session {
@@ -101,6 +112,7 @@ impl Session {
             config: None,
             running: None,
             forwarded: false,
+            osd_speaks: Neighbour::default(),
             caps_text: new.caps,
             ip: new.ip,
             handshake: new.handshake,

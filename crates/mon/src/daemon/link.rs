@@ -11,13 +11,14 @@ use spirula_cephx::{AuthName, ConnectionMode, CryptoKey, Env, Greeting, method};
 use spirula_denc::{EntityAddr, EntityType, UTime};
 use spirula_errno::{EINVAL, Errno};
 use spirula_msgr::shell::Negotiated;
-use spirula_msgr::{AuthStart, ConnectAuth, Connection, Sender, SessionKeys};
+use spirula_msgr::{AuthStart, ConnectAuth, Connection, SessionKeys};
+use spirula_proto::MsgType;
 use spirula_proto::internal::quorum::{MonPeer, MonPeerReply, MonWelcome};
-use spirula_proto::{MsgType, Payload};
 use tokio::sync::oneshot;
 
 use super::hub::Hub;
 use super::peer::SILENCE;
+use super::speech::Speech;
 
 /// The pause before a monitor that does not answer is dialled again; doubles up to [`REDIAL_MAX`].
 const REDIAL_MIN: Duration = Duration::from_millis(50);
@@ -33,7 +34,7 @@ const MAX_WAITING: usize = 1024;
 pub(super) struct Link {
     /// The address of the monitor.
     pub(super) addr: SocketAddr,
-    sender: RefCell<Option<Sender>>,
+    speech: RefCell<Option<Rc<Speech>>>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<MonPeerReply>>>,
     next: Cell<u64>,
     /// The monitor's welcome on this connection.
@@ -45,7 +46,7 @@ impl Link {
     pub(super) fn start(hub: &Rc<Hub>, addr: SocketAddr) -> Rc<Self> {
         let link = Rc::new(Self {
             addr,
-            sender: RefCell::default(),
+            speech: RefCell::default(),
             waiting: RefCell::default(),
             next: Cell::new(1),
             welcome: RefCell::default(),
@@ -56,17 +57,15 @@ impl Link {
 
     /// Sends a message that has no answer.
     pub(super) fn tell(&self, msg: &MonPeer) {
-        if let Some(s) = self.sender.borrow().as_ref() {
-            s.send(msg.to_message());
-            if s.queued_bytes() > MAX_QUEUED {
-                s.close();
-            }
+        if let Some(s) = self.speech.borrow().as_ref() {
+            s.send(msg, 0);
+            s.close_above(MAX_QUEUED);
         }
     }
 
     /// Sends a request; without a connection the answer's sender is dropped.
     pub(super) fn ask(&self, msg: &MonPeer, answer: oneshot::Sender<MonPeerReply>) {
-        let Some(sender) = self.sender.borrow().clone() else {
+        let Some(speech) = self.speech.borrow().clone() else {
             return;
         };
         let tid = self.next.replace(self.next.get() + 1);
@@ -75,12 +74,12 @@ impl Link {
         waiting.retain(|_, a| !a.is_closed());
         if waiting.len() < MAX_WAITING {
             waiting.insert(tid, answer);
-            sender.send(msg.to_message().with_tid(tid));
+            speech.send(msg, tid);
         }
     }
 
     fn closed(&self) {
-        self.sender.take();
+        self.speech.take();
         self.waiting.borrow_mut().clear();
         self.welcome.take();
     }
@@ -88,7 +87,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Some(s) = self.sender.take() {
+        if let Some(s) = self.speech.take() {
             s.close();
         }
     }
@@ -121,10 +120,11 @@ async fn keep(hub: Weak<Hub>, link: Weak<Link>) {
 }
 
 async fn serve(hub: &Weak<Hub>, link: &Weak<Link>, mut connection: Connection) {
+    let speech = Rc::new(Speech::new(connection.sender().clone()));
     match (hub.upgrade(), link.upgrade()) {
         (Some(h), Some(l)) => {
-            connection.sender().send(h.hello().to_message());
-            *l.sender.borrow_mut() = Some(connection.sender().clone());
+            speech.send(&h.hello(), 0);
+            *l.speech.borrow_mut() = Some(speech.clone());
         }
         _ => return,
     }
@@ -153,7 +153,7 @@ async fn serve(hub: &Weak<Hub>, link: &Weak<Link>, mut connection: Connection) {
         if msg.kind() != MsgType::MON_PEER_REPLY {
             continue;
         }
-        let reply = match msg.decode::<MonPeerReply>() {
+        let reply = match speech.read::<MonPeerReply>(&msg) {
             Ok(reply) => reply,
             Err(e) => {
                 tracing::warn!("monitor at {}: {e}", l.addr);

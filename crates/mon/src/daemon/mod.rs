@@ -17,6 +17,7 @@ mod peer;
 mod place;
 mod seed;
 mod shell;
+mod speech;
 mod timecheck;
 
 use std::collections::BTreeMap;

@@ -7,12 +7,13 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, ServerHandshake};
 use spirula_denc::UTime;
 use spirula_maps::MonMap;
-use spirula_msgr::{Connection, Sender};
+use spirula_msgr::Connection;
 use spirula_proto::internal::quorum::{Forwarded, MonPeer, MonPeerReply, MonWelcome, Refusal, TimeTold};
-use spirula_proto::{Blob, Payload, RawMessage};
+use spirula_proto::{Blob, RawMessage};
 
 use super::hub::{Event, Hub};
 use super::shell::Shell;
+use super::speech::Speech;
 use crate::core::{NewSession, SessionId};
 use crate::raft::{Error, Raft};
 
@@ -24,7 +25,7 @@ struct Peer {
     hub: Rc<Hub>,
     /// The other monitor's name. A holder of the key of `mon.` may claim any name.
     name: String,
-    sender: Sender,
+    speech: Rc<Speech>,
     number: u64,
     /// The sessions of clients that the other monitor forwards, by its numbers.
     clients: HashMap<u64, SessionId>,
@@ -37,7 +38,7 @@ pub(super) async fn serve(hub: Rc<Hub>, mut connection: Connection, name: String
     }
     let mut peer = Peer {
         number: hub.connection(),
-        sender: connection.sender().clone(),
+        speech: Rc::new(Speech::new(connection.sender().clone())),
         clients: HashMap::new(),
         hub,
         name,
@@ -72,7 +73,7 @@ impl Peer {
     fn handle(&mut self, msg: RawMessage) -> spirula_proto::Result<()> {
         let tid = msg.header.tid;
         let hub = &self.hub;
-        match msg.decode::<MonPeer>()? {
+        match self.speech.read::<MonPeer>(&msg)? {
             MonPeer::Hello(_) => {
                 let Some(nodes) = hub.settled_voters() else {
                     return Ok(());
@@ -87,7 +88,7 @@ impl Peer {
                     monmap,
                     nodes: nodes.into_iter().collect(),
                 });
-                self.sender.send(welcome.to_message().with_tid(tid));
+                self.speech.send(&welcome, tid);
             }
             MonPeer::State(state) => hub.hear(self.number, state),
             MonPeer::Join(hello) => hub.wants_to_join(hello),
@@ -104,14 +105,14 @@ impl Peer {
             }
             MonPeer::Time(_) => {
                 let told = MonPeerReply::Time(TimeTold { stamp: UTime::now() });
-                self.sender.send(told.to_message().with_tid(tid));
+                self.speech.send(&told, tid);
             }
             request => {
                 // A request of the log waits for the disk; the messages behind it do not.
-                let (hub, sender) = (hub.clone(), self.sender.clone());
+                let (hub, speech) = (hub.clone(), self.speech.clone());
                 tokio::task::spawn_local(async move {
                     let reply = log_request(&hub, request).await;
-                    sender.send(reply.to_message().with_tid(tid));
+                    speech.send(&reply, tid);
                 });
             }
         }
@@ -134,7 +135,7 @@ impl Peer {
         let id = match self.clients.get(&f.session) {
             Some(id) if shell.knows(*id) => *id,
             _ => {
-                let Some(id) = open(shell, &self.sender, &f) else {
+                let Some(id) = open(shell, &self.speech, &f) else {
                     return;
                 };
                 self.clients.insert(f.session, id);
@@ -145,7 +146,7 @@ impl Peer {
     }
 }
 
-fn open(shell: &Shell, sender: &Sender, f: &Forwarded) -> Option<SessionId> {
+fn open(shell: &Shell, speech: &Rc<Speech>, f: &Forwarded) -> Option<SessionId> {
     let Ok(name) = f.client.name.parse::<AuthName>() else {
         tracing::warn!("forwarded for {}, which is no entity", f.client.name);
         return None;
@@ -159,7 +160,7 @@ fn open(shell: &Shell, sender: &Sender, f: &Forwarded) -> Option<SessionId> {
         features: f.client.features,
         handshake: ServerHandshake::new(),
     };
-    Some(shell.open_forwarded(sender.clone(), f.session, new, &f.client.host))
+    Some(shell.open_forwarded(speech.clone(), f.session, new, &f.client.host))
 }
 
 /// Carries out a request of the log, if it is for this node.

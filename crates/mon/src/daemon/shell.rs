@@ -12,13 +12,14 @@ use spirula_denc::{EntityType, UTime};
 use spirula_manager::{News, Request};
 use spirula_monc::RefusalLog;
 use spirula_msgr::{Acceptor, Connection, Sender};
+use spirula_proto::RawMessage;
 use spirula_proto::internal::quorum::{Forwarded, MonPeerReply, RoutedReply, SessionGone};
-use spirula_proto::{Payload, RawMessage};
 use tokio::net::TcpStream;
 
 use super::auth::MonAuth;
 use super::hub::{Event, Hub};
 use super::module::{ModuleProcess, Surroundings};
+use super::speech::Speech;
 use super::{Sessions, peer};
 use crate::core::{ModuleStart, Monitor, NewSession, Output, SessionId};
 use crate::kv::Txn;
@@ -35,15 +36,17 @@ enum Way {
     /// On its own connection.
     Direct(Sender),
     /// Through another monitor, which has this number for it.
-    Through(Sender, u64),
+    Through(Rc<Speech>, u64),
 }
 
 impl Way {
     fn send(&self, msg: RawMessage) {
-        let sender = match self {
+        match self {
             Self::Direct(s) => {
                 s.send(msg);
-                s
+                if s.queued_bytes() > MAX_QUEUED {
+                    s.close();
+                }
             }
             Self::Through(s, session) => {
                 let session = *session;
@@ -51,12 +54,9 @@ impl Way {
                     session,
                     message: msg,
                 };
-                s.send(MonPeerReply::Routed(routed).to_message());
-                s
+                s.send(&MonPeerReply::Routed(routed), 0);
+                s.close_above(MAX_QUEUED);
             }
-        };
-        if sender.queued_bytes() > MAX_QUEUED {
-            sender.close();
         }
     }
 
@@ -65,7 +65,7 @@ impl Way {
             Self::Direct(s) => s.close(),
             Self::Through(s, session) => {
                 let session = *session;
-                s.send(MonPeerReply::CloseSession(SessionGone { session }).to_message());
+                s.send(&MonPeerReply::CloseSession(SessionGone { session }), 0);
             }
         }
     }
@@ -242,12 +242,12 @@ impl Shell {
     /// Opens a session for a client of another monitor.
     pub(super) fn open_forwarded(
         &self,
-        sender: Sender,
+        speech: Rc<Speech>,
         session: u64,
         new: NewSession,
         host: &str,
     ) -> SessionId {
-        let id = self.add(Way::Through(sender, session));
+        let id = self.add(Way::Through(speech, session));
         self.with_core(|c| c.open_forwarded(id, new, host, UTime::now()));
         id
     }

@@ -36,6 +36,7 @@ pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, s
 impl Osd {
     /// Notes that a session with a monitor is established.
     pub fn mon_connected(&mut self) {
+        self.mons.connected();
         let next = u64::from(self.maps.epoch()) + 1;
         self.mons
             .client
@@ -66,7 +67,7 @@ impl Osd {
                 self.setup.values.set_central(m.config);
                 self.apply_options();
             }
-            MsgType::OSD_REPORT_REPLY => match msg.decode()? {
+            MsgType::OSD_REPORT_REPLY => match self.mons.answer(msg)? {
                 OsdReportReply::BootDenied(d) => {
                     tracing::error!("booting is refused: {}", d.reason);
                 }

@@ -3,9 +3,10 @@
 
 use spirula_denc::{EntityAddrVec, EntityName, EntityType};
 use spirula_monc::MonClient;
-use spirula_proto::Payload;
-use spirula_proto::internal::report::{OsdAlive, OsdReport, PgTempWanted};
+use spirula_proto::internal::Neighbour;
+use spirula_proto::internal::report::{OsdAlive, OsdReport, OsdReportReply, PgTempWanted};
 use spirula_proto::mon::{LogEntry, LogPriority, MLog, NamedEntity, PaxosVersion};
+use spirula_proto::{Payload, RawMessage};
 
 use super::maps::Maps;
 use super::setup::Setup;
@@ -20,6 +21,8 @@ const MAP_AGAIN: u64 = 1_000_000;
 pub(super) struct Mons {
     /// The session.
     pub(super) client: MonClient,
+    /// The edition that the leader speaks.
+    leader: Neighbour,
     /// The newest epoch in which the monitors were asked to record this OSD as up, and when they
     /// were.
     alive: (u32, u64),
@@ -33,6 +36,7 @@ impl Mons {
     pub(super) fn new(client: MonClient) -> Self {
         Self {
             client,
+            leader: Neighbour::default(),
             alive: (0, 0),
             wanted_map: (0, 0),
             logged: 0,
@@ -41,7 +45,21 @@ impl Mons {
 
     /// Sends a report; returns whether there is a session for it.
     pub(super) fn report(&self, report: OsdReport) -> bool {
-        self.client.send(report.to_message())
+        self.client.send(self.leader.write(&report))
+    }
+
+    /// Notes that a session with a monitor has begun. The leader behind it may be of another
+    /// version than the one before.
+    pub(super) fn connected(&mut self) {
+        self.leader = Neighbour::default();
+    }
+
+    /// Reads the leader's answer to a report.
+    ///
+    /// # Errors
+    /// Where it does not decode.
+    pub(super) fn answer(&mut self, msg: &RawMessage) -> spirula_proto::Result<OsdReportReply> {
+        self.leader.read(msg)
     }
 
     /// Whether this OSD can talk to others: without a service ticket of its own it could not reach
@@ -53,7 +71,7 @@ impl Mons {
     /// Asks which snapshots are purged, if not all are known.
     pub(super) fn ask_for_purged_snaps(&self, maps: &Maps) {
         if let Some(question) = maps.purged.question(maps.epoch()) {
-            self.client.send(question);
+            self.report(question);
         }
     }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use spirula_maps::{Incremental, IntervalSet};
 use spirula_proto::internal::report::{OsdReport, PurgedSnaps as Answer, PurgedSnapsWanted};
-use spirula_proto::{Payload, RawMessage};
 
 /// After this many ranges from maps the monitors are asked again. Their ranges are fewer: a removal
 /// uses up an id that no map tells of, so that ids from maps do not merge into one range.
@@ -47,10 +46,9 @@ impl PurgedSnaps {
 
     /// The question to the monitors, from an OSD whose map is of `epoch`; `None` if nothing is
     /// missing.
-    pub(super) fn question(&self, epoch: u32) -> Option<RawMessage> {
+    pub(super) fn question(&self, epoch: u32) -> Option<OsdReport> {
         let wanted = PurgedSnapsWanted { epoch };
-        self.incomplete
-            .then(|| OsdReport::WantPurgedSnaps(wanted).to_message())
+        self.incomplete.then(|| OsdReport::WantPurgedSnaps(wanted))
     }
 
     /// Adopts a monitor's answer that came while the OSD's map was of `epoch`. An older answer

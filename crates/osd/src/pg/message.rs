@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use spirula_denc::{Error, Reader, Result, Writer};
 use spirula_maps::{EVersion, HObject, PgId};
+use spirula_proto::internal::Protocol;
 use spirula_proto::osd_op_data::CopyCursor;
 use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
 
@@ -17,12 +18,6 @@ use super::promise::Promise;
 use super::push::{Push, SyncPlan};
 use super::repair::message::RepairBody;
 use super::txn::Txn;
-
-/// Version of these messages. 13: that of release 0.1.0, which takes no newer ones. 14: the header tells which version the sender
-/// speaks, and what is sent to an OSD is written in the newest that both speak ([`super::versions`]).
-pub const VERSION: u16 = 14;
-/// The oldest version that is still understood and spoken: the one before.
-pub const OLDEST: u16 = VERSION - 1;
 
 /// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -222,11 +217,14 @@ pub struct PeerMessage {
     pub body: PeerBody,
 }
 
-impl PeerMessage {
-    /// The encoded message of an OSD that speaks version `own`, written in `version`. No body
-    /// differs between [`OLDEST`] and [`VERSION`] so far: a body that does must be written in the
-    /// form of `version`.
-    pub fn to_raw(&self, own: u16, version: u16) -> RawMessage {
+impl Protocol for PeerMessage {
+    /// - Version 13: that of release 0.1.0, which takes no newer ones.
+    /// - Version 14: the header tells which version the sender speaks, and what is sent to an OSD is written in the
+    ///   newest that both speak.
+    const CURRENT: u16 = 14;
+    const PREVIOUS: u16 = 13;
+
+    fn compose(&self) -> RawMessage {
         let (kind, priority) = match self.body {
             PeerBody::RepOp { .. } | PeerBody::RepCommitted(_) => (MsgType::REPLICATION, priority::DEFAULT),
             _ => (MsgType::PEERING, priority::HIGH),
@@ -237,8 +235,6 @@ impl PeerMessage {
             header: MsgHeader2 {
                 kind,
                 priority,
-                version: own,
-                compat_version: version,
                 ..MsgHeader2::default()
             },
             front: front.into_vec().into(),
@@ -247,36 +243,23 @@ impl PeerMessage {
         }
     }
 
-    /// Whether a raw message is one of these.
-    pub fn is_kind(kind: MsgType) -> bool {
-        kind == MsgType::REPLICATION || kind == MsgType::PEERING
-    }
-
-    /// Reads a message as an OSD that speaks version `own`.
-    ///
-    /// # Errors
-    /// Where it is truncated, of another type or of a version that is not understood.
-    pub fn from_raw(msg: &RawMessage, own: u16) -> spirula_proto::Result<Self> {
-        let kind = msg.header.kind;
+    fn parse(msg: &RawMessage) -> spirula_proto::Result<Self> {
+        let kind = msg.kind();
         if !Self::is_kind(kind) {
             return Err(spirula_proto::Error::WrongType {
                 wanted: MsgType::PEERING,
                 found: kind,
             });
         }
-        let version = msg.header.compat_version;
-        if version > own {
-            return Err(spirula_proto::Error::TooNew {
-                kind,
-                compat: version,
-                known: own,
-            });
-        }
-        if version < OLDEST {
-            return Err(spirula_proto::Error::TooOld { kind, version });
-        }
         Self::decode(&mut Reader::new(&msg.front), msg)
             .map_err(|source| spirula_proto::Error::Field { kind, source })
+    }
+}
+
+impl PeerMessage {
+    /// Whether a raw message is one of these.
+    pub fn is_kind(kind: MsgType) -> bool {
+        kind == MsgType::REPLICATION || kind == MsgType::PEERING
     }
 
     fn encode(&self, w: &mut Writer, data: &mut BytesList) {
@@ -658,20 +641,17 @@ mod tests {
                 id: PeeringId { epoch: 5, round: 6 },
                 body,
             };
-            assert_eq!(
-                PeerMessage::from_raw(&m.to_raw(VERSION, VERSION), VERSION).as_ref(),
-                Ok(&m)
-            );
+            assert_eq!(PeerMessage::parse(&m.compose()).as_ref(), Ok(&m));
         }
     }
 
     proptest! {
         #[test]
         fn garbage_never_panics(front in proptest::collection::vec(any::<u8>(), 0..200), data in "[a-z]{0,20}") {
-            let mut m = PeerMessage { pgid: PgId::default(), id: PeeringId::default(), body: PeerBody::Query }.to_raw(VERSION, VERSION);
+            let mut m = PeerMessage { pgid: PgId::default(), id: PeeringId::default(), body: PeerBody::Query }.compose();
             m.front = front.into();
             m.data = Bytes::from(data.into_bytes()).into();
-            let _ = PeerMessage::from_raw(&m, VERSION);
+            let _ = PeerMessage::parse(&m);
         }
     }
 }

@@ -1,69 +1,61 @@
-//! The version of the messages between OSDs that each OSD speaks, so that OSDs of neighbouring
+//! The edition of the messages between OSDs that each OSD speaks, so that OSDs of neighbouring
 //! versions make one cluster.
-//!
-//! A message's header names the version that its sender speaks (`version`), and the one that the
-//! message is written in (`compat_version`). An OSD writes to another in the newest version that
-//! both speak. Before it has heard from the other one, it writes in the oldest version that it
-//! speaks itself, which an OSD of the version before understands. A peer's version is known for as
-//! long as the connection: afterwards the peer may be another program.
 
 use std::collections::BTreeMap;
 
 use spirula_proto::RawMessage;
+use spirula_proto::internal::{Edition, Neighbour};
 
-use super::message::{OLDEST, PeerMessage, VERSION};
+use super::message::PeerMessage;
 
-/// The versions that the other OSDs speak, as one OSD knows them.
-#[derive(Debug)]
+/// The editions that the other OSDs speak, as one OSD knows them.
+#[derive(Debug, Default)]
 pub struct Versions {
-    own: u16,
-    of: BTreeMap<i32, u16>,
-}
-
-impl Default for Versions {
-    fn default() -> Self {
-        Self::speaking(VERSION)
-    }
+    own: Edition,
+    of: BTreeMap<i32, Neighbour>,
 }
 
 impl Versions {
-    /// The versions as known to an OSD that speaks `own` itself.
-    pub(crate) fn speaking(own: u16) -> Self {
+    /// The editions as known to an OSD that speaks `own` itself.
+    #[cfg(test)]
+    pub(crate) fn speaking(own: Edition) -> Self {
         Self {
             own,
             of: BTreeMap::new(),
         }
     }
 
-    /// The version that this OSD speaks.
+    /// The edition that this OSD speaks.
     #[cfg(test)]
-    pub(crate) fn own(&self) -> u16 {
+    pub(crate) fn own(&self) -> Edition {
         self.own
     }
 
-    /// The version in which an OSD is written to.
-    pub(super) fn to(&self, osd: i32) -> u16 {
-        let theirs = self.of.get(&osd).copied().unwrap_or(OLDEST);
-        theirs.clamp(OLDEST, self.own)
+    fn neighbour(&self, osd: i32) -> Neighbour {
+        let known = self.of.get(&osd).copied();
+        known.unwrap_or_else(|| Neighbour::of(self.own))
     }
 
-    /// A message in this version, which is one of [`Versions::to`].
-    pub(super) fn write_in(&self, version: u16, msg: &PeerMessage) -> RawMessage {
-        msg.to_raw(self.own, version)
+    /// The edition in which an OSD is written to.
+    pub(super) fn to(&self, osd: i32) -> Edition {
+        self.neighbour(osd).edition()
     }
 
     /// A message as it goes to an OSD.
     pub fn write(&self, osd: i32, msg: &PeerMessage) -> RawMessage {
-        self.write_in(self.to(osd), msg)
+        self.neighbour(osd).write(msg)
     }
 
-    /// Reads a message of an OSD, and notes which version it speaks.
+    /// Reads a message of an OSD, and notes which edition it speaks.
     ///
     /// # Errors
-    /// Those of [`PeerMessage::from_raw`].
+    /// Where it is truncated, of another type or of a version that is not understood.
     pub fn read(&mut self, from: i32, msg: &RawMessage) -> spirula_proto::Result<PeerMessage> {
-        self.of.insert(from, msg.header.version);
-        PeerMessage::from_raw(msg, self.own)
+        let own = self.own;
+        self.of
+            .entry(from)
+            .or_insert_with(|| Neighbour::of(own))
+            .read(msg)
     }
 
     /// The connection with an OSD has ended.
@@ -75,6 +67,7 @@ impl Versions {
 #[cfg(test)]
 mod tests {
     use spirula_maps::PgId;
+    use spirula_proto::internal::Protocol;
 
     use super::*;
     use crate::pg::message::{PeerBody, PeeringId};
@@ -86,21 +79,21 @@ mod tests {
             id: PeeringId::default(),
             body: PeerBody::Query,
         };
-        let (mut new, mut old) = (Versions::default(), Versions::speaking(OLDEST));
+        let (mut new, mut old) = (Versions::default(), Versions::speaking(Edition::Previous));
         let first = new.write(1, &msg);
         assert_eq!(
             (first.header.version, first.header.compat_version),
-            (VERSION, OLDEST)
+            (PeerMessage::CURRENT, PeerMessage::PREVIOUS)
         );
         assert_eq!(old.read(0, &first), Ok(msg.clone()));
         new.read(1, &old.write(0, &msg)).unwrap();
-        assert_eq!(new.to(1), OLDEST);
+        assert_eq!(new.to(1), Edition::Previous);
         new.read(2, &Versions::default().write(0, &msg)).unwrap();
         let known = new.write(2, &msg);
-        assert_eq!(known.header.compat_version, VERSION);
+        assert_eq!(known.header.compat_version, PeerMessage::CURRENT);
         assert!(old.read(0, &known).is_err(), "it is not written for it");
         new.forget(2);
-        assert_eq!(new.to(2), OLDEST);
+        assert_eq!(new.to(2), Edition::Previous);
     }
 
     #[test]
@@ -113,8 +106,8 @@ mod tests {
                 body: PeerBody::Query,
             },
         );
-        msg.header.version = OLDEST - 1;
-        msg.header.compat_version = OLDEST - 1;
+        msg.header.version = PeerMessage::PREVIOUS - 1;
+        msg.header.compat_version = PeerMessage::PREVIOUS - 1;
         let refused = Versions::default().read(1, &msg);
         assert!(
             matches!(refused, Err(spirula_proto::Error::TooOld { .. })),

@@ -1,7 +1,9 @@
 //! OSDs of neighbouring versions in one cluster, as while it is upgraded.
 
+use spirula_proto::internal::{Edition, Protocol};
+
 use super::*;
-use crate::pg::message::{OLDEST, VERSION};
+use crate::pg::message::PeerMessage;
 
 /// All that is on the way comes in, and everything is whole.
 fn check(sim: &mut Sim, objects: usize, value: &str) {
@@ -21,7 +23,7 @@ fn write_all(sim: &mut Sim, objects: usize, value: &str) {
 fn a_cluster_is_upgraded_one_osd_after_the_other() {
     const OBJECTS: usize = 30;
     let mut sim = Sim::new(3, 3, 8, 1);
-    (0..3).for_each(|id| sim.speak(id, OLDEST));
+    (0..3).for_each(|id| sim.speak(id, Edition::Previous));
     sim.settle();
     write_all(&mut sim, OBJECTS, "old");
     // Each leads some PGs, follows in others, and lacks what was written while it was away.
@@ -29,7 +31,7 @@ fn a_cluster_is_upgraded_one_osd_after_the_other() {
         sim.crash_and_mark_down(id);
         sim.settle();
         write_all(&mut sim, OBJECTS, value);
-        sim.speak(id, VERSION);
+        sim.speak(id, Edition::Current);
         sim.start_and_mark_up(id);
         check(&mut sim, OBJECTS, value);
         write_all(&mut sim, OBJECTS, value);
@@ -37,7 +39,11 @@ fn a_cluster_is_upgraded_one_osd_after_the_other() {
         let speaks = |id: &i32| sim.nodes[id].versions.own();
         for ((a, b), written_in) in &sim.written_in {
             let newest = speaks(a).min(speaks(b));
-            assert_eq!(*written_in, newest, "osd.{a} to osd.{b} after {value}");
+            assert_eq!(
+                *written_in,
+                PeerMessage::version(newest),
+                "osd.{a} to osd.{b} after {value}"
+            );
         }
     }
 }
@@ -50,9 +56,9 @@ fn a_cluster_goes_back_to_the_version_before() {
     sim.crash_and_mark_down(1);
     sim.settle();
     write_all(&mut sim, 10, "newer");
-    sim.speak(1, OLDEST);
+    sim.speak(1, Edition::Previous);
     sim.start_and_mark_up(1);
     check(&mut sim, 10, "newer");
-    assert_eq!(sim.written_in[&(0, 1)], OLDEST);
-    assert_eq!(sim.written_in[&(0, 2)], VERSION);
+    assert_eq!(sim.written_in[&(0, 1)], PeerMessage::PREVIOUS);
+    assert_eq!(sim.written_in[&(0, 2)], PeerMessage::CURRENT);
 }

@@ -48,6 +48,7 @@ use crate::pg::perf::{CorePerf, DropReason};
 use crate::pg::versions::Versions;
 use crate::pg::{Claim, Ctx, Output, StoreReply, Token};
 use map::FakeMap;
+use spirula_proto::internal::Edition;
 use store::FakeStore;
 
 const POOL: u64 = 1;
@@ -262,9 +263,9 @@ impl Sim {
         }
     }
 
-    /// A node is of a version that speaks this version of the messages between OSDs.
-    fn speak(&mut self, id: i32, version: u16) {
-        self.nodes.get_mut(&id).unwrap().versions = Versions::speaking(version);
+    /// A node is of a version that speaks this edition of the messages between OSDs.
+    fn speak(&mut self, id: i32, edition: Edition) {
+        self.nodes.get_mut(&id).unwrap().versions = Versions::speaking(edition);
         self.cut(id);
     }
 

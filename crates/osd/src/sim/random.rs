@@ -5,7 +5,7 @@ use spirula_errno::EAGAIN;
 
 use super::*;
 use crate::pg::bug::Bug;
-use crate::pg::message::OLDEST;
+use spirula_proto::internal::Edition;
 
 /// A kind of cluster, with its faults.
 #[derive(Clone, Copy)]
@@ -122,7 +122,7 @@ impl Run {
         let mut sim = Sim::with_config(setup.osds, setup.size, setup.pg_num, seed, cfg);
         if setup.bug.is_none() && seed as usize / SETUPS.len() % 4 == 3 {
             // A cluster that is being upgraded.
-            sim.speak(seed as i32 % setup.osds, OLDEST);
+            sim.speak(seed as i32 % setup.osds, Edition::Previous);
         }
         sim.is_slow = sim.random(2) == 0;
         if sim.random(2) == 0 {

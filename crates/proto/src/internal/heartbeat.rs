@@ -9,11 +9,8 @@ use crate::macros::packed;
 protocol! {
     /// The heartbeat protocol.
     ///
-    /// - Version 1: first.
-    /// - Version 2: `Beat::full`, as the osdmap tells too late of an OSD that fills up within a second.
-    /// - Version 3: heartbeats have connections of their own, so `Room` carries that news, in order with the answers to
-    ///   writes; `Beat::padding` shows networks that lose large packets.
-    pub enum Heartbeat: HEARTBEAT, version 3, compat 3, priority HIGHEST {
+    /// - Version 3: that of release 0.1.0.
+    pub enum Heartbeat: HEARTBEAT, version 3, oldest 3, priority HIGHEST {
         /// Are you there?
         Ping(Beat) = 1,
         /// Yes. The stamp is the ping's.

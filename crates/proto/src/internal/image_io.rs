@@ -7,8 +7,8 @@ use crate::macros::packed;
 protocol! {
     /// Monitor to OSD, repeated as long as the counts are wanted.
     ///
-    /// - Version 1: first.
-    pub enum ImageIoQuery: IMAGE_IO_QUERY, version 1, compat 1, priority DEFAULT {
+    /// - Version 1: that of release 0.1.0.
+    pub enum ImageIoQuery: IMAGE_IO_QUERY, version 1, oldest 1, priority DEFAULT {
         /// Send the counts so far, and go on counting.
         Poll(ImageIoPoll) = 1,
     }
@@ -17,8 +17,8 @@ protocol! {
 protocol! {
     /// OSD to the leading monitor, in answer to that.
     ///
-    /// - Version 1: first.
-    pub enum ImageIoReport: IMAGE_IO_REPORT, version 1, compat 1, priority DEFAULT {
+    /// - Version 1: that of release 0.1.0.
+    pub enum ImageIoReport: IMAGE_IO_REPORT, version 1, oldest 1, priority DEFAULT {
         /// The counts since the last answer.
         Counts(ImageIoCounts) = 1,
     }

@@ -2,16 +2,18 @@
 //! ones. Clients never see them.
 //!
 //! One enum is one protocol and one message type: the front segment starts with the variant's number, then
-//! come its fields. The header's version and compat are the protocol's; each bump says why where the protocol
-//! is declared. A reader refuses messages whose compat is above its own version, so a change that old readers
-//! may ignore (a new field at the end, a new variant that only newer daemons are sent) bumps only the version.
+//! come its fields. A protocol is declared with two versions, the newest and the one of the release before; each
+//! bump says why where the protocol is declared. [`Edition`] says in which of them a peer is written to.
 //!
 //! What OSDs say to each other about PGs is declared beside the PG that says it, in the `osd` crate.
 
+mod edition;
 pub mod heartbeat;
 pub mod image_io;
 pub mod quorum;
 pub mod report;
+
+pub use edition::{Edition, Neighbour, Protocol};
 
 use spirula_denc::{Reader, Result};
 
@@ -45,8 +47,8 @@ macro_rules! plain_parts {
 macro_rules! protocol {
     (
         $(#[$doc:meta])*
-        pub enum $name:ident: $kind:ident, version $version:literal, compat $compat:literal
-        $(, oldest $oldest:literal)?, priority $priority:ident {
+        pub enum $name:ident: $kind:ident, version $version:literal, oldest $oldest:literal,
+        priority $priority:ident {
             $($(#[$vdoc:meta])* $variant:ident($body:ty) = $number:literal,)*
         }
     ) => {
@@ -59,8 +61,8 @@ macro_rules! protocol {
         impl $crate::Payload for $name {
             const TYPE: $crate::MsgType = $crate::MsgType::$kind;
             const VERSION: u16 = $version;
-            const COMPAT: u16 = $compat;
-            $(const OLDEST: u16 = $oldest;)?
+            // Written so for a peer of which nothing is known.
+            const COMPAT: u16 = $oldest;
             const PRIORITY: u16 = $crate::priority::$priority;
 
             fn encode(&self, out: &mut $crate::Body) {
@@ -83,6 +85,18 @@ macro_rules! protocol {
             }
         }
 
+        impl $crate::internal::Protocol for $name {
+            const CURRENT: u16 = $version;
+            const PREVIOUS: u16 = $oldest;
+
+            fn compose(&self) -> $crate::RawMessage {
+                $crate::Payload::to_message(self)
+            }
+
+            fn parse(msg: &$crate::RawMessage) -> $crate::Result<Self> {
+                msg.decode()
+            }
+        }
     };
 }
 

@@ -16,9 +16,10 @@ use crate::{Blob, Body, BytesList, MsgHeader2, RawMessage};
 protocol! {
     /// Monitor to monitor.
     ///
-    /// - Version 1: first.
-    /// - Version 2: `Time`, as the leader warns of clocks that differ.
-    pub enum MonPeer: MON_PEER, version 2, compat 1, oldest 1, priority HIGHEST {
+    /// - Version 2: that of release 0.1.0.
+    /// - Version 3: the header tells which version the sender speaks, and a monitor is written to in the newest
+    ///   that both speak.
+    pub enum MonPeer: MON_PEER, version 3, oldest 2, priority HIGHEST {
         /// The sender's identity; the first message on a connection. Answered with `Welcome`.
         Hello(MonHello) = 1,
         /// The quorum as the sender sees it. Sent several times a second, not answered.
@@ -46,9 +47,9 @@ protocol! {
 protocol! {
     /// The answers.
     ///
-    /// - Version 1: first.
-    /// - Version 2: `Time`.
-    pub enum MonPeerReply: MON_PEER_REPLY, version 2, compat 1, oldest 1, priority HIGHEST {
+    /// - Version 2: that of release 0.1.0.
+    /// - Version 3: as of [`MonPeer`].
+    pub enum MonPeerReply: MON_PEER_REPLY, version 3, oldest 2, priority HIGHEST {
         /// To `Hello`.
         Welcome(MonWelcome) = 1,
         /// To `Vote`.

@@ -12,12 +12,10 @@ use crate::macros::{packed, wire_enum};
 protocol! {
     /// OSD to monitor.
     ///
-    /// - Version 1: first.
-    /// - Version 2: `OsdReport::Config`, as the monitor answers `config show` and cannot know what a daemon reads from
-    ///   its file; `PgStatsReport::clock`, for the health of clocks. Reports of version 1 are still read.
-    /// - Version 3: `Dead`, as who was wrongly marked down confirms that it has stopped serving.
-    /// - Version 4: `WantPurgedSnaps`, as the osdmap tells only of the snapshots that are being removed.
-    pub enum OsdReport: OSD_REPORT, version 4, compat 2, oldest 1, priority HIGH {
+    /// - Version 4: that of release 0.1.0.
+    /// - Version 5: the header tells which version the sender speaks, and a daemon is written to in the newest that
+    ///   both speak.
+    pub enum OsdReport: OSD_REPORT, version 5, oldest 4, priority HIGH {
         /// I have started: mark me up.
         Boot(OsdBoot) = 1,
         /// Record that I was alive in this epoch (`up_thru`), so that I can go active.
@@ -49,10 +47,9 @@ protocol! {
     /// Monitor to OSD, where the osdmap is not enough of an answer. Carries the report's
     /// transaction id.
     ///
-    /// - Version 1: first.
-    /// - Version 2: `Force`, as operators may say what recovers first.
-    /// - Version 3: `PurgedSnaps`.
-    pub enum OsdReportReply: OSD_REPORT_REPLY, version 3, compat 1, priority HIGH {
+    /// - Version 3: that of release 0.1.0.
+    /// - Version 4: as version 5 of [`OsdReport`].
+    pub enum OsdReportReply: OSD_REPORT_REPLY, version 4, oldest 3, priority HIGH {
         /// Booting is refused.
         BootDenied(BootDenied) = 1,
         /// The statistics have arrived: the OSD forgets them.
@@ -143,7 +140,7 @@ packed! {
         /// Requests that take long, for health.
         pub slow_ops: SlowOps,
         /// The measurement of the clock since the last report, where there is one.
-        pub clock: Option<ClockSample> = if_left,
+        pub clock: Option<ClockSample>,
     }
 }
 

@@ -162,19 +162,6 @@ pub(crate) fn round_trip(m: &RawMessage) -> Option<Result<RawMessage>> {
     }
 }
 
-/// A report of version 1 ended before the clock.
-#[test]
-fn reports_of_the_first_version_are_read() {
-    let new = OsdReport::PgStats(PgStatsReport::default()).to_message();
-    let mut old = new.clone();
-    old.front = new.front.slice(..new.front.len() - 1);
-    (old.header.version, old.header.compat_version) = (1, 1);
-    assert_eq!(
-        old.decode::<OsdReport>(),
-        Ok(OsdReport::PgStats(PgStatsReport::default()))
-    );
-}
-
 #[test]
 fn every_message_round_trips() {
     for m in samples() {

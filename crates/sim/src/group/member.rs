@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use spirula_denc::{EntityAddr, EntityAddrVec};
 use spirula_mon::raft::{Call, Change, Raft, Store, View, next_change, node_of};
+use spirula_proto::internal::Edition;
 use spirula_proto::internal::quorum::MonHello;
 use spirula_store::device::SimDisk;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -11,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::disk::{Fate, File};
 use super::net::carry;
 use super::truth::Stretch;
-use super::{Group, Shared};
+use super::{Group, Programs, Shared};
 use crate::clock::SECOND;
 use crate::exec::{Process, Virtual, sleep};
 use crate::world::FSID;
@@ -32,6 +33,8 @@ pub(super) struct Member {
     pub(super) node: Option<u64>,
     /// Its process, if it was started.
     pub(super) process: Option<Process>,
+    /// The edition of the messages between monitors that its process speaks.
+    pub(super) edition: Edition,
     pub(super) running: Option<Running>,
     /// How long a disk operation takes at most.
     pub(super) slowness: u64,
@@ -64,6 +67,7 @@ impl Member {
             disk: SimDisk::new(0, seed),
             node: None,
             process: None,
+            edition: Edition::default(),
             running: None,
             slowness: 500,
         }
@@ -224,12 +228,24 @@ async fn make(group: Shared, m: usize, raft: Raft<Virtual>, change: Change) {
 }
 
 impl Group {
+    /// The edition that a member speaks.
+    pub(super) fn edition(&self, m: usize) -> Edition {
+        self.members.get(m).map_or_else(Edition::default, |m| m.edition)
+    }
+
     /// Begins a new process over a member's disk.
     fn begin(&mut self, m: usize) -> Option<(Process, Store, Arc<Fate>)> {
+        let by_chance = (self.setup.programs == Programs::Mixed).then(|| match self.rng.one_in(2) {
+            true => Edition::Previous,
+            false => Edition::Current,
+        });
         let member = self.members.get_mut(m).filter(|m| m.process.is_none())?;
         self.last_process += 1;
         let process = self.last_process;
         member.process = Some(process);
+        if let Some(edition) = by_chance {
+            member.edition = edition;
+        }
         self.exec.set_disk(process, member.slowness);
         let fate = Arc::<Fate>::default();
         let file = File {

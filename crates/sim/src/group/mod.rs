@@ -9,11 +9,13 @@
 //! - a confirmed leader knows everything that was reported before it was asked;
 //! - no node follows or elects anybody after somebody higher;
 //! - a member whose disk fails stops;
+//! - members of neighbouring versions understand each other;
 //! - when nothing goes wrong any more, all monitors of the map are members, follow one leader and have the same state.
 
 mod disk;
 mod member;
 mod net;
+mod replace;
 mod run;
 mod storm;
 mod truth;
@@ -24,6 +26,7 @@ use std::rc::Rc;
 
 use spirula_maps::MonMap;
 use spirula_mon::raft::{Limits, Store};
+use spirula_proto::internal::Edition;
 
 use crate::clock::SECOND;
 use crate::exec::{Exec, Process};
@@ -54,6 +57,22 @@ pub struct Setup {
     pub prepare: fn(Store) -> Store,
     /// A deliberate bug: a monitor that lost its disk takes its old node id.
     pub forgetful: bool,
+    /// The versions of the members' programs.
+    pub programs: Programs,
+    /// A deliberate bug: a monitor writes to every other one in its own version.
+    pub presumes: bool,
+}
+
+/// The versions of the members' programs. Two neighbouring ones may be in a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Programs {
+    /// All members are of the newest version.
+    Newest,
+    /// A process that starts is of one of the two versions, by chance.
+    Mixed,
+    /// All members begin with the first version. One after the other is restarted with the second
+    /// one, while nothing else goes wrong.
+    Replaced(Edition, Edition),
 }
 
 /// The frequencies of the kinds of faults, relative to each other.
@@ -119,6 +138,12 @@ impl Setup {
             },
             prepare: |s| s,
             forgetful: false,
+            programs: if seed % 4 == 1 {
+                Programs::Mixed
+            } else {
+                Programs::Newest
+            },
+            presumes: false,
         }
     }
 }

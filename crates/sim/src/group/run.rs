@@ -7,9 +7,10 @@ use spirula_denc::UTime;
 use spirula_maps::MonMap;
 
 use super::member::{Member, start};
+use super::replace::replace;
 use super::storm::{start_later, start_missing, storm};
 use super::work::work;
-use super::{Group, Net, Outcome, Setup, Shared, Truth};
+use super::{Group, Net, Outcome, Programs, Setup, Shared, Truth};
 use crate::clock::SECOND;
 use crate::exec::Exec;
 use crate::setup::Failure;
@@ -75,6 +76,10 @@ fn live(group: &Shared, exec: &Rc<Exec>) -> Result<Outcome, String> {
     let count = group.borrow().setup.members;
     for m in 0..count {
         group.borrow_mut().add(m);
+        let programs = group.borrow().setup.programs;
+        if let Programs::Replaced(edition, _) = programs {
+            group.borrow_mut().speak(m, edition);
+        }
         start(group, m);
     }
     advance(group, exec, START_TIME, |g| g.whole().is_some())?;
@@ -84,9 +89,13 @@ fn live(group: &Shared, exec: &Rc<Exec>) -> Result<Outcome, String> {
     for _ in 0..PROPOSERS {
         exec.spawn(0, work(group.clone()));
     }
-    exec.spawn(0, storm(group.clone()));
-    let seconds = group.borrow().setup.seconds;
-    advance(group, exec, seconds * SECOND, |_| false)?;
+    let (programs, seconds) = (group.borrow().setup.programs, group.borrow().setup.seconds);
+    if let Programs::Replaced(_, edition) = programs {
+        replace(group, exec, edition)?;
+    } else {
+        exec.spawn(0, storm(group.clone()));
+        advance(group, exec, seconds * SECOND, |_| false)?;
+    }
     group.borrow_mut().calm();
     heal(group, exec)?;
     group.borrow_mut().working = false;
@@ -129,7 +138,7 @@ fn live(group: &Shared, exec: &Rc<Exec>) -> Result<Outcome, String> {
 }
 
 /// Waits until the group is healthy.
-fn heal(group: &Shared, exec: &Rc<Exec>) -> Result<(), String> {
+pub(super) fn heal(group: &Shared, exec: &Rc<Exec>) -> Result<(), String> {
     let end = exec.now() + HEAL_TIME;
     while group.borrow().whole().is_none() {
         start_missing(group);
@@ -142,7 +151,12 @@ fn heal(group: &Shared, exec: &Rc<Exec>) -> Result<(), String> {
 }
 
 /// Lets this many microseconds pass, or fewer if `done` returns true.
-fn advance(group: &Shared, exec: &Rc<Exec>, usec: u64, done: impl Fn(&Group) -> bool) -> Result<(), String> {
+pub(super) fn advance(
+    group: &Shared,
+    exec: &Rc<Exec>,
+    usec: u64,
+    done: impl Fn(&Group) -> bool,
+) -> Result<(), String> {
     let end = exec.now() + usec;
     let (mut second, mut steps) = (0, 0);
     loop {
@@ -199,7 +213,7 @@ impl Group {
     }
 
     /// The state of the group, for people.
-    fn report(&self) -> String {
+    pub(super) fn report(&self) -> String {
         let mut out = format!("map {:?}\n", self.map.ranks);
         for m in &self.members {
             let state = m.running.as_ref().map(|r| (r.raft.view(), r.leads));

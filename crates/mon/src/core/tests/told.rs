@@ -1,6 +1,9 @@
 //! The OSDs' reports on themselves, and the cluster log's lines on the health.
 
-use spirula_proto::internal::report::{ClockSample, ConfigReport, FailureKind, OsdFailureReport};
+use spirula_proto::internal::report::{
+    ClockSample, ConfigReport, FailureKind, OsdFailureReport, OsdReportReply,
+};
+use spirula_proto::internal::{Edition, Protocol};
 
 use super::*;
 
@@ -144,4 +147,22 @@ fn the_cluster_log_tells_why_an_osd_is_down_or_out() {
     ] {
         assert!(said.contains(&text), "{text}: {said:#?}");
     }
+}
+
+#[test]
+fn an_osd_is_answered_in_the_version_that_it_speaks() {
+    let mut w = World::new();
+    w.boot(0);
+    let mut answer = |speaks: Edition, session: SessionId| {
+        w.inbox.remove(&session);
+        let report = OsdReport::PgStats(PgStatsReport::default());
+        // An OSD that has not heard from the leader yet writes in the version before.
+        w.send(session, report.to_raw(speaks, Edition::Previous));
+        let answer = w.inbox.remove(&session).unwrap_or_default().pop().unwrap();
+        assert!(OsdReportReply::from_raw(&answer, speaks).is_ok());
+        answer.header.compat_version
+    };
+    assert_eq!(answer(Edition::Current, 100), OsdReportReply::CURRENT);
+    // The session of an OSD that came back with the version before.
+    assert_eq!(answer(Edition::Previous, 100), OsdReportReply::PREVIOUS);
 }

@@ -198,8 +198,9 @@ impl RepairBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg::message::{PeerBody, PeerMessage, PeeringId, VERSION};
+    use crate::pg::message::{PeerBody, PeerMessage, PeeringId};
     use spirula_maps::PgId;
+    use spirula_proto::internal::Protocol;
 
     #[test]
     fn messages_of_a_repair_round_trip() {
@@ -252,10 +253,7 @@ mod tests {
                 id: PeeringId { epoch: 5, round: 6 },
                 body: PeerBody::Repair(body),
             };
-            assert_eq!(
-                PeerMessage::from_raw(&m.to_raw(VERSION, VERSION), VERSION).as_ref(),
-                Ok(&m)
-            );
+            assert_eq!(PeerMessage::parse(&m.compose()).as_ref(), Ok(&m));
         }
     }
 }

@@ -95,11 +95,11 @@ impl Backend for Replicated {
                 txn: change.txn,
             },
         };
-        let version = cx.versions.to(*first);
-        // Members of one version are sent one message.
-        let others_differ = others.iter().filter(|(osd, _)| cx.versions.to(*osd) != version);
+        let edition = cx.versions.to(*first);
+        // Members of one edition are sent one message.
+        let others_differ = others.iter().filter(|(osd, _)| cx.versions.to(*osd) != edition);
         let apart = others_differ.map(|(osd, _)| (*osd, cx.versions.write(*osd, &message)));
-        let sent = Sent::new(cx.versions.write_in(version, &message), apart.collect());
+        let sent = Sent::new(cx.versions.write(*first, &message), apart.collect());
         for (osd, _) in others {
             cx.out.push(Output::Send {
                 osd: *osd,
