@@ -23,7 +23,6 @@ mod omap;
 mod testing;
 mod text;
 mod time_key;
-mod versioned;
 
 pub use class::{all, find};
 

@@ -2,8 +2,9 @@
 //!
 //! All integers are little-endian. A [`Reader`] never reads past its end and never allocates more than the
 //! bytes it holds, so a decoder built from it is bounded by its input. Types implement [`Encode`] and
-//! [`Decode`]; versioned structures use [`Writer::section`] and [`Reader::section`], the counterpart of the
-//! `ENCODE_START`/`DECODE_START` blocks documented in Ceph's `src/include/encoding.h`.
+//! [`Decode`]; versioned structures are declared with [`versioned!`], on [`Writer::section`] and
+//! [`Reader::section`], the counterpart of the `ENCODE_START`/`DECODE_START` blocks documented in Ceph's
+//! `src/include/encoding.h`. Sets of flags are declared with [`flags!`].
 //!
 //! Features are not a parameter: Spirula freezes the encoding at Pacific's level (see ARCHITECTURE.md), and
 //! every client negotiates down to it.
@@ -11,9 +12,11 @@
 mod addr;
 mod codec;
 mod extent;
+mod flags;
 mod name;
 mod reader;
 mod time;
+mod versioned;
 mod writer;
 
 pub use addr::{AddrType, EntityAddr, EntityAddrVec};
@@ -22,4 +25,5 @@ pub use extent::Extent;
 pub use name::{EntityName, EntityType, Fsid};
 pub use reader::{Error, Reader, Result};
 pub use time::UTime;
+pub use versioned::at_least;
 pub use writer::{Hole, Writer};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_denc::{EntityAddrVec, UTime};
 
-use crate::codec::versioned;
+use spirula_denc::versioned;
 
 versioned! {
     /// `MgrMap::ModuleOption`: a setting of a manager module.

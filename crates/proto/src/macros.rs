@@ -68,40 +68,6 @@ macro_rules! message {
     };
 }
 
-/// A structure in a versioned section.
-macro_rules! section {
-    (
-        $(#[$doc:meta])*
-        pub struct $name:ident: $text:literal, version $version:literal, compat $compat:literal {
-            $($(#[$fdoc:meta])* pub $field:ident: $type:ty $(= $cond:ident $($since:literal)?)?,)*
-        }
-    ) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Default)]
-        pub struct $name {
-            $($(#[$fdoc])* pub $field: $type,)*
-        }
-
-        impl spirula_denc::Encode for $name {
-            fn encode(&self, w: &mut spirula_denc::Writer) {
-                w.section($version, $compat, |w| {
-                    $(w.put(&self.$field);)*
-                });
-            }
-        }
-
-        impl spirula_denc::Decode for $name {
-            fn decode(r: &mut spirula_denc::Reader<'_>) -> spirula_denc::Result<Self> {
-                r.section($text, $version, |version, r| {
-                    let _ = version;
-                    $(let $field = $crate::macros::read_field!(r, version $(, $cond $($since)?)?);)*
-                    Ok(Self { $($field,)* })
-                })
-            }
-        }
-    };
-}
-
 /// A structure without a version of its own.
 macro_rules! packed {
     (
@@ -165,4 +131,4 @@ macro_rules! wire_enum {
     };
 }
 
-pub(crate) use {message, packed, read_field, section, wire_enum};
+pub(crate) use {message, packed, read_field, wire_enum};

@@ -13,8 +13,8 @@ use spirula_maps::HObject;
 
 use crate::error::unless;
 use crate::method::{Nothing, Return, class, stored, to_bytes};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 class! { "cas" {
     "chunk_create_or_get_ref": RD | WR => create_or_get_ref;
@@ -30,15 +30,17 @@ const VERIFY: u64 = 1;
 
 versioned! {
     /// Input of `chunk_create_or_get_ref`.
-    pub(crate) struct CreateOp: "cls_cas_chunk_create_or_get_ref_op", version 1 {
-        pub(crate) source: HObject,
-        pub(crate) flags: u64,
-        pub(crate) data: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct CreateOp("cls_cas_chunk_create_or_get_ref_op", version 1, compat 1) {
+        pub(crate) source: HObject;
+        pub(crate) flags: u64;
+        pub(crate) data: Bytes;
     }
 
     /// Input of `chunk_get_ref` and `chunk_put_ref`.
-    pub(crate) struct RefOp: "cls_cas_chunk_get_ref_op", version 1 {
-        pub(crate) source: HObject,
+    #[derive(Eq)]
+    pub(crate) struct RefOp("cls_cas_chunk_get_ref_op", version 1, compat 1) {
+        pub(crate) source: HObject;
     }
 }
 

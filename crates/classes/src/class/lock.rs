@@ -13,8 +13,8 @@ use spirula_denc::{AddrType, Decode, Encode, EntityAddr, EntityName, Reader, UTi
 use crate::error::unless;
 use crate::method::{Nothing, class, stored, to_bytes};
 use crate::text::until_nul;
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 class! { "lock" {
     "lock": RD | WR | PROMOTE => lock;
@@ -58,71 +58,80 @@ const FLAG_MUST_RENEW: u8 = 2;
 
 versioned! {
     /// Input of `lock`.
-    pub(crate) struct LockOp: "cls_lock_lock_op", version 1 {
-        pub(crate) name: Bytes,
-        pub(crate) kind: LockType,
-        pub(crate) cookie: Bytes,
-        pub(crate) tag: Bytes,
-        pub(crate) description: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct LockOp("cls_lock_lock_op", version 1, compat 1) {
+        pub(crate) name: Bytes;
+        pub(crate) kind: LockType;
+        pub(crate) cookie: Bytes;
+        pub(crate) tag: Bytes;
+        pub(crate) description: Bytes;
         /// How long the lock lasts; zero for ever.
-        pub(crate) duration: UTime,
-        pub(crate) flags: u8,
+        pub(crate) duration: UTime;
+        pub(crate) flags: u8;
     }
 
     /// Input of `unlock`.
-    pub(crate) struct UnlockOp: "cls_lock_unlock_op", version 1 {
-        pub(crate) name: Bytes,
-        pub(crate) cookie: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct UnlockOp("cls_lock_unlock_op", version 1, compat 1) {
+        pub(crate) name: Bytes;
+        pub(crate) cookie: Bytes;
     }
 
     /// Input of `break_lock`.
-    pub(crate) struct BreakOp: "cls_lock_break_op", version 1 {
-        pub(crate) name: Bytes,
-        pub(crate) locker: EntityName,
-        pub(crate) cookie: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct BreakOp("cls_lock_break_op", version 1, compat 1) {
+        pub(crate) name: Bytes;
+        pub(crate) locker: EntityName;
+        pub(crate) cookie: Bytes;
     }
 
     /// Input of `get_info`.
-    pub(crate) struct GetInfoOp: "cls_lock_get_info_op", version 1 {
-        pub(crate) name: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct GetInfoOp("cls_lock_get_info_op", version 1, compat 1) {
+        pub(crate) name: Bytes;
     }
 
     /// Output of `list_locks`.
-    pub(crate) struct ListLocksReply: "cls_lock_list_locks_reply", version 1 {
-        pub(crate) locks: Vec<Bytes>,
+    #[derive(Eq)]
+    pub(crate) struct ListLocksReply("cls_lock_list_locks_reply", version 1, compat 1) {
+        pub(crate) locks: Vec<Bytes>;
     }
 
     /// Input of `assert_locked`.
-    pub(crate) struct AssertOp: "cls_lock_assert_op", version 1 {
-        pub(crate) name: Bytes,
-        pub(crate) kind: LockType,
-        pub(crate) cookie: Bytes,
-        pub(crate) tag: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct AssertOp("cls_lock_assert_op", version 1, compat 1) {
+        pub(crate) name: Bytes;
+        pub(crate) kind: LockType;
+        pub(crate) cookie: Bytes;
+        pub(crate) tag: Bytes;
     }
 
     /// Input of `set_cookie`.
-    pub(crate) struct SetCookieOp: "cls_lock_set_cookie_op", version 1 {
-        pub(crate) name: Bytes,
-        pub(crate) kind: LockType,
-        pub(crate) cookie: Bytes,
-        pub(crate) tag: Bytes,
-        pub(crate) new_cookie: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct SetCookieOp("cls_lock_set_cookie_op", version 1, compat 1) {
+        pub(crate) name: Bytes;
+        pub(crate) kind: LockType;
+        pub(crate) cookie: Bytes;
+        pub(crate) tag: Bytes;
+        pub(crate) new_cookie: Bytes;
     }
 
     /// A lock as its attribute holds it, and the output of `get_info`.
-    pub(crate) struct LockInfo: "lock_info_t", version 1 {
-        pub(crate) lockers: BTreeMap<LockerId, LockerInfo>,
-        pub(crate) kind: LockType,
+    #[derive(Eq)]
+    pub(crate) struct LockInfo("lock_info_t", version 1, compat 1) {
+        pub(crate) lockers: BTreeMap<LockerId, LockerInfo>;
+        pub(crate) kind: LockType;
         /// While the lock is held, only clients with the same tag may take it too.
-        pub(crate) tag: Bytes,
+        pub(crate) tag: Bytes;
     }
 
     /// The record of a holder.
-    pub(crate) struct LockerInfo: "locker_info_t", version 1 {
+    #[derive(Eq)]
+    pub(crate) struct LockerInfo("locker_info_t", version 1, compat 1) {
         /// When its hold ends; zero for never.
-        pub(crate) expiration: UTime,
-        pub(crate) addr: EntityAddr,
-        pub(crate) description: Bytes,
+        pub(crate) expiration: UTime;
+        pub(crate) addr: EntityAddr;
+        pub(crate) description: Bytes;
     }
 }
 

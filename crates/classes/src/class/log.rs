@@ -10,8 +10,8 @@ use spirula_denc::UTime;
 
 use crate::method::{Nothing, class, stored, to_bytes};
 use crate::time_key::{TIME_KEY_PREFIX, key_or_time, starts_at_or_after, time_key};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 class! { "log" {
     "add": RD | WR => add;
@@ -25,62 +25,70 @@ const MAX_LIST: u64 = 1000;
 
 versioned! {
     /// An entry.
-    pub(crate) struct Entry: "cls_log_entry", version 2 {
-        pub(crate) section: Bytes,
-        pub(crate) name: Bytes,
-        pub(crate) timestamp: UTime,
-        pub(crate) data: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct Entry("cls_log_entry", version 2, compat 1) {
+        pub(crate) section: Bytes;
+        pub(crate) name: Bytes;
+        pub(crate) timestamp: UTime;
+        pub(crate) data: Bytes;
         /// The key.
-        pub(crate) id: Bytes where since 2 else Bytes::new(),
+        pub(crate) id: Bytes, since 2;
     }
 
     /// The omap header.
-    pub(crate) struct Header: "cls_log_header", version 1 {
+    #[derive(Eq)]
+    pub(crate) struct Header("cls_log_header", version 1, compat 1) {
         /// The highest key so far.
-        pub(crate) max_marker: Bytes,
+        pub(crate) max_marker: Bytes;
         /// The latest time so far.
-        pub(crate) max_time: UTime,
+        pub(crate) max_time: UTime;
     }
 
     /// Input of `add`.
-    pub(crate) struct AddOp: "cls_log_add_op", version 2 {
-        pub(crate) entries: Vec<Entry>,
+    #[derive(Eq)]
+    pub(crate) struct AddOp("cls_log_add_op", version 2, compat 1) {
+        pub(crate) entries: Vec<Entry>;
         /// Entries older than the latest one are stored at its time.
-        pub(crate) monotonic_inc: bool where since 2 else true,
+        pub(crate) monotonic_inc: bool = true, since 2;
     }
 
     /// Input of `list`.
-    pub(crate) struct ListOp: "cls_log_list_op", version 1 {
-        pub(crate) from_time: UTime,
+    #[derive(Eq)]
+    pub(crate) struct ListOp("cls_log_list_op", version 1, compat 1) {
+        pub(crate) from_time: UTime;
         /// If not empty, the key after which to begin, instead of `from_time`.
-        pub(crate) marker: Bytes,
+        pub(crate) marker: Bytes;
         /// The end of the listing, excluded; ignored unless `from_time` is set.
-        pub(crate) to_time: UTime,
-        pub(crate) max_entries: i32,
+        pub(crate) to_time: UTime;
+        pub(crate) max_entries: i32;
     }
 
     /// Output of `list`.
-    pub(crate) struct ListReply: "cls_log_list_ret", version 1 {
-        pub(crate) entries: Vec<Entry>,
+    #[derive(Eq)]
+    pub(crate) struct ListReply("cls_log_list_ret", version 1, compat 1) {
+        pub(crate) entries: Vec<Entry>;
         /// The last key that was read.
-        pub(crate) marker: Bytes,
-        pub(crate) truncated: bool,
+        pub(crate) marker: Bytes;
+        pub(crate) truncated: bool;
     }
 
     /// Input of `trim`: each bound as a time or, if not empty, as a key; the end is included.
-    pub(crate) struct TrimOp: "cls_log_trim_op", version 2 {
-        pub(crate) from_time: UTime,
-        pub(crate) to_time: UTime,
-        pub(crate) from_marker: Bytes where since 2 else Bytes::new(),
-        pub(crate) to_marker: Bytes where since 2 else Bytes::new(),
+    #[derive(Eq)]
+    pub(crate) struct TrimOp("cls_log_trim_op", version 2, compat 1) {
+        pub(crate) from_time: UTime;
+        pub(crate) to_time: UTime;
+        pub(crate) from_marker: Bytes, since 2;
+        pub(crate) to_marker: Bytes, since 2;
     }
 
     /// Input of `info`.
-    pub(crate) struct InfoOp: "cls_log_info_op", version 1 {}
+    #[derive(Eq)]
+    pub(crate) struct InfoOp("cls_log_info_op", version 1, compat 1) {}
 
     /// Output of `info`.
-    pub(crate) struct InfoReply: "cls_log_info_ret", version 1 {
-        pub(crate) header: Header,
+    #[derive(Eq)]
+    pub(crate) struct InfoReply("cls_log_info_ret", version 1, compat 1) {
+        pub(crate) header: Header;
     }
 }
 

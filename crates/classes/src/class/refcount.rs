@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use crate::error::unless;
 use crate::method::{Nothing, class, stored, to_bytes};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 class! { "refcount" {
     "get": RD | WR => get;
@@ -26,27 +26,31 @@ const WILDCARD: Bytes = Bytes::new();
 
 versioned! {
     /// Input of `get` and `put`.
-    pub(crate) struct GetPutOp: "cls_refcount_get_op", version 1 {
-        pub(crate) tag: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct GetPutOp("cls_refcount_get_op", version 1, compat 1) {
+        pub(crate) tag: Bytes;
         /// Whether an object without references counts as having one under any tag.
-        pub(crate) implicit_ref: bool,
+        pub(crate) implicit_ref: bool;
     }
 
     /// Input of `set`, output of `read`.
-    pub(crate) struct RefList: "cls_refcount_set_op", version 1 {
-        pub(crate) refs: Vec<Bytes>,
+    #[derive(Eq)]
+    pub(crate) struct RefList("cls_refcount_set_op", version 1, compat 1) {
+        pub(crate) refs: Vec<Bytes>;
     }
 
     /// Input of `read`.
-    pub(crate) struct ReadOp: "cls_refcount_read_op", version 1 {
-        pub(crate) implicit_ref: bool,
+    #[derive(Eq)]
+    pub(crate) struct ReadOp("cls_refcount_read_op", version 1, compat 1) {
+        pub(crate) implicit_ref: bool;
     }
 
     /// The attribute with the references.
-    pub(crate) struct Refs: "obj_refcount", version 2 {
-        pub(crate) refs: BTreeMap<Bytes, bool>,
+    #[derive(Eq)]
+    pub(crate) struct Refs("obj_refcount", version 2, compat 1) {
+        pub(crate) refs: BTreeMap<Bytes, bool>;
         /// Tags whose references were dropped; dropping them again does nothing.
-        pub(crate) retired: BTreeSet<Bytes> where since 2 else BTreeSet::new(),
+        pub(crate) retired: BTreeSet<Bytes>, since 2;
     }
 }
 

@@ -9,8 +9,8 @@ use spirula_denc::UTime;
 use crate::method::{Nothing, class};
 use crate::text::{is_space, until_nul};
 use crate::time_key::{TIME_KEY_PREFIX, key_or_time, starts_after, starts_at_or_after, time_key};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 class! { "timeindex" {
     "add": RD | WR => add;
@@ -27,42 +27,47 @@ const MAX_EXTENSION: usize = 255;
 
 versioned! {
     /// An entry.
-    pub(crate) struct Entry: "cls_timeindex_entry", version 1 {
-        pub(crate) time: UTime,
+    #[derive(Eq)]
+    pub(crate) struct Entry("cls_timeindex_entry", version 1, compat 1) {
+        pub(crate) time: UTime;
         /// The part of the key that is unique within one time.
-        pub(crate) extension: Bytes,
-        pub(crate) value: Bytes,
+        pub(crate) extension: Bytes;
+        pub(crate) value: Bytes;
     }
 
     /// Input of `add`.
-    pub(crate) struct AddOp: "cls_timeindex_add_op", version 1 {
-        pub(crate) entries: Vec<Entry>,
+    #[derive(Eq)]
+    pub(crate) struct AddOp("cls_timeindex_add_op", version 1, compat 1) {
+        pub(crate) entries: Vec<Entry>;
     }
 
     /// Input of `list`.
-    pub(crate) struct ListOp: "cls_timeindex_list_op", version 1 {
-        pub(crate) from_time: UTime,
+    #[derive(Eq)]
+    pub(crate) struct ListOp("cls_timeindex_list_op", version 1, compat 1) {
+        pub(crate) from_time: UTime;
         /// If not empty, the key after which to begin, instead of `from_time`.
-        pub(crate) marker: Bytes,
+        pub(crate) marker: Bytes;
         /// The end of the listing, excluded; ignored if it is before `from_time`.
-        pub(crate) to_time: UTime,
-        pub(crate) max_entries: i32,
+        pub(crate) to_time: UTime;
+        pub(crate) max_entries: i32;
     }
 
     /// Output of `list`.
-    pub(crate) struct ListReply: "cls_timeindex_list_ret", version 1 {
-        pub(crate) entries: Vec<Entry>,
+    #[derive(Eq)]
+    pub(crate) struct ListReply("cls_timeindex_list_ret", version 1, compat 1) {
+        pub(crate) entries: Vec<Entry>;
         /// The last key in the reply.
-        pub(crate) marker: Bytes,
-        pub(crate) truncated: bool,
+        pub(crate) marker: Bytes;
+        pub(crate) truncated: bool;
     }
 
     /// Input of `trim`: each bound as a time or, if not empty, as a key; the end is included.
-    pub(crate) struct TrimOp: "cls_timeindex_trim_op", version 1 {
-        pub(crate) from_time: UTime,
-        pub(crate) to_time: UTime,
-        pub(crate) from_marker: Bytes,
-        pub(crate) to_marker: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct TrimOp("cls_timeindex_trim_op", version 1, compat 1) {
+        pub(crate) from_time: UTime;
+        pub(crate) to_time: UTime;
+        pub(crate) from_marker: Bytes;
+        pub(crate) to_marker: Bytes;
     }
 }
 

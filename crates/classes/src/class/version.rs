@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use crate::error::unless;
 use crate::method::{Nothing, class, stored, to_bytes};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 class! { "version" {
     "set": RD | WR => set;
@@ -22,28 +22,32 @@ const ATTRIBUTE: &[u8] = b"ceph.objclass.version";
 
 versioned! {
     /// A version: a number among those with the same tag.
-    pub(crate) struct ObjVersion: "obj_version", version 1 {
-        pub(crate) ver: u64,
-        pub(crate) tag: Bytes,
+    #[derive(Eq)]
+    pub(crate) struct ObjVersion("obj_version", version 1, compat 1) {
+        pub(crate) ver: u64;
+        pub(crate) tag: Bytes;
     }
 
     /// A condition: how the object's version compares with another.
-    pub(crate) struct Condition: "obj_version_cond", version 1 {
-        pub(crate) ver: ObjVersion,
-        pub(crate) kind: u32,
+    #[derive(Eq)]
+    pub(crate) struct Condition("obj_version_cond", version 1, compat 1) {
+        pub(crate) ver: ObjVersion;
+        pub(crate) kind: u32;
     }
 
     /// Input of `set`, output of `read`.
-    pub(crate) struct Versioned: "cls_version_set_op", version 1 {
-        pub(crate) version: ObjVersion,
+    #[derive(Eq)]
+    pub(crate) struct Versioned("cls_version_set_op", version 1, compat 1) {
+        pub(crate) version: ObjVersion;
     }
 
     /// Input of `inc`, `inc_conds` and `check_conds`.
-    pub(crate) struct Conditional: "cls_version_inc_op", version 1 {
+    #[derive(Eq)]
+    pub(crate) struct Conditional("cls_version_inc_op", version 1, compat 1) {
         /// Ignored.
-        pub(crate) version: ObjVersion,
+        pub(crate) version: ObjVersion;
         /// The conditions, all of which must hold.
-        pub(crate) conditions: Vec<Condition>,
+        pub(crate) conditions: Vec<Condition>;
     }
 }
 

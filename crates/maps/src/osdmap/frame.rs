@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddr, Error, Reader, Result, UTime, Writer, encode_to_vec};
 
-use crate::codec::at_least;
+use spirula_denc::at_least;
 
 const VERSION: u8 = 8;
 const COMPAT: u8 = 7;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer};
 
-use crate::codec::versioned;
+use spirula_denc::versioned;
 
 /// `osd_info_t`, all in epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,10 +6,11 @@ use std::fmt;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 
 use super::{AutoscaleMode, CacheMode, PoolFlags, PoolOptions, PoolType};
-use crate::codec::{versioned, write_joined};
+use crate::codec::write_joined;
 use crate::hash::StrHash;
 use crate::interval_set::IntervalSet;
 use crate::types::{EVersion, PgId, SnapId};
+use spirula_denc::versioned;
 
 versioned! {
     /// `pool_snap_info_t`: a snapshot of a whole pool.
@@ -120,7 +121,7 @@ versioned! {
         /// The number of PGs for placement.
         pub pgp_num: u32;
         /// The last epoch that changed the pool, snapshots excepted.
-        [reserved u32 = 0] [reserved u32 = 0]
+        @reserved(u32 = 0) @reserved(u32 = 0)
         pub last_change: u32;
         /// The newest snapshot's id.
         pub snap_seq: SnapId;
@@ -135,7 +136,7 @@ versioned! {
         /// Flags.
         pub flags: PoolFlags, since 4;
         /// With fewer members than this a PG serves nothing.
-        [reserved u32 = 0, since 4]
+        @reserved(u32 = 0, since 4)
         pub min_size: u8, since 7;
         /// Quota in bytes; 0 for none.
         pub quota_max_bytes: u64, since 8;
@@ -208,7 +209,7 @@ versioned! {
         /// `pg_num` after the merge under way.
         pub pg_num_pending: u32, since 28;
         /// Clients send operations older than this epoch again.
-        [reserved u32 = 0, since 28] [reserved u32 = 0, since 28]
+        @reserved(u32 = 0, since 28) @reserved(u32 = 0, since 28)
         pub last_force_op_resend: u32, since 28;
         /// Whether `pg_num` is changed automatically.
         pub autoscale_mode: AutoscaleMode = AutoscaleMode::UNKNOWN, since 28;

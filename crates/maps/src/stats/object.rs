@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
-use crate::codec::versioned;
+use spirula_denc::versioned;
 
 macro_rules! summed {
     (

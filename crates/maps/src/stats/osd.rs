@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
 use super::object::summed;
-use crate::codec::{at_least, versioned};
+use spirula_denc::{at_least, versioned};
 
 summed! {
     /// `store_statfs_t`: the space of a store, in bytes.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer};
 
 use super::{ObjectStatCollection, PgState, StoreStatfs};
-use crate::codec::{at_least, versioned};
 use crate::interval_set::IntervalSet;
 use crate::types::{EVersion, PgId, PgShard};
+use spirula_denc::{at_least, versioned};
 
 versioned! {
     /// `pg_history_t`: a PG's memory of its past.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::codec::{flags, write_joined};
+use crate::codec::write_joined;
+use spirula_denc::flags;
 
 flags! {
     /// A set of states of a PG (`PG_STATE_*`).

@@ -4,101 +4,106 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_denc::{EntityAddrVec, UTime};
 
-use crate::macros::{message, section};
+use crate::macros::message;
+use spirula_denc::versioned;
 
-section! {
+versioned! {
     /// An option of a manager module.
-    pub struct ModuleOption: "MgrMap::ModuleOption", version 1, compat 1 {
+    #[derive(Eq)]
+    pub struct ModuleOption("MgrMap::ModuleOption", version 1, compat 1) {
         /// The option's name.
-        pub name: String,
+        pub name: String;
         /// `Option::type_t`.
-        pub kind: u8,
+        pub kind: u8;
         /// `Option::level_t`.
-        pub level: u8,
+        pub level: u8;
         /// `Option::flag_t`.
-        pub flags: u32,
+        pub flags: u32;
         /// Its default.
-        pub default_value: String,
+        pub default_value: String;
         /// Smallest value.
-        pub min: String,
+        pub min: String;
         /// Largest value.
-        pub max: String,
+        pub max: String;
         /// Allowed values.
-        pub enum_allowed: BTreeSet<String>,
+        pub enum_allowed: BTreeSet<String>;
         /// One line of help.
-        pub desc: String,
+        pub desc: String;
         /// More help.
-        pub long_desc: String,
+        pub long_desc: String;
         /// Tags.
-        pub tags: BTreeSet<String>,
+        pub tags: BTreeSet<String>;
         /// Related options.
-        pub see_also: BTreeSet<String>,
+        pub see_also: BTreeSet<String>;
     }
 }
 
-section! {
+versioned! {
     /// A manager module.
-    pub struct ModuleInfo: "MgrMap::ModuleInfo", version 2, compat 1 {
+    #[derive(Eq)]
+    pub struct ModuleInfo("MgrMap::ModuleInfo", version 2, compat 1) {
         /// The module's name.
-        pub name: String,
+        pub name: String;
         /// Whether it can run.
-        pub can_run: bool,
+        pub can_run: bool;
         /// Why not.
-        pub error: String,
+        pub error: String;
         /// Its options.
-        pub options: BTreeMap<String, ModuleOption> = since 2,
+        pub options: BTreeMap<String, ModuleOption>, since 2;
     }
 }
 
-section! {
+versioned! {
     /// A standby manager.
-    pub struct StandbyInfo: "MgrMap::StandbyInfo", version 4, compat 1 {
+    #[derive(Eq)]
+    pub struct StandbyInfo("MgrMap::StandbyInfo", version 4, compat 1) {
         /// Its global id.
-        pub gid: u64,
+        pub gid: u64;
         /// Its name.
-        pub name: String,
+        pub name: String;
         /// Its modules' names.
-        pub module_names: BTreeSet<String> = since 2,
+        pub module_names: BTreeSet<String>, since 2;
         /// Its modules.
-        pub available_modules: Vec<ModuleInfo> = since 3,
+        pub available_modules: Vec<ModuleInfo>, since 3;
         /// Its features.
-        pub features: u64 = since 4,
+        pub features: u64, since 4;
     }
 }
 
-section! {
+versioned! {
     /// The managers. All fields are zero without one.
-    pub struct MgrMap: "MgrMap", version 12, compat 6 {
+    #[derive(Eq)]
+    pub struct MgrMap("MgrMap", version 12, compat 6) {
         /// The map's epoch.
-        pub epoch: u32,
+        pub epoch: u32;
         /// The addresses of the active manager.
-        pub active_addrs: EntityAddrVec,
+        pub active_addrs: EntityAddrVec;
         /// Its global id; 0 for none.
-        pub active_gid: u64,
+        pub active_gid: u64;
         /// Whether it serves.
-        pub available: bool,
+        pub available: bool;
         /// Its name.
-        pub active_name: String,
+        pub active_name: String;
         /// The standby managers by global id.
-        pub standbys: BTreeMap<u64, StandbyInfo>,
+        pub standbys: BTreeMap<u64, StandbyInfo>;
         /// Enabled modules.
-        pub modules: BTreeSet<String>,
+        pub modules: BTreeSet<String>;
         /// Addresses of the modules' services.
-        pub services: BTreeMap<String, String>,
+        pub services: BTreeMap<String, String>;
         /// All modules.
-        pub available_modules: Vec<ModuleInfo>,
+        pub available_modules: Vec<ModuleInfo>;
         /// Since when it is active.
-        pub active_change: UTime = since 7,
+        pub active_change: UTime, since 7;
         /// Modules that always run, by release.
-        pub always_on_modules: BTreeMap<u32, BTreeSet<String>> = since 8,
+        pub always_on_modules: BTreeMap<u32, BTreeSet<String>>, since 8;
         /// The active manager's features.
-        pub active_features: u64 = since 9,
+        pub active_features: u64, since 9;
         /// The osdmap epoch that blocklisted the last failed manager.
-        pub last_failure_osd_epoch: u32 = since 10,
+        pub last_failure_osd_epoch: u32, since 10;
         /// Addresses of the manager's own RADOS clients.
-        pub client_addrs: Vec<EntityAddrVec> = since 11,
+        pub client_addrs: Vec<EntityAddrVec>, since 11;
         /// Names of the clients, in the same order.
-        pub client_names: Vec<String> = since 12,
+        pub client_names: Vec<String>, since 12;
     }
 }
 

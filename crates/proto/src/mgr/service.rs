@@ -4,45 +4,49 @@ use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddr, UTime};
 
-use crate::macros::{message, section};
+use crate::macros::message;
+use spirula_denc::versioned;
 
-section! {
+versioned! {
     /// One daemon of a service.
-    pub struct ServiceDaemon: "ServiceMap::Daemon", version 2, compat 1 {
+    #[derive(Eq)]
+    pub struct ServiceDaemon("ServiceMap::Daemon", version 2, compat 1) {
         /// Its global id.
-        pub gid: u64,
+        pub gid: u64;
         /// Its address.
-        pub addr: EntityAddr,
+        pub addr: EntityAddr;
         /// The map's epoch when it started.
-        pub start_epoch: u32,
+        pub start_epoch: u32;
         /// When it started.
-        pub start_stamp: UTime,
+        pub start_stamp: UTime;
         /// Metadata that it reports about itself.
-        pub metadata: BTreeMap<String, String>,
+        pub metadata: BTreeMap<String, String>;
         /// Its running tasks.
-        pub task_status: BTreeMap<String, String> = since 2,
+        pub task_status: BTreeMap<String, String>, since 2;
     }
 }
 
-section! {
+versioned! {
     /// A service.
-    pub struct Service: "ServiceMap::Service", version 1, compat 1 {
+    #[derive(Eq)]
+    pub struct Service("ServiceMap::Service", version 1, compat 1) {
         /// Its daemons.
-        pub daemons: BTreeMap<String, ServiceDaemon>,
+        pub daemons: BTreeMap<String, ServiceDaemon>;
         /// Its line in `ceph -s`, if that is not made from the daemons.
-        pub summary: String,
+        pub summary: String;
     }
 }
 
-section! {
+versioned! {
     /// All registered services.
-    pub struct ServiceMap: "ServiceMap", version 1, compat 1 {
+    #[derive(Eq)]
+    pub struct ServiceMap("ServiceMap", version 1, compat 1) {
         /// The map's epoch.
-        pub epoch: u32,
+        pub epoch: u32;
         /// When it changed.
-        pub modified: UTime,
+        pub modified: UTime;
         /// The services by name.
-        pub services: BTreeMap<String, Service>,
+        pub services: BTreeMap<String, Service>;
     }
 }
 

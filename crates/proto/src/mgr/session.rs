@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::macros::{message, packed, section};
+use crate::macros::{message, packed};
 use crate::{Blob, Body, MsgType, Payload, RawMessage, Rest};
 use bytes::Bytes;
+use spirula_denc::versioned;
 use spirula_denc::{Reader, Result};
 
 /// Opens a session with the manager.
@@ -75,31 +76,33 @@ impl MMgrConfigure {
     pub const NO_QUERIES: Rest = Rest(Bytes::from_static(&[0; 5]));
 }
 
-section! {
+versioned! {
     /// Declares a performance counter.
-    pub struct PerfCounterType: "PerfCounterType", version 3, compat 1 {
+    #[derive(Eq)]
+    pub struct PerfCounterType("PerfCounterType", version 3, compat 1) {
         /// `subsystem.counter`.
-        pub path: String,
+        pub path: String;
         /// What it counts.
-        pub description: String,
+        pub description: String;
         /// A short name.
-        pub nick: String,
+        pub nick: String;
         /// `perfcounter_type_d`: bit 0 time, 1 u64, 2 average, 3 counter, 4 histogram.
-        pub kind: u8,
+        pub kind: u8;
         /// The counter's priority (`PerfCountersBuilder::PRIO_*`).
-        pub priority: u8 = since 2,
+        pub priority: u8, since 2;
         /// 0 none, 1 bytes.
-        pub unit: u8 = since 3,
+        pub unit: u8, since 3;
     }
 }
 
-section! {
+versioned! {
     /// A metric behind a health warning: 0 slow ops, 1 PGs being created.
-    pub struct DaemonHealthMetric: "DaemonHealthMetric", version 1, compat 1 {
+    #[derive(Eq)]
+    pub struct DaemonHealthMetric("DaemonHealthMetric", version 1, compat 1) {
         /// The kind of metric.
-        pub kind: u8,
+        pub kind: u8;
         /// The count (low half) and the age in seconds (high half).
-        pub value: u64,
+        pub value: u64;
     }
 }
 

@@ -2,8 +2,9 @@
 
 use spirula_denc::{EntityAddrVec, EntityName, Fsid, UTime};
 
-use crate::macros::{message, section, wire_enum};
+use crate::macros::{message, wire_enum};
 use crate::mon::{NamedEntity, PaxosVersion};
+use spirula_denc::versioned;
 
 wire_enum! {
     /// The severity of a log entry (`clog_type`).
@@ -21,25 +22,26 @@ wire_enum! {
     }
 }
 
-section! {
+versioned! {
     /// One line of the cluster log.
-    pub struct LogEntry: "LogEntry", version 5, compat 5 {
+    #[derive(Eq)]
+    pub struct LogEntry("LogEntry", version 5, compat 5) {
         /// The entity that wrote it.
-        pub name: NamedEntity,
+        pub name: NamedEntity;
         /// Its rank or global id.
-        pub rank: EntityName,
+        pub rank: EntityName;
         /// Its addresses.
-        pub addrs: EntityAddrVec,
+        pub addrs: EntityAddrVec;
         /// When it was written.
-        pub stamp: UTime,
+        pub stamp: UTime;
         /// The writer's number of the entry.
-        pub seq: u64,
+        pub seq: u64;
         /// Its severity.
-        pub priority: LogPriority,
+        pub priority: LogPriority;
         /// The text.
-        pub message: String,
+        pub message: String;
         /// `cluster` or `audit`.
-        pub channel: String,
+        pub channel: String;
     }
 }
 

@@ -3,8 +3,9 @@
 
 use spirula_denc::{Fsid, Writer};
 
-use crate::macros::{message, section};
+use crate::macros::message;
 use crate::{Blob, Rest};
+use spirula_denc::versioned;
 
 message! {
     /// All file systems, for administrators' tools.
@@ -59,25 +60,27 @@ impl MFsMap {
     }
 }
 
-section! {
+versioned! {
     /// A file system as mounting clients see it.
-    pub struct FsMapUserEntry: "FSMapUser::fs_info_t", version 1, compat 1 {
+    #[derive(Eq)]
+    pub struct FsMapUserEntry("FSMapUser::fs_info_t", version 1, compat 1) {
         /// The file system's id.
-        pub id: i32,
+        pub id: i32;
         /// Its name.
-        pub name: String,
+        pub name: String;
     }
 }
 
-section! {
+versioned! {
     /// The file systems' names.
-    pub struct FsMapUser: "FSMapUser", version 1, compat 1 {
+    #[derive(Eq)]
+    pub struct FsMapUser("FSMapUser", version 1, compat 1) {
         /// The map's epoch.
-        pub epoch: u32,
+        pub epoch: u32;
         /// The default file system's id; -1 for none.
-        pub legacy_client_fscid: i32,
+        pub legacy_client_fscid: i32;
         /// All file systems.
-        pub filesystems: Vec<FsMapUserEntry>,
+        pub filesystems: Vec<FsMapUserEntry>;
     }
 }
 

@@ -6,21 +6,22 @@ use bytes::Bytes;
 use spirula_denc::UTime;
 use spirula_maps::{ReqId, SnapId};
 
-use crate::macros::section;
+use spirula_denc::versioned;
 
-section! {
+versioned! {
     /// The progress of a copy; attributes come first, then data, then the omap.
-    pub struct CopyCursor: "object_copy_cursor_t", version 1, compat 1 {
+    #[derive(Eq)]
+    pub struct CopyCursor("object_copy_cursor_t", version 1, compat 1) {
         /// The attributes were sent.
-        pub attr_complete: bool,
+        pub attr_complete: bool;
         /// Bytes of data that were sent.
-        pub data_offset: u64,
+        pub data_offset: u64;
         /// All data was sent.
-        pub data_complete: bool,
+        pub data_complete: bool;
         /// The last omap key that was sent.
-        pub omap_offset: Bytes,
+        pub omap_offset: Bytes;
         /// The whole omap was sent.
-        pub omap_complete: bool,
+        pub omap_complete: bool;
     }
 }
 
@@ -31,40 +32,41 @@ impl CopyCursor {
     }
 }
 
-section! {
+versioned! {
     /// Part of an object: output of `COPY_GET`.
-    pub struct CopyData: "object_copy_data_t", version 8, compat 5 {
+    #[derive(Eq)]
+    pub struct CopyData("object_copy_data_t", version 8, compat 5) {
         /// The object's size in bytes.
-        pub size: u64,
+        pub size: u64;
         /// When it changed, by the writer's clock.
-        pub mtime: UTime,
+        pub mtime: UTime;
         /// All attributes, with the first part.
-        pub attrs: BTreeMap<Bytes, Bytes>,
+        pub attrs: BTreeMap<Bytes, Bytes>;
         /// Data from the cursor on.
-        pub data: Bytes,
+        pub data: Bytes;
         /// Encoded omap pairs (a map), or nothing.
-        pub omap_data: Bytes,
+        pub omap_data: Bytes;
         /// The start of the next part.
-        pub cursor: CopyCursor,
+        pub cursor: CopyCursor;
         /// The omap header, with the first part of the omap.
-        pub omap_header: Bytes,
+        pub omap_header: Bytes;
         /// The snapshots of a clone.
-        pub snaps: Vec<SnapId>,
+        pub snaps: Vec<SnapId>;
         /// The newest snapshot of a head.
-        pub snap_seq: SnapId,
+        pub snap_seq: SnapId;
         /// Which digests are known.
-        pub flags: u32,
+        pub flags: u32;
         /// CRC-32C of the data.
-        pub data_digest: u32,
+        pub data_digest: u32;
         /// CRC-32C of the omap.
-        pub omap_digest: u32,
+        pub omap_digest: u32;
         /// The last requests that changed it, with the last part.
-        pub reqids: Vec<(ReqId, u64)>,
+        pub reqids: Vec<(ReqId, u64)>;
         /// The number of the last truncation.
-        pub truncate_seq: u32,
+        pub truncate_seq: u32;
         /// The size after that truncation.
-        pub truncate_size: u64,
+        pub truncate_size: u64;
         /// The results of those requests that failed, by index.
-        pub reqid_return_codes: BTreeMap<u32, i32>,
+        pub reqid_return_codes: BTreeMap<u32, i32>;
     }
 }

@@ -3,7 +3,8 @@
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 use spirula_maps::{HObject, ObjectName};
 
-use crate::macros::{packed, section};
+use crate::macros::packed;
+use spirula_denc::versioned;
 
 packed! {
     /// An object in a listing with namespaces.
@@ -17,13 +18,14 @@ packed! {
     }
 }
 
-section! {
+versioned! {
     /// Output of `PGNLS` and `PGNLS_FILTER`. The result is 1 where the PG ends, else the number of entries.
-    pub struct PgNlsResponse: "pg_nls_response_t", version 1, compat 1 {
+    #[derive(Eq)]
+    pub struct PgNlsResponse("pg_nls_response_t", version 1, compat 1) {
         /// The place where the listing goes on; the end of the PG if it is complete.
-        pub handle: HObject,
+        pub handle: HObject;
         /// In the PG's order.
-        pub entries: Vec<ListEntry>,
+        pub entries: Vec<ListEntry>;
     }
 }
 

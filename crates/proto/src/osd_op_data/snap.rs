@@ -3,19 +3,20 @@
 use spirula_denc::{Decode, Encode, Extent, Reader, Result, Writer};
 use spirula_maps::{ObjectLocator, ObjectName, SnapId, snap};
 
-use crate::macros::section;
+use spirula_denc::versioned;
 
-section! {
+versioned! {
     /// One clone of an object, or its head.
-    pub struct CloneInfo: "clone_info", version 1, compat 1 {
+    #[derive(Eq)]
+    pub struct CloneInfo("clone_info", version 1, compat 1) {
         /// The clone's id; `NOSNAP` for the head.
-        pub id: SnapId,
+        pub id: SnapId;
         /// The snapshots of the clone, ascending.
-        pub snaps: Vec<SnapId>,
+        pub snaps: Vec<SnapId>;
         /// The bytes that it shares with the next newer one.
-        pub overlap: Vec<Extent>,
+        pub overlap: Vec<Extent>;
         /// Its size.
-        pub size: u64,
+        pub size: u64;
     }
 }
 

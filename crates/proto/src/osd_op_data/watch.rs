@@ -5,27 +5,30 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, EntityAddr, EntityName, Reader, Result, Writer};
 
-use crate::macros::{packed, section};
+use crate::macros::packed;
+use spirula_denc::versioned;
 
-section! {
+versioned! {
     /// A watcher.
-    pub struct WatchItem: "watch_item_t", version 2, compat 1 {
+    #[derive(Eq)]
+    pub struct WatchItem("watch_item_t", version 2, compat 1) {
         /// The watcher's entity.
-        pub name: EntityName,
+        pub name: EntityName;
         /// The watcher's cookie.
-        pub cookie: u64,
+        pub cookie: u64;
         /// Seconds without a ping after which the watch is dropped.
-        pub timeout_seconds: u32,
+        pub timeout_seconds: u32;
         /// The watcher's address.
-        pub addr: EntityAddr = since 2,
+        pub addr: EntityAddr, since 2;
     }
 }
 
-section! {
+versioned! {
     /// Output of `LIST_WATCHERS`.
-    pub struct ListWatchersResponse: "obj_list_watch_response_t", version 1, compat 1 {
+    #[derive(Eq)]
+    pub struct ListWatchersResponse("obj_list_watch_response_t", version 1, compat 1) {
         /// All watchers.
-        pub entries: Vec<WatchItem>,
+        pub entries: Vec<WatchItem>;
     }
 }
 

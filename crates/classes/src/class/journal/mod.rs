@@ -15,8 +15,8 @@ use spirula_denc::Encode;
 
 use crate::method::{Nothing, class, input, stored, to_bytes};
 use crate::omap;
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 class! { "journal" {
     "create": RD | WR => create;
@@ -56,31 +56,34 @@ const CLIENT_BATCH: u64 = 256;
 
 versioned! {
     /// The position of an entry that a client has processed.
-    pub struct ObjectPosition: "cls::journal::ObjectPosition", version 1 {
+    #[derive(Eq)]
+    pub struct ObjectPosition("cls::journal::ObjectPosition", version 1, compat 1) {
         /// The object with the entry.
-        pub object_number: u64,
+        pub object_number: u64;
         /// The entry's tag.
-        pub tag_tid: u64,
+        pub tag_tid: u64;
         /// The entry's number under the tag.
-        pub entry_tid: u64,
+        pub entry_tid: u64;
     }
 
     /// The last entry in each object that a client has processed, the latest first.
-    pub struct ObjectSetPosition: "cls::journal::ObjectSetPosition", version 1 {
+    #[derive(Eq)]
+    pub struct ObjectSetPosition("cls::journal::ObjectSetPosition", version 1, compat 1) {
         /// One for each object.
-        pub positions: Vec<ObjectPosition>,
+        pub positions: Vec<ObjectPosition>;
     }
 
     /// A client of the journal.
-    pub struct Client: "cls::journal::Client", version 1 {
+    #[derive(Eq)]
+    pub struct Client("cls::journal::Client", version 1, compat 1) {
         /// Its name; empty for the writer.
-        pub id: Bytes,
+        pub id: Bytes;
         /// Data for the client's own use.
-        pub data: Bytes,
+        pub data: Bytes;
         /// The client's commit position.
-        pub commit_position: ObjectSetPosition,
+        pub commit_position: ObjectSetPosition;
         /// Whether the journal keeps entries for the client.
-        pub state: ClientState,
+        pub state: ClientState;
     }
 }
 

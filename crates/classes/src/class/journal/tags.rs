@@ -10,8 +10,8 @@ use super::{Client, NEXT_TAG_CLASS, NEXT_TAG_TID, client_key, read, scan_clients
 use crate::method::{Nothing, stored};
 use crate::omap;
 use crate::text::leading_hex;
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 const PREFIX: &[u8] = b"tag_";
 /// Asks for a new class.
@@ -19,13 +19,14 @@ const NEW_CLASS: u64 = u64::MAX;
 
 versioned! {
     /// A tag.
-    pub struct Tag: "cls::journal::Tag", version 1 {
+    #[derive(Eq)]
+    pub struct Tag("cls::journal::Tag", version 1, compat 1) {
         /// Its number.
-        pub tid: u64,
+        pub tid: u64;
         /// The class of the tag.
-        pub class: u64,
+        pub class: u64;
         /// Data of its creator.
-        pub data: Bytes,
+        pub data: Bytes;
     }
 }
 

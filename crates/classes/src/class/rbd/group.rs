@@ -6,8 +6,8 @@ use bytes::Bytes;
 use super::{features, keys};
 use crate::method::{Nothing, input, stored};
 use crate::text::{is_space, leading_hex};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result, omap};
+use spirula_denc::versioned;
 
 const IMAGE_PREFIX: &str = "image_";
 /// The key of an image's header that names its group.
@@ -18,24 +18,27 @@ const NO_POOL: i64 = -1;
 
 versioned! {
     /// A reference to an image.
-    pub(crate) struct GroupImageSpec: "GroupImageSpec", version 1 {
-        pub(crate) image_id: Bytes,
-        pub(crate) pool_id: i64,
+    #[derive(Eq)]
+    pub(crate) struct GroupImageSpec("GroupImageSpec", version 1, compat 1) {
+        pub(crate) image_id: Bytes;
+        pub(crate) pool_id: i64;
     }
 
     /// An image of a group.
-    pub(crate) struct GroupImageStatus: "GroupImageStatus", version 1 {
-        pub(crate) spec: GroupImageSpec,
+    #[derive(Eq)]
+    pub(crate) struct GroupImageStatus("GroupImageStatus", version 1, compat 1) {
+        pub(crate) spec: GroupImageSpec;
         /// Whether the image's header names the group, too.
-        pub(crate) state: u8,
+        pub(crate) state: u8;
     }
 
     /// A group.
-    pub struct GroupSpec: "GroupSpec", version 1 {
+    #[derive(Eq)]
+    pub struct GroupSpec("GroupSpec", version 1, compat 1) {
         /// Its pool.
-        pub pool_id: i64,
+        pub pool_id: i64;
         /// Its id.
-        pub group_id: Bytes,
+        pub group_id: Bytes;
     }
 }
 

@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use super::keys;
 use crate::method::{Nothing, stored};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 const PREFIX: &str = "snapshot_";
 const ORDER_PREFIX: &str = "snap_order_";
@@ -22,18 +22,20 @@ const INCOMPLETE: u8 = 0;
 
 versioned! {
     /// A snapshot of an image.
-    pub(crate) struct ImageSnapshotSpec: "ImageSnapshotSpec", version 1 {
-        pub(crate) pool: i64,
-        pub(crate) image_id: Bytes,
-        pub(crate) snap_id: u64,
+    #[derive(Eq)]
+    pub(crate) struct ImageSnapshotSpec("ImageSnapshotSpec", version 1, compat 1) {
+        pub(crate) pool: i64;
+        pub(crate) image_id: Bytes;
+        pub(crate) snap_id: u64;
     }
 
     /// A snapshot of a group.
-    pub(crate) struct GroupSnapshot: "GroupSnapshot", version 1 {
-        pub(crate) id: Bytes,
-        pub(crate) name: Bytes,
-        pub(crate) state: u8,
-        pub(crate) snaps: Vec<ImageSnapshotSpec>,
+    #[derive(Eq)]
+    pub(crate) struct GroupSnapshot("GroupSnapshot", version 1, compat 1) {
+        pub(crate) id: Bytes;
+        pub(crate) name: Bytes;
+        pub(crate) state: u8;
+        pub(crate) snaps: Vec<ImageSnapshotSpec>;
     }
 }
 

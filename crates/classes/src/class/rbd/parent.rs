@@ -8,8 +8,8 @@ use super::arguments::{Trailing, arguments};
 use super::snapshot_record::{self as record, Snapshot};
 use super::{features, header, keys};
 use crate::method::Nothing;
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 /// The key of the parent.
 pub(super) const KEY: &str = "parent";
@@ -80,15 +80,16 @@ impl Decode for Parent {
 
 versioned! {
     /// A parent as clients name it.
-    pub struct ParentImageSpec: "ParentImageSpec", version 1 {
+    #[derive(Eq)]
+    pub struct ParentImageSpec("ParentImageSpec", version 1, compat 1) {
         /// Its pool, -1 for none.
-        pub pool_id: i64,
+        pub pool_id: i64;
         /// The namespace in it.
-        pub pool_namespace: Bytes,
+        pub pool_namespace: Bytes;
         /// The image.
-        pub image_id: Bytes,
+        pub image_id: Bytes;
         /// The image's snapshot.
-        pub snap_id: u64,
+        pub snap_id: u64;
     }
 }
 

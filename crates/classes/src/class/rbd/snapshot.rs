@@ -11,8 +11,8 @@ use super::snapshot_namespace::SnapshotNamespace;
 use super::snapshot_record::{self as record, Snapshot};
 use super::{features, header, keys, snapshot_limit};
 use crate::method::Nothing;
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 /// The key of the highest snapshot id ever.
 pub(super) const SEQ: &str = "snap_seq";
@@ -46,19 +46,20 @@ pub(super) fn get_timestamp(object: &mut dyn Object, id: u64) -> Result<UTime> {
 
 versioned! {
     /// Output of `snapshot_get`.
-    pub struct SnapshotInfo: "SnapshotInfo", version 1 {
+    #[derive(Eq)]
+    pub struct SnapshotInfo("SnapshotInfo", version 1, compat 1) {
         /// Its id.
-        pub id: u64,
+        pub id: u64;
         /// Its kind.
-        pub namespace: SnapshotNamespace,
+        pub namespace: SnapshotNamespace;
         /// Its name.
-        pub name: Bytes,
+        pub name: Bytes;
         /// The image's size at the snapshot.
-        pub image_size: u64,
+        pub image_size: u64;
         /// When it was made.
-        pub timestamp: UTime,
+        pub timestamp: UTime;
         /// The number of its clones.
-        pub child_count: u32,
+        pub child_count: u32;
     }
 }
 

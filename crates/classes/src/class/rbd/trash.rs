@@ -10,24 +10,25 @@ use super::arguments::arguments;
 use super::directory::is_valid_id;
 use super::keys;
 use crate::method::{Nothing, Raw, input, stored};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result, omap};
+use spirula_denc::versioned;
 
 const PREFIX: &str = "id_";
 
 versioned! {
     /// The trash entry of an image.
-    pub struct TrashImage: "TrashImageSpec", version 2 {
+    #[derive(Eq)]
+    pub struct TrashImage("TrashImageSpec", version 2, compat 1) {
         /// The entry's origin: a user, mirroring, migration or a removal.
-        pub source: u8,
+        pub source: u8;
         /// The image's former name.
-        pub name: Bytes,
+        pub name: Bytes;
         /// When the image was put into the trash.
-        pub deletion_time: UTime,
+        pub deletion_time: UTime;
         /// The end of the deferment, before which the image should not be removed.
-        pub deferment_end_time: UTime,
+        pub deferment_end_time: UTime;
         /// The state of the entry: normal, being moved, removed or restored.
-        pub state: u8 where since 2 else 0,
+        pub state: u8, since 2;
     }
 }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::super::keys;
 use super::status;
 use crate::method::{Nothing, stored};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 const PREFIX: &str = "image_";
 const GLOBAL_PREFIX: &str = "global_";
@@ -30,13 +30,14 @@ spirula_denc::transparent!(ImageState);
 
 versioned! {
     /// A mirrored image.
-    pub struct MirrorImage: "MirrorImage", version 2 {
+    #[derive(Eq)]
+    pub struct MirrorImage("MirrorImage", version 2, compat 1) {
         /// Its id in all clusters.
-        pub global_id: Bytes,
+        pub global_id: Bytes;
         /// The state of its mirroring.
-        pub state: ImageState,
+        pub state: ImageState;
         /// The mirroring mode: by its journal, or by snapshots.
-        pub mode: u8 where since 2 else 0,
+        pub mode: u8, since 2;
     }
 }
 

@@ -10,8 +10,8 @@ use super::images;
 use super::status::{self, Daemon};
 use crate::error::unless;
 use crate::method::{Nothing, input};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 const PREFIX: &str = "instance_";
 const MAP_PREFIX: &str = "image_map_";
@@ -66,11 +66,12 @@ pub(crate) fn remove(object: &mut dyn Object, id: Bytes) -> Result<Nothing> {
 
 versioned! {
     /// The assignment of an image to a daemon.
-    pub(crate) struct ImageMap: "MirrorImageMap", version 1 {
-        pub(crate) instance_id: Bytes,
-        pub(crate) mapped_time: UTime,
+    #[derive(Eq)]
+    pub(crate) struct ImageMap("MirrorImageMap", version 1, compat 1) {
+        pub(crate) instance_id: Bytes;
+        pub(crate) mapped_time: UTime;
         /// Data for the daemons' own use.
-        pub(crate) data: Bytes,
+        pub(crate) data: Bytes;
     }
 }
 

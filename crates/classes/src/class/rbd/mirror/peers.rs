@@ -6,8 +6,8 @@ use spirula_denc::UTime;
 use super::super::arguments::arguments;
 use super::super::keys;
 use crate::method::{Nothing, stored};
-use crate::versioned::versioned;
 use crate::{Error, Object, Result};
+use spirula_denc::versioned;
 
 const PREFIX: &str = "mirror_peer_";
 
@@ -28,21 +28,22 @@ spirula_denc::transparent!(Direction);
 
 versioned! {
     /// A cluster from or to which a pool is mirrored.
-    pub struct Peer: "MirrorPeer", version 2 {
+    #[derive(Eq)]
+    pub struct Peer("MirrorPeer", version 2, compat 1) {
         /// The peer's uuid in this cluster.
-        pub uuid: Bytes,
+        pub uuid: Bytes;
         /// The peer's site name.
-        pub site_name: Bytes,
+        pub site_name: Bytes;
         /// The user in the peer's cluster that fetches images.
-        pub client_name: Bytes,
+        pub client_name: Bytes;
         /// Obsolete, -1.
-        pub pool_id: i64,
+        pub pool_id: i64;
         /// The direction of mirroring.
-        pub direction: Direction where since 2 else Direction::RX_TX,
+        pub direction: Direction = Direction::RX_TX, since 2;
         /// The mirror uuid of the peer's pool, once known.
-        pub mirror_uuid: Bytes where since 2 else Bytes::new(),
+        pub mirror_uuid: Bytes, since 2;
         /// When the peer last sent a ping.
-        pub last_seen: UTime where since 2 else UTime::ZERO,
+        pub last_seen: UTime, since 2;
     }
 }
 
