@@ -33,7 +33,7 @@ impl<C: Connection> IoCtx<C> {
         from: &Self,
         source: impl Into<ObjectName>,
     ) -> Result<()> {
-        let read = OpFlags::FADVISE_SEQUENTIAL | OpFlags::FADVISE_NOCACHE;
+        let read = OpFlags::FADVISE_SEQUENTIAL.with(OpFlags::FADVISE_NOCACHE);
         let args = CopyFromArgs {
             snapid: from.snap_read(),
             version: 0,
@@ -46,7 +46,7 @@ impl<C: Connection> IoCtx<C> {
             truncate: None,
         };
         let op = OsdOpIn::new(OpCode::COPY_FROM, OpArgs::CopyFrom(args), encode_to_vec(&source));
-        let written = OpFlags::FADVISE_SEQUENTIAL | OpFlags::FADVISE_DONTNEED;
+        let written = OpFlags::FADVISE_SEQUENTIAL.with(OpFlags::FADVISE_DONTNEED);
         self.one("copy_from", oid, flagged(op, written)).await.map(drop)
     }
 
@@ -78,7 +78,7 @@ impl<C: Connection> IoCtx<C> {
         let flags = if with_reference {
             OpFlags::WITH_REFERENCE
         } else {
-            OpFlags::NONE
+            OpFlags::empty()
         };
         self.one("set_redirect", oid, flagged(op, flags)).await.map(drop)
     }
@@ -108,12 +108,12 @@ impl<C: Connection> IoCtx<C> {
     pub async fn tier(&self, oid: impl Into<ObjectName>, code: OpCode) -> Result<()> {
         let past = match code {
             OpCode::CACHE_FLUSH | OpCode::TIER_FLUSH | OpCode::TIER_EVICT => {
-                OsdFlags::IGNORE_CACHE | OsdFlags::IGNORE_OVERLAY
+                OsdFlags::IGNORE_CACHE.with(OsdFlags::IGNORE_OVERLAY)
             }
-            OpCode::CACHE_TRY_FLUSH | OpCode::CACHE_EVICT => {
-                OsdFlags::IGNORE_CACHE | OsdFlags::IGNORE_OVERLAY | OsdFlags::SKIPRWLOCKS
-            }
-            _ => OsdFlags::NONE,
+            OpCode::CACHE_TRY_FLUSH | OpCode::CACHE_EVICT => OsdFlags::IGNORE_CACHE
+                .with(OsdFlags::IGNORE_OVERLAY)
+                .with(OsdFlags::SKIPRWLOCKS),
+            _ => OsdFlags::empty(),
         };
         let op = OsdOpIn::new(code, OpArgs::None, Bytes::new());
         self.clone().with_flags(past).one("tier", oid, op).await.map(drop)

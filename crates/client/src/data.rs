@@ -87,7 +87,11 @@ impl<C: Connection> IoCtx<C> {
     /// `EEXIST`.
     pub async fn create(&self, oid: impl Into<ObjectName>, exclusive: bool) -> Result<()> {
         let op = OsdOpIn::new(OpCode::CREATE, OpArgs::None, Bytes::new());
-        let flags = if exclusive { OpFlags::EXCL } else { OpFlags::NONE };
+        let flags = if exclusive {
+            OpFlags::EXCL
+        } else {
+            OpFlags::empty()
+        };
         self.one("create", oid, flagged(op, flags)).await.map(drop)
     }
 

@@ -47,7 +47,7 @@ impl IoCtx {
             connection: rados,
             context: Context {
                 locator: ObjectLocator::pool(pool),
-                flags: OsdFlags::NONE,
+                flags: OsdFlags::empty(),
                 mtime: None,
                 snap: snap::NOSNAP,
                 snap_context: SnapContext::default(),
@@ -103,7 +103,7 @@ impl<C> IoCtx<C> {
     /// The same pool with more flags on every request, such as [`OsdFlags::FULL_FORCE`].
     #[must_use]
     pub fn with_flags(mut self, flags: OsdFlags) -> Self {
-        self.context.flags |= flags;
+        self.context.flags.insert(flags);
         self
     }
 
@@ -165,7 +165,12 @@ impl<C> IoCtx<C> {
         let mut op = request(context.locator.clone(), oid);
         let writes = ops.iter().any(|o| o.op.code.is_modify());
         let direction = if writes { OsdFlags::WRITE } else { OsdFlags::READ };
-        op.flags = context.flags | direction | OsdFlags::ACK | OsdFlags::ONDISK | OsdFlags::KNOWN_REDIR;
+        op.flags = context
+            .flags
+            .with(direction)
+            .with(OsdFlags::ACK)
+            .with(OsdFlags::ONDISK)
+            .with(OsdFlags::KNOWN_REDIR);
         op.ops = ops;
         op.mtime = context.mtime.unwrap_or(op.mtime);
         op.snapid = context.snap;
@@ -210,11 +215,11 @@ impl<C: Connection> IoCtx<C> {
 
     pub(crate) async fn send(&self, oid: ObjectName, ops: Vec<OsdOpIn>, aim: Aim) -> Result<MOsdOpReply> {
         let mut op = self.request(oid, ops);
-        if op.flags.has(OsdFlags::WRITE) && self.context.snap != snap::NOSNAP {
+        if op.flags.intersects(OsdFlags::WRITE) && self.context.snap != snap::NOSNAP {
             return Err(Error::os("write to a snapshot", errno::EROFS));
         }
         if matches!(aim, Aim::Pg(_)) {
-            op.flags |= OsdFlags::PGOP | OsdFlags::IGNORE_OVERLAY;
+            op.flags.insert(OsdFlags::PGOP.with(OsdFlags::IGNORE_OVERLAY));
         }
         self.submit(op, aim, Resend::Always).await
     }

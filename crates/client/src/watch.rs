@@ -88,7 +88,7 @@ impl Drop for Keeper {
 impl Keeper {
     async fn once(&self, op: OsdOpIn) -> Result<()> {
         let mut request = self.io.request(self.oid.clone(), vec![op]);
-        request.flags |= OsdFlags::READ;
+        request.flags.insert(OsdFlags::READ);
         let sent = self.io.submit(request, Aim::Object, Resend::Never).await;
         let errno = match sent {
             Ok(reply) => Errno::of_result(reply.result),

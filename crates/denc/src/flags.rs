@@ -41,6 +41,12 @@ macro_rules! flags {
                 Self(self.0 | other.0)
             }
 
+            /// The flags that both have.
+            #[must_use]
+            pub const fn intersection(self, other: Self) -> Self {
+                Self(self.0 & other.0)
+            }
+
             /// These flags without `other`'s.
             #[must_use]
             pub const fn without(self, other: Self) -> Self {

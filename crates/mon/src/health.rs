@@ -565,7 +565,7 @@ pub fn osd_list(osds: &[i32]) -> String {
 }
 
 fn flags(map: &OsdMap, out: &mut Checks) {
-    let shown = OsdMapFlags(map.flags.0 & WARN_FLAGS.0);
+    let shown = map.flags.intersection(WARN_FLAGS);
     if shown != OsdMapFlags::empty() {
         let n = map.flags.names().count();
         out.insert(

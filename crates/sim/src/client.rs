@@ -307,7 +307,7 @@ impl World {
             spg: SpgId::whole(pg),
             hash: raw.seed,
             epoch: map.epoch,
-            flags: msg.flags | OsdFlags::BALANCE_READS,
+            flags: msg.flags.with(OsdFlags::BALANCE_READS),
             retry_attempt: 0,
             ..msg.clone()
         };
@@ -372,8 +372,8 @@ impl World {
         msg.flags = match op {
             Op::Read => OsdFlags::READ,
             // So it goes out where nothing may grow any more.
-            Op::Delete => OsdFlags::WRITE | OsdFlags::ONDISK | OsdFlags::FULL_TRY,
-            _ => OsdFlags::WRITE | OsdFlags::ONDISK,
+            Op::Delete => OsdFlags::WRITE.with(OsdFlags::ONDISK).with(OsdFlags::FULL_TRY),
+            _ => OsdFlags::WRITE.with(OsdFlags::ONDISK),
         };
         msg.ops = match op {
             Op::Write(v) => vec![extent(OpCode::WRITEFULL, body(v))],

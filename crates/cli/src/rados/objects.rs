@@ -238,9 +238,9 @@ impl Tool {
     pub(super) async fn remove(&self) -> Done {
         let OnObject { io, oid, rest, .. } = self.object_command(0..)?;
         let flags = if self.args.force_full {
-            OsdFlags::FULL_FORCE | OsdFlags::FULL_TRY
+            OsdFlags::FULL_FORCE.with(OsdFlags::FULL_TRY)
         } else {
-            OsdFlags::NONE
+            OsdFlags::empty()
         };
         let store = Store::new(&io.clone().with_flags(flags), self.args.striper);
         for oid in std::iter::once(oid).chain(rest.iter().map(ObjectName::from)) {

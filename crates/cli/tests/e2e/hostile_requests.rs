@@ -138,7 +138,7 @@ fn what_does_not_fit_into_a_transaction_is_an_error_to_its_client() {
         let mut create = plain(OpCode::CREATE, Vec::new());
         create.op.flags = OpFlags::EXCL;
         let mut request = pool.request(b"big", vec![read(), create]);
-        request.flags |= OsdFlags::RETURNVEC;
+        request.flags.insert(OsdFlags::RETURNVEC);
         assert_eq!(pool.ask(&request).await.result, EEXIST);
         // Zero bytes take twice their room in the store's keys.
         let mut request = pool.request(&[0; 2048], vec![write_full(b"z")]);

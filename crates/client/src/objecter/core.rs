@@ -342,7 +342,7 @@ impl Core {
         pending.op.epoch = epoch;
         pending.op.retry_attempt = pending.attempts;
         if pending.attempts > 0 {
-            pending.op.flags |= OsdFlags::RETRY;
+            pending.op.flags.insert(OsdFlags::RETRY);
         }
         pending.sent = true;
         pending.attempts += 1;
@@ -461,7 +461,7 @@ impl Core {
         if reply.result == -errno::EAGAIN {
             // The OSD asks for another attempt, under a new tid: a new request as far as it is concerned.
             (pending.sent, pending.attempts) = (false, 0);
-            pending.op.flags = pending.op.flags & !OsdFlags::RETRY;
+            pending.op.flags.remove(OsdFlags::RETRY);
             self.enter(pending);
             return;
         }
@@ -563,11 +563,12 @@ fn address(map: &OsdMap, osd: i32) -> Option<EntityAddr> {
 
 /// Whether the map makes clients hold such a request: the cluster is paused, or the pool is full.
 fn paused(map: &OsdMap, pool: &PgPool, flags: OsdFlags) -> bool {
-    if flags.has(OsdFlags::READ) && map.flags.contains(OsdMapFlags::PAUSERD) {
+    if flags.intersects(OsdFlags::READ) && map.flags.contains(OsdMapFlags::PAUSERD) {
         return true;
     }
-    let full = pool.flags.contains(PoolFlags::FULL) && !flags.has(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE);
-    flags.has(OsdFlags::WRITE) && (full || map.flags.contains(OsdMapFlags::PAUSEWR))
+    let full = pool.flags.contains(PoolFlags::FULL)
+        && !flags.intersects(OsdFlags::FULL_TRY.with(OsdFlags::FULL_FORCE));
+    flags.intersects(OsdFlags::WRITE) && (full || map.flags.contains(OsdMapFlags::PAUSEWR))
 }
 
 #[cfg(test)]

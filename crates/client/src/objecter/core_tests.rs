@@ -45,7 +45,7 @@ fn encoded(map: &OsdMap) -> MOsdMap {
 
 fn write() -> MOsdOp {
     let mut op = request(ObjectLocator::pool(POOL), ObjectName::from("o"));
-    op.flags = OsdFlags::WRITE | OsdFlags::ONDISK;
+    op.flags = OsdFlags::WRITE.with(OsdFlags::ONDISK);
     op.ops = vec![OsdOpIn::new(OpCode::DELETE, OpArgs::None, bytes::Bytes::new())];
     op
 }
@@ -110,7 +110,7 @@ fn a_request_goes_to_the_primary_once_and_its_answer_to_the_caller() {
     let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     let (osd, op) = cluster.one();
     assert_eq!((osd, op.retry_attempt, op.epoch), (0, 0, 10));
-    assert!(!op.flags.has(OsdFlags::RETRY));
+    assert!(!op.flags.intersects(OsdFlags::RETRY));
     cluster.core.handle_maps(&encoded(&map(11, &[0, 1])));
     assert!(cluster.sent().is_empty(), "nothing changed for it");
     cluster.core.handle_reply(reply(&op, -2));
@@ -125,7 +125,7 @@ fn another_acting_set_means_another_attempt_and_old_answers_do_not_count() {
     cluster.core.handle_maps(&encoded(&map(11, &[1, 0])));
     let (osd, second) = cluster.one();
     assert_eq!((osd, second.tid, second.retry_attempt), (1, first.tid, 1));
-    assert!(second.flags.has(OsdFlags::RETRY));
+    assert!(second.flags.intersects(OsdFlags::RETRY));
     cluster.core.handle_reply(reply(&first, 0));
     assert!(answer.try_recv().is_err());
     cluster.core.handle_reply(reply(&second, 0));
@@ -191,7 +191,7 @@ fn eagain_is_a_new_request_under_a_new_tid() {
     let (_, second) = cluster.one();
     assert!(second.tid > first.tid);
     assert_eq!(second.retry_attempt, 0);
-    assert!(!second.flags.has(OsdFlags::RETRY));
+    assert!(!second.flags.intersects(OsdFlags::RETRY));
     assert!(answer.try_recv().is_err(), "never seen by the caller");
 }
 
@@ -232,7 +232,7 @@ fn writes_to_a_full_pool_are_held_until_there_is_room() {
     let _held = cluster.core.submit(write(), Aim::Object, Resend::Always);
     assert!(cluster.sent().is_empty());
     let mut forced = write();
-    forced.flags |= OsdFlags::FULL_FORCE;
+    forced.flags.insert(OsdFlags::FULL_FORCE);
     let _forced = cluster.core.submit(forced, Aim::Object, Resend::Always);
     cluster.one();
     cluster.core.handle_maps(&encoded(&map(12, &[0, 1])));

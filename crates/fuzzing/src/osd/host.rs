@@ -184,7 +184,7 @@ pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, re
     let waits = ops.iter().any(|o| o.op.code == OpCode::NOTIFY);
     let mut flags = OsdFlags::ONDISK;
     if returns {
-        flags |= OsdFlags::RETURNVEC;
+        flags.insert(OsdFlags::RETURNVEC);
     }
     let op = ClientOp {
         client: Arc::new(Client::new(1, name, EntityAddr::default(), Arc::new(AllowAll))),

@@ -356,7 +356,7 @@ pub(super) fn osd_line(m: &View, map: &OsdMap) -> String {
 
 /// The flags that `status` shows; empty for none.
 pub(super) fn shown_flags(map: &OsdMap) -> String {
-    OsdMapFlags(map.flags.0 & !OsdMapFlags::SEMIHIDDEN.0).to_string()
+    map.flags.without(OsdMapFlags::SEMIHIDDEN).to_string()
 }
 
 fn share(part: usize, whole: usize) -> f64 {

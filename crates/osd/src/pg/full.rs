@@ -94,7 +94,7 @@ impl Dropped {
 
 /// Whether a request wants an answer even if there is no room.
 fn insists(op: &ClientOp) -> bool {
-    op.flags.has(OsdFlags::FULL_FORCE) || op.flags.has(OsdFlags::FULL_TRY)
+    op.flags.intersects(OsdFlags::FULL_FORCE) || op.flags.intersects(OsdFlags::FULL_TRY)
 }
 
 impl Site {
@@ -108,7 +108,7 @@ impl Site {
         stores: bool,
         cx: &Ctx<'_>,
     ) -> Result<(), Option<Errno>> {
-        let force = op.flags.has(OsdFlags::FULL_FORCE);
+        let force = op.flags.intersects(OsdFlags::FULL_FORCE);
         // A change in the log must be stored by every member: if one has no room left, no flag
         // helps.
         let no_room = stores && self.lacks_room(cx);

@@ -393,8 +393,8 @@ impl ClientOp {
 
     /// Whether the request only reads, and its client accepts any member's answer.
     pub fn is_any_members(&self) -> bool {
-        let any = OsdFlags::BALANCE_READS | OsdFlags::LOCALIZE_READS;
-        self.flags.has(any) && !self.may_write()
+        let any = OsdFlags::BALANCE_READS.with(OsdFlags::LOCALIZE_READS);
+        self.flags.intersects(any) && !self.may_write()
     }
 
     /// The class methods that it calls.
@@ -418,7 +418,7 @@ impl ClientOp {
     /// Whether it is ordered with writes.
     pub fn write_ordered(&self) -> bool {
         let ordered = |o: &OsdOp| o.code.is_modify() || o.code.is_cache();
-        self.may_write() || self.flags.has(OsdFlags::RWORDERED) || self.ops.iter().any(ordered)
+        self.may_write() || self.flags.intersects(OsdFlags::RWORDERED) || self.ops.iter().any(ordered)
     }
 
     /// Whether the request is about the PG and not about an object.
@@ -449,18 +449,18 @@ impl ClientOp {
 
     /// A reply without results or data, as for a request that was not executed.
     pub fn error_reply(&mut self, result: i32, epoch: u32) -> MOsdOpReply {
-        let acks = self.flags & (OsdFlags::ACK | OsdFlags::ONDISK);
+        let acks = self.flags.intersection(OsdFlags::ACK.with(OsdFlags::ONDISK));
         self.reply(result, epoch, acks)
     }
 
     /// A reply with the present results of the ops.
     pub fn reply(&mut self, result: i32, epoch: u32, acks: OsdFlags) -> MOsdOpReply {
-        let all = OsdFlags::ACK | OsdFlags::ONNVRAM | OsdFlags::ONDISK;
+        let all = OsdFlags::ACK.with(OsdFlags::ONNVRAM).with(OsdFlags::ONDISK);
         MOsdOpReply {
             tid: self.tid,
             oid: self.object.oid.clone(),
             pgid: self.pgid,
-            flags: (self.flags & !all) | acks,
+            flags: self.flags.without(all).with(acks),
             result,
             epoch,
             ops: std::mem::take(&mut self.ops)

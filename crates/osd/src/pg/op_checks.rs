@@ -33,7 +33,7 @@ impl Site {
         if !self.contains(&op.object) {
             return Verdict::Drop;
         }
-        if op.flags.has(OsdFlags::PARALLELEXEC) || op.ops.is_empty() {
+        if op.flags.intersects(OsdFlags::PARALLELEXEC) || op.ops.is_empty() {
             return Verdict::Fail(EINVAL);
         }
         if op.ops.len() > self.cfg.max_ops || op.snapc.snaps.len() > self.cfg.max_snaps {
@@ -132,7 +132,7 @@ impl Site {
             return Verdict::Fail(ENAMETOOLONG);
         }
         if pool.eio {
-            let knows = op.flags.has(OsdFlags::SUPPORTSPOOLEIO);
+            let knows = op.flags.intersects(OsdFlags::SUPPORTSPOOLEIO);
             return if knows { Verdict::Drop } else { Verdict::Fail(EIO) };
         }
         if op.may_write() {
@@ -142,7 +142,7 @@ impl Site {
             if op.data_len() > cfg.max_write_size {
                 return Verdict::Fail(EMSGSIZE);
             }
-            if op.flags.has(OsdFlags::RETURNVEC) && op.ops.len() > cfg.max_returning_ops {
+            if op.flags.intersects(OsdFlags::RETURNVEC) && op.ops.len() > cfg.max_returning_ops {
                 return Verdict::Fail(E2BIG);
             }
             if !op.snapc.is_valid() {

@@ -37,7 +37,7 @@ impl Serving<'_> {
             Err(wants) => return self.fetch(r, wants, cx),
         };
         if result >= 0 {
-            let has_failed = |o: &&OsdOp| o.rval < 0 && !o.flags.has(OpFlags::FAILOK);
+            let has_failed = |o: &&OsdOp| o.rval < 0 && !o.flags.intersects(OpFlags::FAILOK);
             result = r.op.ops.iter().find(has_failed).map_or(result, |o| o.rval);
         }
         self.counters.add_io(left.io);
@@ -50,7 +50,7 @@ impl Serving<'_> {
         if result >= 0 {
             cx.images.note(&op, cx.usec);
         }
-        let mut reply = op.reply(result, epoch, OsdFlags::ACK | OsdFlags::ONDISK);
+        let mut reply = op.reply(result, epoch, OsdFlags::ACK.with(OsdFlags::ONDISK));
         if result >= 0 {
             reply.set_versions(EVersion::ZERO, user_version);
         } else if result == -ENOENT {

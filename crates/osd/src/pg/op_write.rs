@@ -93,7 +93,7 @@ impl Change {
 /// Removes the output that a write may not return: all of it, or with RETURNVEC what is too long.
 /// Returns the request's result.
 fn limit_output(op: &mut ClientOp, mut result: i32, cfg: &PgConfig) -> i32 {
-    if !op.flags.has(OsdFlags::RETURNVEC) {
+    if !op.flags.intersects(OsdFlags::RETURNVEC) {
         op.ops.iter_mut().for_each(|o| o.outdata = Default::default());
         return 0;
     }
@@ -141,7 +141,7 @@ impl Serving<'_> {
         }
         let snap_context = self.site.snap_context(&r.op);
         let state = self.object_of(&r.op, &r.key, None);
-        if r.op.flags.has(OsdFlags::ORDERSNAP) && snap_context.seq < state.info.snap_set.seq {
+        if r.op.flags.intersects(OsdFlags::ORDERSNAP) && snap_context.seq < state.info.snap_set.seq {
             return self.site.fail(&mut r.op, EOLDSNAPC, cx);
         }
         let (last_update, last_user_version) = (self.copy.info.last_update, self.copy.info.last_user_version);
@@ -202,7 +202,7 @@ impl Serving<'_> {
     fn take_change(&mut self, mut op: ClientOp, reply: Reply, key: Bytes, change: Change, cx: &mut Ctx<'_>) {
         // The data read for the request is not needed any more.
         op.taken.room = Room::default();
-        let returns = op.flags.has(OsdFlags::RETURNVEC);
+        let returns = op.flags.intersects(OsdFlags::RETURNVEC);
         let entry = LogEntry {
             version: change.version,
             prior_version: change.prior_version,
@@ -247,7 +247,7 @@ impl Serving<'_> {
 
     /// Logs a write that failed and changed nothing, so that it fails alike when it is sent again.
     fn log_failure(&mut self, op: ClientOp, reply: Reply, cx: &mut Ctx<'_>) {
-        let returns = op.flags.has(OsdFlags::RETURNVEC);
+        let returns = op.flags.intersects(OsdFlags::RETURNVEC);
         let entry = LogEntry {
             version: self.next_version(),
             prior_version: EVersion::ZERO,
@@ -430,7 +430,7 @@ impl Serving<'_> {
             if w.key.is_some() && said.result >= 0 {
                 cx.images.note(&op, cx.usec);
             }
-            let acks = OsdFlags::ACK | OsdFlags::ONDISK;
+            let acks = OsdFlags::ACK.with(OsdFlags::ONDISK);
             let mut reply: MOsdOpReply = op.reply(said.result, self.site.map.epoch(), acks);
             reply.set_versions(w.version, said.user_version);
             if let Some((v, user_version)) = said.enoent {

@@ -22,7 +22,7 @@ fn hello(name: &str, input: &str) -> OsdOpIn {
 /// Calls a method of `hello`; returns the request's result, its op's result, and its op's output.
 fn say(sim: &mut Sim, oid: &str, name: &str, input: &str, flags: OsdFlags) -> (i32, i32, Bytes) {
     let mut op = sim.build(oid, vec![hello(name, input)]);
-    op.flags |= flags;
+    op.flags.insert(flags);
     let r = sim.call_op(op);
     (r.result, r.ops[0].result, r.ops[0].data.to_bytes())
 }
@@ -82,13 +82,13 @@ fn a_call_sent_again_is_answered_as_before() {
     let mut sim = cluster();
     for (name, input, result) in [("write_return_data", "", 42), ("write_return_data", "x", -22)] {
         let mut op = sim.build("a", vec![hello(name, input)]);
-        op.flags |= OsdFlags::RETURNVEC;
+        op.flags.insert(OsdFlags::RETURNVEC);
         let reqid = op.reqid;
         let first = sim.call_op(op);
         // The object that it found has changed meanwhile.
         sim.call("a", vec![plain(OpCode::DELETE)]);
         let mut again = sim.build("a", vec![hello(name, input)]);
-        again.flags |= OsdFlags::RETURNVEC;
+        again.flags.insert(OsdFlags::RETURNVEC);
         again.reqid = reqid;
         let second = sim.call_op(again);
         assert_eq!((first.result, second.result), (result, result));

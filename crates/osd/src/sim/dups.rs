@@ -44,7 +44,7 @@ impl Sim {
             name,
             ops,
             reqid: op.reqid,
-            flags: OsdFlags::ONDISK | RETURNS,
+            flags: OsdFlags::ONDISK.with(RETURNS),
         }
     }
 

@@ -135,7 +135,7 @@ fn extreme_requests_are_answered_and_harm_nothing() {
                 };
             }
             if sim.random(2) == 0 {
-                op.flags |= OsdFlags::RETURNVEC;
+                op.flags.insert(OsdFlags::RETURNVEC);
             }
             // `call_op` fails where there is no answer.
             sim.call_op(op);
@@ -168,7 +168,7 @@ fn what_is_too_much_is_refused_with_its_errno() {
     };
     assert_eq!(sim.call_op(op).result, -E2BIG);
     let mut op = sim.build("o", vec![plain(OpCode::CREATE); 1025]);
-    op.flags |= OsdFlags::RETURNVEC;
+    op.flags.insert(OsdFlags::RETURNVEC);
     assert_eq!(sim.call_op(op).result, -E2BIG);
     assert_eq!(result(&mut sim, vec![write_full("end")]), 0);
 }

@@ -183,7 +183,7 @@ fn a_request_sees_what_was_before_it_also_when_it_is_executed_again() {
         get_vals("", "", 9),
     ];
     let mut op = sim.build("o", ops);
-    op.flags |= OsdFlags::RETURNVEC;
+    op.flags.insert(OsdFlags::RETURNVEC);
     let r = sim.call_op(op);
     assert_eq!(r.result, 0);
     assert_eq!(r.ops[2].data.to_bytes(), "da");

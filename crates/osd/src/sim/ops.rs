@@ -433,10 +433,10 @@ fn a_full_pool_takes_only_what_does_not_grow_it() {
         "held: the client sends again when there is room"
     );
     let mut op = sim.build("a", vec![write_full("longer")]);
-    op.flags |= OsdFlags::FULL_TRY;
+    op.flags.insert(OsdFlags::FULL_TRY);
     assert_eq!(sim.call_op(op).result, -28);
     let mut op = sim.build("a", vec![write_full("longer")]);
-    op.flags |= OsdFlags::FULL_FORCE;
+    op.flags.insert(OsdFlags::FULL_FORCE);
     assert_eq!(sim.call_op(op).result, 0);
     for op in [write_full("new"), plain(OpCode::DELETE)] {
         let op = of_another(sim.build("a", vec![op]));
@@ -481,7 +481,7 @@ fn a_member_without_room_stops_what_stores_and_nothing_else() {
             let name = ["a", "c", "c"][i];
             for flag in [OsdFlags::FULL_TRY, OsdFlags::FULL_FORCE] {
                 let mut op = sim.build(name, vec![op.clone()]);
-                op.flags |= flag;
+                op.flags.insert(flag);
                 assert_eq!(sim.call_op(op).result, -28, "op {i}");
             }
             // Others wait for the map that tells of room.

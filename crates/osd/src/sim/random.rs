@@ -291,7 +291,7 @@ impl Run {
         self.read_at(id, OsdFlags::ONDISK, Request::Read);
         self.read_at(
             id,
-            OsdFlags::ONDISK | OsdFlags::BALANCE_READS,
+            OsdFlags::ONDISK.with(OsdFlags::BALANCE_READS),
             Request::MemberRead,
         );
     }
@@ -302,7 +302,7 @@ impl Run {
         if self.sim.nodes[&id].core.is_some() {
             self.read_at(
                 id,
-                OsdFlags::ONDISK | OsdFlags::BALANCE_READS,
+                OsdFlags::ONDISK.with(OsdFlags::BALANCE_READS),
                 Request::MemberRead,
             );
         }

@@ -166,7 +166,7 @@ fn a_member_tells_its_primary_and_gets_the_object_again() {
     sim.rot(1, &key);
     let ask = |sim: &mut Sim| {
         let mut op = sim.build("a", vec![extent(OpCode::READ, 0, 0, "")]);
-        op.flags = OsdFlags::ONDISK | OsdFlags::BALANCE_READS;
+        op.flags = OsdFlags::ONDISK.with(OsdFlags::BALANCE_READS);
         let (pgid, tid) = (op.pgid, op.tid);
         sim.with(1, |core, cx| core.handle_op(pgid, op, cx));
         sim.run_some(10_000);

@@ -8,7 +8,10 @@ use crate::pg::bug::Bug;
 /// The answer of osd.`id` to a read with `BALANCE_READS`; `None` if it has not answered yet.
 fn ask(sim: &mut Sim, id: i32, name: &str) -> Option<Result<Bytes, i32>> {
     let mut op = sim.build(name, vec![extent(OpCode::READ, 0, 0, "")]);
-    (op.epoch, op.flags) = (sim.nodes[&id].epoch, OsdFlags::ONDISK | OsdFlags::BALANCE_READS);
+    (op.epoch, op.flags) = (
+        sim.nodes[&id].epoch,
+        OsdFlags::ONDISK.with(OsdFlags::BALANCE_READS),
+    );
     let (pgid, tid) = (op.pgid, op.tid);
     sim.with(id, |core, cx| core.handle_op(pgid, op, cx));
     while let Some(step) = sim.steps().into_iter().find(|s| *s == Step::Answer(id)) {
@@ -74,7 +77,7 @@ fn a_write_overtakes_a_read_that_the_store_has_not_answered() {
     share(&mut sim, member);
     sim.with(member, |core, _| core.drop_contexts());
     let mut op = sim.build("a", vec![extent(OpCode::READ, 0, 0, "")]);
-    op.flags = OsdFlags::ONDISK | OsdFlags::BALANCE_READS;
+    op.flags = OsdFlags::ONDISK.with(OsdFlags::BALANCE_READS);
     let (pgid, tid) = (op.pgid, op.tid);
     sim.with(member, |core, cx| core.handle_op(pgid, op, cx));
     let write = sim.build("a", vec![write_full("two")]);

@@ -212,7 +212,7 @@ fn contexts_are_checked() {
     let mut sim = cluster();
     sim.write_at_snaps("a", vec![write_full("a")], 5, &[5, 3]);
     let mut op = sim.build("a", vec![write_full("b")]);
-    (op.flags, op.snapc.seq) = (OsdFlags::ONDISK | OsdFlags::ORDERSNAP, 4);
+    (op.flags, op.snapc.seq) = (OsdFlags::ONDISK.with(OsdFlags::ORDERSNAP), 4);
     assert_eq!(sim.call_op(op).result, -85);
     assert_eq!(sim.write_at_snaps("a", vec![write_full("c")], 4, &[3]).result, 0);
     assert_eq!(

@@ -182,7 +182,7 @@ fn what_is_not_taken_is_removed() {
             seq: 2,
             snaps: vec![2],
         };
-        op.flags |= flags;
+        op.flags.insert(flags);
         sim.submit(op).unwrap()
     };
     // A member has no room left: the client that asked is told, the other one waits for a newer map.

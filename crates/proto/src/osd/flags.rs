@@ -1,185 +1,142 @@
 //! Flags of requests, of single operations and of allocation hints (`src/include/rados.h`).
 
 use std::fmt;
-use std::ops::{BitAnd, BitOr, BitOrAssign, Not};
 
-/// A set of bits on the wire with named ones; unknown bits survive.
-macro_rules! flag_set {
-    (
-        $(#[$doc:meta])* pub struct $name:ident {
-            $($(#[$fdoc:meta])* $flag:ident = $value:literal $(, $text:literal)?;)*
-        }
-    ) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-        pub struct $name(pub u32);
+use spirula_denc::flags;
 
-        impl $name {
-            /// No bit.
-            pub const NONE: Self = Self(0);
-            $($(#[$fdoc])* pub const $flag: Self = Self($value);)*
-
-            /// Whether any bit of `other` is set.
-            pub const fn has(self, other: Self) -> bool {
-                self.0 & other.0 != 0
-            }
-        }
-
-        impl BitOr for $name {
-            type Output = Self;
-            fn bitor(self, other: Self) -> Self {
-                Self(self.0 | other.0)
-            }
-        }
-
-        impl BitOrAssign for $name {
-            fn bitor_assign(&mut self, other: Self) {
-                self.0 |= other.0;
-            }
-        }
-
-        impl BitAnd for $name {
-            type Output = Self;
-            fn bitand(self, other: Self) -> Self {
-                Self(self.0 & other.0)
-            }
-        }
-
-        impl Not for $name {
-            type Output = Self;
-            fn not(self) -> Self {
-                Self(!self.0)
-            }
-        }
-
-        /// Names joined by `+`, as official logs print flags.
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                // The last of the two is the name: the flag's own, or the one given.
-                let names = [$(($value, [stringify!($flag), $($text)?].last().copied()),)*];
-                let mut first = true;
-                for name in names.into_iter().filter(|(bit, _)| self.0 & bit != 0).filter_map(|(_, name)| name) {
-                    if !first {
-                        f.write_str("+")?;
-                    }
-                    first = false;
-                    f.write_str(&name.to_ascii_lowercase())?;
-                }
-                if first { f.write_str("-") } else { Ok(()) }
-            }
-        }
-    };
-}
-
-flag_set! {
+flags! {
     /// Flags of a request or reply (`CEPH_OSD_FLAG_*`).
-    pub struct OsdFlags {
+    pub struct OsdFlags(u32) {
         /// Wants (or is) an answer once applied.
-        ACK = 0x0001;
+        ACK = 0, "ack";
         /// Obsolete.
-        ONNVRAM = 0x0002;
+        ONNVRAM = 1, "onnvram";
         /// Wants (or is) an answer once durable.
-        ONDISK = 0x0004;
+        ONDISK = 2, "ondisk";
         /// Sent before.
-        RETRY = 0x0008;
+        RETRY = 3, "retry";
         /// Reads.
-        READ = 0x0010;
+        READ = 4, "read";
         /// Writes.
-        WRITE = 0x0020;
+        WRITE = 5, "write";
         /// Fail with EOLDSNAPC if the snapshot context is old.
-        ORDERSNAP = 0x0040;
+        ORDERSNAP = 6, "ordersnap";
         /// Obsolete or internal.
-        PEERSTAT_OLD = 0x0080;
+        PEERSTAT_OLD = 7, "peerstat_old";
         /// Any replica may serve it.
-        BALANCE_READS = 0x0100;
+        BALANCE_READS = 8, "balance_reads";
         /// The request need not be ordered among others.
-        PARALLELEXEC = 0x0200;
+        PARALLELEXEC = 9, "parallelexec";
         /// Concerns a PG and no object.
-        PGOP = 0x0400;
+        PGOP = 10, "pgop";
         /// Calls a class.
-        EXEC = 0x0800;
+        EXEC = 11, "exec";
         /// Obsolete or internal.
-        EXEC_PUBLIC = 0x1000;
+        EXEC_PUBLIC = 12, "exec_public";
         /// The nearest replica may serve it.
-        LOCALIZE_READS = 0x2000;
+        LOCALIZE_READS = 13, "localize_reads";
         /// Order the request with reads as if it wrote.
-        RWORDERED = 0x4000;
+        RWORDERED = 14, "rwordered";
         /// Cache tiers; not served here.
-        IGNORE_CACHE = 0x8000;
+        IGNORE_CACHE = 15, "ignore_cache";
         /// Ignores the object lock.
-        SKIPRWLOCKS = 0x10000;
+        SKIPRWLOCKS = 16, "skiprwlocks";
         /// Cache tiers; not served here.
-        IGNORE_OVERLAY = 0x20000;
+        IGNORE_OVERLAY = 17, "ignore_overlay";
         /// Cache tiers; not served here.
-        FLUSH = 0x40000;
+        FLUSH = 18, "flush";
         /// Obsolete or internal.
-        MAP_SNAP_CLONE = 0x80000;
+        MAP_SNAP_CLONE = 19, "map_snap_clone";
         /// The snapshot context counts even in a pool with pool snapshots.
-        ENFORCE_SNAPC = 0x100000;
+        ENFORCE_SNAPC = 20, "enforce_snapc";
         /// Cache tiers; not served here.
-        REDIRECTED = 0x200000;
+        REDIRECTED = 21, "redirected";
         /// The redirect bit is authoritative.
-        KNOWN_REDIR = 0x400000, "known_if_redirected";
+        KNOWN_REDIR = 22, "known_if_redirected";
         /// Try although the cluster or pool is full.
-        FULL_TRY = 0x800000;
+        FULL_TRY = 23, "full_try";
         /// Do it although the cluster or pool is full.
-        FULL_FORCE = 0x1000000;
+        FULL_FORCE = 24, "full_force";
         /// Cache tiers; not served here.
-        IGNORE_REDIRECT = 0x2000000;
+        IGNORE_REDIRECT = 25, "ignore_redirect";
         /// Positive results and output are wanted from writes.
-        RETURNVEC = 0x4000000;
+        RETURNVEC = 26, "returnvec";
         /// The client knows the pool's EIO flag.
-        SUPPORTSPOOLEIO = 0x8000000, "supports_pool_eio";
+        SUPPORTSPOOLEIO = 27, "supports_pool_eio";
     }
 }
 
-flag_set! {
+flags! {
     /// Flags of one operation (`CEPH_OSD_OP_FLAG_*`).
-    pub struct OpFlags {
+    pub struct OpFlags(u32) {
         /// The object must not exist yet.
-        EXCL = 0x1;
+        EXCL = 0, "excl";
         /// Go on with the next operation if this one fails.
-        FAILOK = 0x2;
+        FAILOK = 1, "failok";
         /// Access will be random.
-        FADVISE_RANDOM = 0x4;
+        FADVISE_RANDOM = 2, "fadvise_random";
         /// Access will be sequential.
-        FADVISE_SEQUENTIAL = 0x8;
+        FADVISE_SEQUENTIAL = 3, "fadvise_sequential";
         /// Will be used again soon.
-        FADVISE_WILLNEED = 0x10;
+        FADVISE_WILLNEED = 4, "fadvise_willneed";
         /// Will not be used again soon.
-        FADVISE_DONTNEED = 0x20;
+        FADVISE_DONTNEED = 5, "fadvise_dontneed";
         /// Will not be used again by this client.
-        FADVISE_NOCACHE = 0x40;
+        FADVISE_NOCACHE = 6, "fadvise_nocache";
         /// Deduplication; not served here.
-        WITH_REFERENCE = 0x80;
+        WITH_REFERENCE = 7, "with_reference";
         /// Read from the disk.
-        BYPASS_CLEAN_CACHE = 0x100;
+        BYPASS_CLEAN_CACHE = 8, "bypass_clean_cache";
     }
 }
 
-flag_set! {
+flags! {
     /// Hints about future writes (`CEPH_OSD_ALLOC_HINT_FLAG_*`).
-    pub struct AllocHintFlags {
+    pub struct AllocHintFlags(u32) {
         /// Written in order.
-        SEQUENTIAL_WRITE = 1;
+        SEQUENTIAL_WRITE = 0, "sequential_write";
         /// Written in any order.
-        RANDOM_WRITE = 2;
+        RANDOM_WRITE = 1, "random_write";
         /// Read in order.
-        SEQUENTIAL_READ = 4;
+        SEQUENTIAL_READ = 2, "sequential_read";
         /// Read in any order.
-        RANDOM_READ = 8;
+        RANDOM_READ = 3, "random_read";
         /// Only ever grows.
-        APPEND_ONLY = 16;
+        APPEND_ONLY = 4, "append_only";
         /// Written once.
-        IMMUTABLE = 32;
+        IMMUTABLE = 5, "immutable";
         /// Deleted soon.
-        SHORTLIVED = 64;
+        SHORTLIVED = 6, "shortlived";
         /// Kept long.
-        LONGLIVED = 128;
+        LONGLIVED = 7, "longlived";
         /// Worth compressing.
-        COMPRESSIBLE = 256;
+        COMPRESSIBLE = 8, "compressible";
         /// Not worth compressing.
-        INCOMPRESSIBLE = 512;
+        INCOMPRESSIBLE = 9, "incompressible";
+    }
+}
+
+/// Names joined by `+`, as official logs print flags.
+fn joined<'a>(f: &mut fmt::Formatter<'_>, mut names: impl Iterator<Item = &'a str>) -> fmt::Result {
+    f.write_str(names.next().unwrap_or("-"))?;
+    names.try_for_each(|name| write!(f, "+{name}"))
+}
+
+impl fmt::Display for OsdFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        joined(f, self.names())
+    }
+}
+
+impl fmt::Display for OpFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        joined(f, self.names())
+    }
+}
+
+impl fmt::Display for AllocHintFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        joined(f, self.names())
     }
 }
 
@@ -189,12 +146,15 @@ mod tests {
 
     #[test]
     fn flags_print_as_in_official_logs() {
-        let f = OsdFlags::ONDISK | OsdFlags::WRITE | OsdFlags::KNOWN_REDIR | OsdFlags::SUPPORTSPOOLEIO;
+        let f = OsdFlags::ONDISK
+            .with(OsdFlags::WRITE)
+            .with(OsdFlags::KNOWN_REDIR)
+            .with(OsdFlags::SUPPORTSPOOLEIO);
         assert_eq!(
             f.to_string(),
             "ondisk+write+known_if_redirected+supports_pool_eio"
         );
-        assert_eq!(OsdFlags::NONE.to_string(), "-");
-        assert!(!(f & !OsdFlags::WRITE).has(OsdFlags::WRITE));
+        assert_eq!(OsdFlags::empty().to_string(), "-");
+        assert!(!f.without(OsdFlags::WRITE).contains(OsdFlags::WRITE));
     }
 }

@@ -74,12 +74,12 @@ pub struct MOsdOpReply {
 impl MOsdOpReply {
     /// An answer to `request` without versions and output.
     pub fn to(request: &MOsdOp, result: i32, epoch: u32, ack: OsdFlags) -> Self {
-        let acks = OsdFlags::ACK | OsdFlags::ONNVRAM | OsdFlags::ONDISK;
+        let acks = OsdFlags::ACK.with(OsdFlags::ONNVRAM).with(OsdFlags::ONDISK);
         Self {
             tid: request.tid,
             oid: request.oid.clone(),
             pgid: request.spg.pgid,
-            flags: (request.flags & !acks) | ack,
+            flags: request.flags.without(acks).with(ack),
             result,
             epoch,
             ops: request.ops.iter().map(|o| o.op.into()).collect(),

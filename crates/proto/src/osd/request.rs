@@ -86,7 +86,7 @@ impl MOsdOp {
 
     /// Whether any operation changes something.
     pub fn may_write(&self) -> bool {
-        self.flags.has(OsdFlags::WRITE) || self.ops.iter().any(|o| o.op.code.is_modify())
+        self.flags.intersects(OsdFlags::WRITE) || self.ops.iter().any(|o| o.op.code.is_modify())
     }
 }
 

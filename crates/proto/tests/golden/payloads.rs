@@ -23,7 +23,7 @@ fn output<T: Decode>(name: &str) -> T {
 fn a_write_has_its_extent_and_bytes() {
     let r = request("write");
     assert_eq!(r.oid, ObjectName::from("a"));
-    assert!(r.may_write() && r.flags.has(OsdFlags::WRITE) && r.flags.has(OsdFlags::ONDISK));
+    assert!(r.may_write() && r.flags.intersects(OsdFlags::WRITE) && r.flags.intersects(OsdFlags::ONDISK));
     assert_eq!(r.ops.len(), 1);
     let args = r.ops[0].op.args();
     let extent = args.extent().unwrap();

@@ -80,9 +80,9 @@ impl Progress {
         let mut ops = Vec::with_capacity(2);
         if to.data && self.plan.hints {
             let flags = AllocHintFlags::SEQUENTIAL_WRITE
-                | AllocHintFlags::SEQUENTIAL_READ
-                | AllocHintFlags::APPEND_ONLY
-                | AllocHintFlags::IMMUTABLE;
+                .with(AllocHintFlags::SEQUENTIAL_READ)
+                .with(AllocHintFlags::APPEND_ONLY)
+                .with(AllocHintFlags::IMMUTABLE);
             let hint = AllocHintArgs {
                 expected_object_size: run.object_size,
                 expected_write_size: run.op_size,

@@ -170,7 +170,7 @@ impl<'a> Exec<'a> {
                 Err(Stop::Unfetched) => return Err(self.more(&mut ops[i + 1..])),
             };
             op.rval = result;
-            if result < 0 && op.flags.has(OpFlags::FAILOK) && result != -EAGAIN {
+            if result < 0 && op.flags.intersects(OpFlags::FAILOK) && result != -EAGAIN {
                 result = 0;
             }
             if result < 0 {

@@ -200,7 +200,7 @@ impl Changing<'_, '_> {
     }
 
     pub(super) fn create(&mut self, op: &OsdOp) -> OpResult {
-        if self.draft.exists && op.flags.has(OpFlags::EXCL) {
+        if self.draft.exists && op.flags.intersects(OpFlags::EXCL) {
             return fail(EEXIST);
         }
         // The data, once a category, must be an encoded string still.

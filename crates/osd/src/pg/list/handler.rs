@@ -126,7 +126,11 @@ impl Serving<'_> {
             index += 1;
         }
         cx.note_slow(&op);
-        let mut reply = op.reply(result, self.site.map.epoch(), OsdFlags::ACK | OsdFlags::ONDISK);
+        let mut reply = op.reply(
+            result,
+            self.site.map.epoch(),
+            OsdFlags::ACK.with(OsdFlags::ONDISK),
+        );
         reply.set_versions(self.copy.info.last_update, self.copy.info.last_user_version);
         self.site.reply(&op, reply, 0, cx);
     }

@@ -63,7 +63,7 @@ impl Site {
     pub(in crate::pg) fn snap_context(&self, op: &ClientOp) -> SnapContext {
         let pool = &self.pool.snaps;
         match &pool.context {
-            Some(context) if !op.flags.has(OsdFlags::ENFORCE_SNAPC) => context.clone(),
+            Some(context) if !op.flags.intersects(OsdFlags::ENFORCE_SNAPC) => context.clone(),
             _ => {
                 let mut context = op.snapc.clone();
                 context
