@@ -1,7 +1,7 @@
 //! The handshakes of cephx: a script decides which messages are honest, changed on the way, or made
 //! up.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use spirula_cephx::wire::{
@@ -14,6 +14,7 @@ use spirula_cephx::{
     RotatingKeys, RotatingSecrets, ServerHandshake, ServiceSecrets, TicketLifetimes, method,
 };
 use spirula_denc::{Decode, Encode, EntityType, Reader, UTime, decode_all, encode_to_vec};
+use spirula_random::Rng;
 
 use crate::input::Input;
 
@@ -25,14 +26,11 @@ const LATER: UTime = UTime::from_secs(1_700_003_000);
 const STEPS: usize = 12;
 
 /// The same "random" bytes in each run, so that failures can be repeated.
-struct Counter(Cell<u8>);
+struct Seeded(RefCell<Rng>);
 
-impl RandomSource for Counter {
+impl RandomSource for Seeded {
     fn fill(&self, buf: &mut [u8]) -> spirula_cephx::Result<()> {
-        for b in buf {
-            self.0.set(self.0.get().wrapping_mul(5).wrapping_add(1));
-            *b = self.0.get();
-        }
+        buf.copy_from_slice(&self.0.borrow_mut().bytes(buf.len()));
         Ok(())
     }
 }
@@ -41,7 +39,7 @@ impl RandomSource for Counter {
 struct Cluster {
     db: KeyDatabase,
     next_id: Cell<u64>,
-    random: Counter,
+    random: Seeded,
 }
 
 impl KeyServer for Cluster {
@@ -64,7 +62,7 @@ impl Cluster {
         let mut new = Self {
             db: KeyDatabase::default(),
             next_id: Cell::new(4100),
-            random: Counter(Cell::new(7)),
+            random: Seeded(RefCell::new(Rng::new(7))),
         };
         let client = AuthName::new(EntityType::CLIENT, "x");
         for (name, key) in [

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spirula_denc::{EntityAddrVec, UTime};
-
-use spirula_denc::versioned;
+use spirula_denc::{EntityAddrVec, UTime, versioned};
 
 versioned! {
     /// `MgrMap::ModuleOption`: a setting of a manager module.

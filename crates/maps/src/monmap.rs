@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spirula_denc::{EntityAddrVec, Fsid, Reader, Result, UTime, Writer};
+use spirula_denc::{EntityAddrVec, Fsid, Reader, Result, UTime, Writer, flags, versioned};
 
 use crate::codec::write_joined;
 use crate::features::release;
-use spirula_denc::{flags, versioned};
 
 flags! {
     /// `mon_feature_t` bits: the features that the monitors' data and protocols require.

@@ -194,18 +194,8 @@ impl World {
                 copies.entry(key).or_default().push((id, object));
             }
         }
-        let size = usize::from(self.setup.size);
-        for (key, all) in copies {
-            let on: Vec<i32> = all.iter().map(|(id, _)| *id).collect();
-            let key = key.escape_ascii();
-            if on.len() != size {
-                return Err(self.failure(format!("{key} is on {on:?}")));
-            }
-            if all.windows(2).any(|w| w[0].1 != w[1].1) {
-                return Err(self.failure(format!("the copies of {key} on {on:?} differ")));
-            }
-        }
-        Ok(())
+        let equal = are_equal(&copies, usize::from(self.setup.size));
+        equal.map_err(|e| self.failure(e))
     }
 
     /// The state of the cluster, for people.
@@ -240,5 +230,48 @@ impl World {
             }
         }
         out + &self.waiting()
+    }
+}
+
+/// Checks that each object has `size` copies, by the OSDs that they are on, and that they are equal.
+fn are_equal<T: PartialEq>(copies: &BTreeMap<Bytes, Vec<(i32, T)>>, size: usize) -> Result<(), String> {
+    for (key, all) in copies {
+        let on: Vec<i32> = all.iter().map(|(id, _)| *id).collect();
+        let key = key.escape_ascii();
+        if on.len() != size {
+            return Err(format!("{key} is on {on:?}"));
+        }
+        if all.windows(2).any(|w| w[0].1 != w[1].1) {
+            return Err(format!("the copies of {key} on {on:?} differ"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_missing_too_many_or_different_is_noticed() {
+        let check = |all: &[(i32, u8)]| {
+            let whole = (Bytes::from_static(b"a"), vec![(0, 1), (1, 1), (2, 1)]);
+            are_equal(
+                &BTreeMap::from([whole, (Bytes::from_static(b"b"), all.to_vec())]),
+                3,
+            )
+        };
+        assert_eq!(check(&[(0, 5), (1, 5), (4, 5)]), Ok(()));
+        let differ = |e: &str| Err(e.to_owned());
+        assert_eq!(check(&[(0, 5), (1, 5)]), differ("b is on [0, 1]"));
+        assert_eq!(
+            check(&[(0, 5), (1, 5), (2, 5), (3, 5)]),
+            differ("b is on [0, 1, 2, 3]")
+        );
+        for odd in 0..3 {
+            let mut all = [(0, 5), (1, 5), (2, 5)];
+            all[odd].1 = 6;
+            assert_eq!(check(&all), differ("the copies of b on [0, 1, 2] differ"));
+        }
     }
 }

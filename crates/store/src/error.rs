@@ -107,19 +107,6 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the store can no longer be used: the daemon must stop.
-    pub fn is_fatal(&self) -> bool {
-        matches!(self, Self::Fatal(_))
-    }
-
-    /// Whether the medium lost data: a replica should be asked instead.
-    pub fn is_medium(&self) -> bool {
-        matches!(
-            self,
-            Self::Corrupt { .. } | Self::ReadFailed { .. } | Self::Index(_)
-        )
-    }
-
     pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
         Self::Io {
             what: what.into(),

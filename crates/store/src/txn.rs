@@ -265,12 +265,4 @@ impl Transaction {
     pub fn meta_delete(&mut self, key: impl Into<Bytes>) -> &mut Self {
         self.push(Op::MetaDelete(key.into()))
     }
-
-    /// Appends [`Op::MetaDeleteRange`].
-    pub fn meta_delete_range(&mut self, from: impl Into<Bytes>, to: impl Into<Bytes>) -> &mut Self {
-        self.push(Op::MetaDeleteRange {
-            from: from.into(),
-            to: to.into(),
-        })
-    }
 }

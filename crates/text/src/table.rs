@@ -24,7 +24,6 @@ struct Column {
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
-    indent: usize,
 }
 
 impl Table {
@@ -48,11 +47,6 @@ impl Table {
         });
     }
 
-    /// Puts so many spaces before every cell:.
-    pub fn set_indent(&mut self, n: usize) {
-        self.indent = n;
-    }
-
     /// Adds a row. Missing cells are empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let mut row: Vec<String> = cells.into_iter().take(self.columns.len()).collect();
@@ -71,10 +65,10 @@ impl Table {
                 .columns
                 .iter()
                 .map(|c| (c.heading.as_str(), c.heading_align, c.width));
-            self.line(&mut out, cells);
+            line(&mut out, cells);
         }
         for row in &self.rows {
-            self.line(
+            line(
                 &mut out,
                 row.iter()
                     .zip(&self.columns)
@@ -83,25 +77,24 @@ impl Table {
         }
         out
     }
+}
 
-    fn line<'a>(&self, out: &mut String, cells: impl Iterator<Item = (&'a str, Align, usize)>) {
-        for (i, (text, align, width)) in cells.enumerate() {
-            if i > 0 {
-                out.push_str("  ");
-            }
-            out.extend(std::iter::repeat_n(' ', self.indent));
-            let free = width - text.chars().count().min(width);
-            let before = match align {
-                Align::Left => 0,
-                Align::Center => (width / 2).saturating_sub(text.chars().count() / 2).min(free),
-                Align::Right => free,
-            };
-            out.extend(std::iter::repeat_n(' ', before));
-            out.push_str(text);
-            out.extend(std::iter::repeat_n(' ', free - before));
+fn line<'a>(out: &mut String, cells: impl Iterator<Item = (&'a str, Align, usize)>) {
+    for (i, (text, align, width)) in cells.enumerate() {
+        if i > 0 {
+            out.push_str("  ");
         }
-        out.push('\n');
+        let free = width - text.chars().count().min(width);
+        let before = match align {
+            Align::Left => 0,
+            Align::Center => (width / 2).saturating_sub(text.chars().count() / 2).min(free),
+            Align::Right => free,
+        };
+        out.extend(std::iter::repeat_n(' ', before));
+        out.push_str(text);
+        out.extend(std::iter::repeat_n(' ', free - before));
     }
+    out.push('\n');
 }
 
 #[cfg(test)]

@@ -8,13 +8,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Reader, Writer};
+use spirula_denc::{Decode, Encode, Reader, Writer, versioned};
 use spirula_maps::HObject;
 
 use crate::error::unless;
 use crate::method::{Nothing, Return, class, stored, to_bytes};
 use crate::{Error, Object, Result};
-use spirula_denc::versioned;
 
 class! { "cas" {
     "chunk_create_or_get_ref": RD | WR => create_or_get_ref;

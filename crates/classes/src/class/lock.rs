@@ -8,13 +8,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::{AddrType, Decode, Encode, EntityAddr, EntityName, Reader, UTime, Writer};
+use spirula_denc::{AddrType, EntityAddr, EntityName, UTime, versioned};
 
 use crate::error::unless;
 use crate::method::{Nothing, class, stored, to_bytes};
 use crate::text::until_nul;
 use crate::{Error, Object, Result};
-use spirula_denc::versioned;
 
 class! { "lock" {
     "lock": RD | WR | PROMOTE => lock;
@@ -135,30 +134,12 @@ versioned! {
     }
 }
 
-/// A holder of a lock.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LockerId {
-    pub(crate) locker: EntityName,
-    pub(crate) cookie: Bytes,
-}
-
-impl Encode for LockerId {
-    fn encode(&self, w: &mut Writer) {
-        w.section(1, 1, |w| {
-            w.put(&self.locker);
-            w.put(&self.cookie);
-        });
-    }
-}
-
-impl Decode for LockerId {
-    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
-        r.section("locker_id_t", 1, |_, r| {
-            Ok(Self {
-                locker: r.get()?,
-                cookie: r.get()?,
-            })
-        })
+versioned! {
+    /// A holder of a lock.
+    #[derive(Eq, PartialOrd, Ord)]
+    pub(crate) struct LockerId("locker_id_t", version 1, compat 1) {
+        pub(crate) locker: EntityName;
+        pub(crate) cookie: Bytes;
     }
 }
 

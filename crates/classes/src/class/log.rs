@@ -6,12 +6,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::UTime;
+use spirula_denc::{UTime, versioned};
 
 use crate::method::{Nothing, class, stored, to_bytes};
 use crate::time_key::{TIME_KEY_PREFIX, key_or_time, starts_at_or_after, time_key};
 use crate::{Error, Object, Result};
-use spirula_denc::versioned;
 
 class! { "log" {
     "add": RD | WR => add;

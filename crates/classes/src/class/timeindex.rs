@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use spirula_denc::UTime;
+use spirula_denc::{UTime, versioned};
 
 use crate::method::{Nothing, class};
 use crate::text::{is_space, until_nul};
 use crate::time_key::{TIME_KEY_PREFIX, key_or_time, starts_after, starts_at_or_after, time_key};
 use crate::{Error, Object, Result};
-use spirula_denc::versioned;
 
 class! { "timeindex" {
     "add": RD | WR => add;

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use spirula_denc::{EntityAddr, Error, Reader, Result, UTime, Writer, encode_to_vec};
-
-use spirula_denc::at_least;
+use spirula_denc::{EntityAddr, Error, Reader, Result, UTime, Writer, at_least, encode_to_vec};
 
 const VERSION: u8 = 8;
 const COMPAT: u8 = 7;

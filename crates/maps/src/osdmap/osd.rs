@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer};
-
-use spirula_denc::versioned;
+use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer, versioned};
 
 /// `osd_info_t`, all in epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

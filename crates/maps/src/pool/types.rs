@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, versioned};
 
 use super::{AutoscaleMode, CacheMode, PoolFlags, PoolOptions, PoolType};
 use crate::codec::write_joined;
 use crate::hash::StrHash;
 use crate::interval_set::IntervalSet;
 use crate::types::{EVersion, PgId, SnapId};
-use spirula_denc::versioned;
 
 versioned! {
     /// `pool_snap_info_t`: a snapshot of a whole pool.

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spirula_denc::{Decode, Encode, Reader, Result, Writer};
-
-use spirula_denc::versioned;
+use spirula_denc::{Decode, Encode, Reader, Result, Writer, versioned};
 
 macro_rules! summed {
     (
@@ -135,6 +133,7 @@ pub struct ObjectStatCollection {
     pub sum: ObjectStatSum,
 }
 
+// By hand: it ends with a dead field.
 impl Encode for ObjectStatCollection {
     fn encode(&self, w: &mut Writer) {
         w.section(2, 2, |w| {

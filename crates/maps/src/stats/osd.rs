@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use spirula_denc::{Decode, Encode, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Reader, Result, Writer, at_least, versioned};
 
 use super::object::summed;
-use spirula_denc::{at_least, versioned};
 
 summed! {
     /// `store_statfs_t`: the space of a store, in bytes.
@@ -174,6 +173,7 @@ pub struct OsdStat {
     pub hb_pingtime: BTreeMap<i32, PingTimes>,
 }
 
+// By hand: it repeats the space in two other forms.
 impl Encode for OsdStat {
     fn encode(&self, w: &mut Writer) {
         let s = &self.statfs;

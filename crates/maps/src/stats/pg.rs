@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer};
+use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer, at_least, versioned};
 
 use super::{ObjectStatCollection, PgState, StoreStatfs};
 use crate::interval_set::IntervalSet;
 use crate::types::{EVersion, PgId, PgShard};
-use spirula_denc::{at_least, versioned};
 
 versioned! {
     /// `pg_history_t`: a PG's memory of its past.
@@ -230,6 +229,7 @@ impl PgStat {
     }
 }
 
+// By hand: the state is written in two halves.
 impl Encode for PgStat {
     fn encode(&self, w: &mut Writer) {
         w.section(26, 22, |w| pg_stat_fields!(encode_pg_stat!(self, w)));

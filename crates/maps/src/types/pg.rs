@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer, versioned};
 
 use super::HObject;
 
@@ -219,13 +219,15 @@ impl Decode for PgId {
     }
 }
 
-/// `spg_t`: a PG, or one shard of an erasure-coded one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SpgId {
-    /// The PG.
-    pub pgid: PgId,
-    /// The shard, or [`SpgId::NO_SHARD`].
-    pub shard: i8,
+versioned! {
+    /// `spg_t`: a PG, or one shard of an erasure-coded one.
+    #[derive(Copy, Eq, PartialOrd, Ord, Hash)]
+    pub struct SpgId("spg_t", version 1, compat 1) {
+        /// The PG.
+        pub pgid: PgId;
+        /// The shard, or [`SpgId::NO_SHARD`].
+        pub shard: i8 = Self::NO_SHARD;
+    }
 }
 
 impl SpgId {
@@ -238,12 +240,6 @@ impl SpgId {
             pgid,
             shard: Self::NO_SHARD,
         }
-    }
-}
-
-impl Default for SpgId {
-    fn default() -> Self {
-        Self::whole(PgId::default())
     }
 }
 
@@ -273,26 +269,6 @@ impl FromStr for SpgId {
                 })
             }
         }
-    }
-}
-
-impl Encode for SpgId {
-    fn encode(&self, w: &mut Writer) {
-        w.section(1, 1, |w| {
-            w.put(&self.pgid);
-            w.i8(self.shard);
-        });
-    }
-}
-
-impl Decode for SpgId {
-    fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.section("spg_t", 1, |_, r| {
-            Ok(Self {
-                pgid: r.get()?,
-                shard: r.i8()?,
-            })
-        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use spirula_denc::{Decode, Encode, EntityName, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, EntityName, Reader, Result, Writer, versioned};
 
 /// A snapshot's number; see [`snap`] for the reserved ones.
 pub type SnapId = u64;
@@ -33,42 +33,22 @@ pub mod snap {
     }
 }
 
-/// `osd_reqid_t`: tells one client request from all others, also when it is sent again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct ReqId {
-    /// Who asks.
-    pub name: EntityName,
-    /// The requester's transaction number.
-    pub tid: u64,
-    /// The requester's incarnation.
-    pub inc: i32,
+versioned! {
+    /// `osd_reqid_t`: tells one client request from all others, also when it is sent again.
+    #[derive(Copy, Eq, PartialOrd, Ord, Hash)]
+    pub struct ReqId("osd_reqid_t", version 2, compat 2) {
+        /// The requester.
+        pub name: EntityName;
+        /// The requester's transaction number.
+        pub tid: u64;
+        /// The requester's incarnation.
+        pub inc: i32;
+    }
 }
 
 impl fmt::Display for ReqId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}:{}", self.name, self.inc, self.tid)
-    }
-}
-
-impl Encode for ReqId {
-    fn encode(&self, w: &mut Writer) {
-        w.section(2, 2, |w| {
-            w.put(&self.name);
-            w.u64(self.tid);
-            w.i32(self.inc);
-        });
-    }
-}
-
-impl Decode for ReqId {
-    fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.section("osd_reqid_t", 2, |_, r| {
-            Ok(Self {
-                name: r.get()?,
-                tid: r.u64()?,
-                inc: r.i32()?,
-            })
-        })
     }
 }
 

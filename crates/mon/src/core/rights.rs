@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirula_cephx::caps::OsdCap;
 use spirula_cephx::{AuthName, CryptoKey, Env};
-use spirula_denc::{Decode, Encode, EntityType, Reader, Writer, encode_to_vec};
+use spirula_denc::{EntityType, encode_to_vec, versioned};
 use spirula_manager::{Basis, Login, Origin, Place, Request};
 use spirula_proto::mon::LogPriority;
 
@@ -53,41 +53,21 @@ const WARNINGS: (u32, Duration) = (100, Duration::from_secs(3600));
 /// The keys of records in the store.
 pub(crate) const ORIGIN: &str = "origin/";
 
-/// The origin of a stored record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Record {
-    who: String,
-    /// The capabilities at the OSDs of the entity that had it stored.
-    caps: String,
-    /// The record's text.
-    text: String,
+versioned! {
+    /// The origin of a stored record.
+    #[derive(Eq)]
+    struct Record("origin", version 1, compat 1) {
+        who: String;
+        /// The capabilities at the OSDs of the entity that had it stored.
+        caps: String;
+        /// The record's text.
+        text: String;
+    }
 }
 
 impl Record {
     fn bytes(&self) -> usize {
         self.who.len() + self.caps.len() + self.text.len()
-    }
-}
-
-impl Encode for Record {
-    fn encode(&self, w: &mut Writer) {
-        w.section(1, 1, |w| {
-            w.string(&self.who);
-            w.string(&self.caps);
-            w.string(&self.text);
-        });
-    }
-}
-
-impl Decode for Record {
-    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
-        r.section("origin", 1, |_, r| {
-            Ok(Self {
-                who: r.get()?,
-                caps: r.get()?,
-                text: r.get()?,
-            })
-        })
     }
 }
 

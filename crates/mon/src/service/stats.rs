@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Reader, UTime, Writer};
+use spirula_denc::{UTime, versioned};
 use spirula_maps::{IntervalSet, ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, StoreStatfs};
 use spirula_proto::internal::report::PgStatsReport;
 use spirula_proto::mon::Statfs;
@@ -23,59 +23,38 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// How often the pools' totals are kept, if they change.
 const KEEP_EVERY: Duration = Duration::from_secs(10);
 
-/// A pool's totals.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct PoolTotals {
-    /// Sums over its PGs.
-    pub sum: ObjectStatSum,
-    /// Entries in its PGs' logs.
-    pub log_size: i64,
-    /// Entries in them on disk.
-    pub ondisk_log_size: i64,
-    /// Sums over the OSDs' stores.
-    pub store: StoreStatfs,
-    /// OSDs that reported a store.
-    pub stores: usize,
-    /// Sum of the lengths of the up sets.
-    pub up: usize,
-    /// Sum of the lengths of the acting sets.
-    pub acting: usize,
-    /// PGs.
-    pub pgs: usize,
-}
+/// A number of things as eight bytes.
+mod count {
+    use spirula_denc::{Reader, Result, Writer};
 
-impl Encode for PoolTotals {
-    fn encode(&self, w: &mut Writer) {
-        let count = |n: usize| n as u64;
-        w.section(1, 1, |w| {
-            w.put(&self.sum);
-            w.put(&(self.log_size, self.ondisk_log_size));
-            w.put(&self.store);
-            w.put(&(count(self.stores), count(self.pgs)));
-            w.put(&(count(self.up), count(self.acting)));
-        });
+    pub(super) fn encode(n: &usize, w: &mut Writer) {
+        w.u64(*n as u64);
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<usize> {
+        r.u64().map(|n| usize::try_from(n).unwrap_or(usize::MAX))
     }
 }
 
-impl Decode for PoolTotals {
-    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
-        r.section("pool totals", 1, |_, r| {
-            let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-            let sum = r.get()?;
-            let (log_size, ondisk_log_size) = r.get()?;
-            let store = r.get()?;
-            let ((stores, pgs), (up, acting)) = (r.get()?, r.get()?);
-            Ok(Self {
-                sum,
-                log_size,
-                ondisk_log_size,
-                store,
-                stores: count(stores),
-                up: count(up),
-                acting: count(acting),
-                pgs: count(pgs),
-            })
-        })
+versioned! {
+    /// A pool's totals.
+    pub struct PoolTotals("pool totals", version 1, compat 1) {
+        /// Sums over its PGs.
+        pub sum: ObjectStatSum;
+        /// Entries in its PGs' logs.
+        pub log_size: i64;
+        /// Entries in them on disk.
+        pub ondisk_log_size: i64;
+        /// Sums over the OSDs' stores.
+        pub store: StoreStatfs;
+        /// OSDs that reported a store.
+        pub stores: usize, via count;
+        /// PGs.
+        pub pgs: usize, via count;
+        /// Sum of the lengths of the up sets.
+        pub up: usize, via count;
+        /// Sum of the lengths of the acting sets.
+        pub acting: usize, via count;
     }
 }
 

@@ -56,6 +56,7 @@ impl PgInfo {
     }
 }
 
+// By hand: what an old version lacks follows from what it has.
 impl Encode for PgInfo {
     fn encode(&self, w: &mut Writer) {
         w.section(VERSION, COMPAT, |w| {

@@ -128,6 +128,7 @@ impl LogEntry {
     }
 }
 
+// By hand: a part of the usage came with a later version.
 impl Encode for LogEntry {
     fn encode(&self, w: &mut Writer) {
         w.section(VERSION, VERSION, |w| {
@@ -432,6 +433,13 @@ mod tests {
             ..entry(7)
         };
         assert_eq!(decode_all(&bytes), Ok(old));
+    }
+
+    #[test]
+    #[should_panic(expected = "expected versions that ascend in the log")]
+    fn an_entry_that_is_no_newer_than_the_log_ends_the_osd() {
+        let mut log = PgLog::from_entries(EVersion::ZERO, EVersion::ZERO, (1..=3).map(entry).collect());
+        log.append(entry(3));
     }
 
     #[test]

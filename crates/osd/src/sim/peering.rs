@@ -1,7 +1,10 @@
 //! Replication and peering, step by step.
 
+use spirula_proto::internal::Protocol;
+
 use super::*;
 use crate::pg::bug::Bug;
+use crate::pg::message::{PeerBody, PeerMessage, PeeringId};
 
 fn cluster(seed: u64) -> Sim {
     let mut sim = Sim::new(3, 3, 1, seed);
@@ -51,6 +54,81 @@ fn an_acknowledgement_before_the_last_replica_is_noticed() {
         sim.step(step);
     }
     assert!(sim.reply_to(tid).is_some());
+}
+
+#[test]
+#[should_panic(expected = "expected transactions to be durable in the order of submission")]
+fn a_store_that_answers_out_of_order_ends_the_osd() {
+    let mut sim = cluster(3);
+    for name in ["a", "b"] {
+        let op = sim.build(name, vec![write_full("x")]);
+        sim.submit(op).unwrap();
+    }
+    while let Some(step) = sim.steps().into_iter().find(|s| !matches!(s, Step::Flush(_))) {
+        sim.step(step);
+    }
+    let primary = sim.map().placement(PgId::new(POOL, 0)).primary;
+    let submitted: Vec<Token> = sim
+        .nodes
+        .get_mut(&primary)
+        .unwrap()
+        .store
+        .flush()
+        .into_iter()
+        .collect();
+    assert_eq!(submitted.len(), 2);
+    sim.with(primary, |core, cx| {
+        core.handle_store(submitted[1], StoreReply::Committed, cx)
+    });
+}
+
+/// Takes all steps but flushes of one member, and returns the infos that it has sent meanwhile.
+fn notified_without_flush(sim: &mut Sim, member: i32) -> usize {
+    let mut notified = 0;
+    while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(member)) {
+        if let Step::Deliver(from, to) = step
+            && from == member
+            && let Ok(msg) = PeerMessage::parse(&sim.links[&(from, to)][0])
+        {
+            notified += usize::from(matches!(msg.body, PeerBody::Notify { .. }));
+        }
+        sim.step(step);
+    }
+    notified
+}
+
+#[test]
+fn a_member_tells_of_its_copy_only_when_that_is_durable() {
+    let mut sim = cluster(3);
+    let primary = sim.map().placement(PgId::new(POOL, 0)).primary;
+    let member = (0..3).find(|o| *o != primary).unwrap();
+    let op = sim.build("a", vec![write_full("x")]);
+    sim.submit(op).unwrap();
+    assert_eq!(notified_without_flush(&mut sim, member), 0);
+    assert!(sim.nodes[&member].store.has_unflushed());
+    // The primary begins to agree anew, in the same interval.
+    let ask = PeerMessage {
+        pgid: PgId::new(POOL, 0),
+        id: PeeringId {
+            epoch: sim.map().epoch,
+            round: u32::MAX,
+        },
+        body: PeerBody::Query,
+    };
+    sim.with(member, |core, cx| core.handle_peer(primary, ask, cx));
+    assert_eq!(notified_without_flush(&mut sim, member), 0);
+    sim.step(Step::Flush(member));
+    let told = sim.links[&(member, primary)]
+        .iter()
+        .filter_map(|m| PeerMessage::parse(m).ok());
+    let infos: Vec<PeerBody> = told
+        .map(|m| m.body)
+        .filter(|b| matches!(b, PeerBody::Notify { .. }))
+        .collect();
+    let [PeerBody::Notify { info: Some(info), .. }] = infos.as_slice() else {
+        panic!("{infos:?}");
+    };
+    assert_eq!(info.last_user_version, 1, "the write is told of");
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spirula_denc::{EntityAddrVec, UTime};
+use spirula_denc::{EntityAddrVec, UTime, versioned};
 
 use crate::macros::message;
-use spirula_denc::versioned;
 
 versioned! {
     /// An option of a manager module.

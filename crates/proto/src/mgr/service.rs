@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use spirula_denc::{EntityAddr, UTime};
+use spirula_denc::{EntityAddr, UTime, versioned};
 
 use crate::macros::message;
-use spirula_denc::versioned;
 
 versioned! {
     /// One daemon of a service.

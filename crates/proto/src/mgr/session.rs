@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use crate::macros::{message, packed};
 use crate::{Blob, Body, MsgType, Payload, RawMessage, Rest};
 use bytes::Bytes;
-use spirula_denc::versioned;
-use spirula_denc::{Reader, Result};
+use spirula_denc::{Reader, Result, versioned};
 
 /// Opens a session with the manager.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

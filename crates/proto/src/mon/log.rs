@@ -1,10 +1,9 @@
 //! The cluster log: entries from daemons and clients, and from the monitor to `ceph -w`.
 
-use spirula_denc::{EntityAddrVec, EntityName, Fsid, UTime};
+use spirula_denc::{EntityAddrVec, EntityName, Fsid, UTime, versioned};
 
 use crate::macros::{message, wire_enum};
 use crate::mon::{NamedEntity, PaxosVersion};
-use spirula_denc::versioned;
 
 wire_enum! {
     /// The severity of a log entry (`clog_type`).

@@ -1,11 +1,10 @@
 //! The file systems' maps. Their contents belong to the MDS code: here they are bytes, except the
 //! fields that a cluster without file systems must send.
 
-use spirula_denc::{Fsid, Writer};
+use spirula_denc::{Fsid, Writer, versioned};
 
 use crate::macros::message;
 use crate::{Blob, Rest};
-use spirula_denc::versioned;
 
 message! {
     /// All file systems, for administrators' tools.

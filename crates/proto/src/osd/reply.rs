@@ -16,6 +16,7 @@ pub struct Redirect {
     pub oid: ObjectName,
 }
 
+// By hand: it ends with a dead field.
 impl Encode for Redirect {
     fn encode(&self, w: &mut Writer) {
         w.section(1, 1, |w| {

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::UTime;
+use spirula_denc::{UTime, versioned};
 use spirula_maps::{ReqId, SnapId};
-
-use spirula_denc::versioned;
 
 versioned! {
     /// The progress of a copy; attributes come first, then data, then the omap.

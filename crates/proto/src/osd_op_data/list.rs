@@ -1,10 +1,9 @@
 //! Listings of a PG.
 
-use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer, versioned};
 use spirula_maps::{HObject, ObjectName};
 
 use crate::macros::packed;
-use spirula_denc::versioned;
 
 packed! {
     /// An object in a listing with namespaces.

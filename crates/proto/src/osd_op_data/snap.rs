@@ -1,9 +1,7 @@
 //! Snapshots and copies.
 
-use spirula_denc::{Decode, Encode, Extent, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Extent, Reader, Result, Writer, versioned};
 use spirula_maps::{ObjectLocator, ObjectName, SnapId, snap};
-
-use spirula_denc::versioned;
 
 versioned! {
     /// One clone of an object, or its head.
@@ -20,32 +18,14 @@ versioned! {
     }
 }
 
-/// Output of `LIST_SNAPS`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListSnapsResponse {
-    /// Ascending, the head last.
-    pub clones: Vec<CloneInfo>,
-    /// The newest snapshot the object knows.
-    pub seq: SnapId,
-}
-
-impl Encode for ListSnapsResponse {
-    fn encode(&self, w: &mut Writer) {
-        w.section(2, 1, |w| {
-            w.put(&self.clones);
-            w.u64(self.seq);
-        });
-    }
-}
-
-impl Decode for ListSnapsResponse {
-    fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.section("obj_list_snap_response_t", 2, |v, r| {
-            Ok(Self {
-                clones: r.get()?,
-                seq: if v >= 2 { r.u64()? } else { snap::NOSNAP },
-            })
-        })
+versioned! {
+    /// Output of `LIST_SNAPS`.
+    #[derive(Eq)]
+    pub struct ListSnapsResponse("obj_list_snap_response_t", version 2, compat 1) {
+        /// Ascending, the head last.
+        pub clones: Vec<CloneInfo>;
+        /// The newest snapshot the object knows.
+        pub seq: SnapId = snap::NOSNAP, since 2;
     }
 }
 

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, EntityAddr, EntityName, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, EntityAddr, EntityName, Reader, Result, Writer, versioned};
 
 use crate::macros::packed;
-use spirula_denc::versioned;
 
 versioned! {
     /// A watcher.

@@ -395,3 +395,61 @@ fn perform(disk: &mut Disk, io: Io) -> Done {
         buf,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: usize = 2 * BLOCK;
+
+    /// The contents after a power cut that comes after a write of ones over what was flushed before.
+    fn after_cut(seed: u64, flush: bool) -> Vec<u8> {
+        let disk = SimDisk::new(LEN, seed);
+        disk.write_at(0, &[7; LEN]).unwrap();
+        disk.sync().unwrap();
+        disk.write_at(0, &[1; LEN]).unwrap();
+        if flush {
+            disk.sync().unwrap();
+        }
+        let mut found = vec![0; LEN];
+        disk.power_cycle(seed).read_at(0, &mut found).unwrap();
+        assert!(disk.read_at(0, &mut [0]).is_err(), "the power is off");
+        found
+    }
+
+    #[test]
+    fn what_was_not_flushed_is_kept_lost_or_torn_at_sectors() {
+        let (mut kept, mut lost, mut torn) = (0, 0, 0);
+        for seed in 0..100 {
+            assert_eq!(after_cut(seed, true), [1; LEN], "seed {seed}");
+            let found = after_cut(seed, false);
+            let sectors = || {
+                found
+                    .chunks(512)
+                    .map(|s| s.iter().collect::<std::collections::BTreeSet<_>>())
+            };
+            assert!(
+                sectors().all(|s| s.len() == 1),
+                "seed {seed}: torn within a sector"
+            );
+            match found.iter().filter(|b| **b == 1).count() {
+                0 => lost += 1,
+                LEN => kept += 1,
+                _ => torn += 1,
+            }
+            assert!(found.iter().all(|b| [1, 7].contains(b)), "seed {seed}");
+        }
+        assert!(kept > 0 && lost > 0 && torn > 0, "{kept} {lost} {torn}");
+    }
+
+    #[test]
+    fn a_write_that_is_durable_by_itself_survives_the_cut() {
+        for seed in 0..100 {
+            let disk = SimDisk::new(BLOCK, seed);
+            disk.lock().write(0, &[5; BLOCK], true).unwrap();
+            let mut found = [0; BLOCK];
+            disk.power_cycle(seed).read_at(0, &mut found).unwrap();
+            assert_eq!(found, [5; BLOCK], "seed {seed}");
+        }
+    }
+}

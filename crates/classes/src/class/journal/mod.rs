@@ -11,12 +11,11 @@ pub(crate) mod tags;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use spirula_denc::Encode;
+use spirula_denc::{Encode, versioned};
 
 use crate::method::{Nothing, class, input, stored, to_bytes};
 use crate::omap;
 use crate::{Error, Object, Result};
-use spirula_denc::versioned;
 
 class! { "journal" {
     "create": RD | WR => create;

@@ -65,6 +65,7 @@ pub struct ChildImageSpec {
     pub image_id: Bytes,
 }
 
+// By hand: it is ordered by namespace before image, and written the other way round.
 impl Encode for ChildImageSpec {
     fn encode(&self, w: &mut Writer) {
         w.section(2, 1, |w| {

@@ -72,6 +72,7 @@ pub struct Migration {
 /// The first version with sources that are no images; clients that do not know it refuse the image.
 const WITH_SOURCE: u8 = 3;
 
+// By hand: the compat version depends on the source.
 impl Encode for Migration {
     fn encode(&self, w: &mut Writer) {
         let compat = if self.source_spec.is_empty() {

@@ -1,7 +1,7 @@
 //! The parent of a clone: `cls_rbd_parent` of Ceph's `src/cls/rbd/cls_rbd.h`.
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Reader, Writer};
+use spirula_denc::{Decode, Encode, Reader, Writer, versioned};
 use spirula_maps::snap::NOSNAP;
 
 use super::arguments::{Trailing, arguments};
@@ -9,7 +9,6 @@ use super::snapshot_record::{self as record, Snapshot};
 use super::{features, header, keys};
 use crate::method::Nothing;
 use crate::{Error, Object, Result};
-use spirula_denc::versioned;
 
 /// The key of the parent.
 pub(super) const KEY: &str = "parent";
@@ -52,6 +51,7 @@ impl Parent {
     }
 }
 
+// By hand: version 1 has the overlap in another form.
 impl Encode for Parent {
     fn encode(&self, w: &mut Writer) {
         w.section(2, 2, |w| {

@@ -1,7 +1,7 @@
 //! An image's snapshots.
 
 use bytes::Bytes;
-use spirula_denc::{Fsid, UTime};
+use spirula_denc::{Fsid, UTime, versioned};
 use spirula_maps::snap::{MAXSNAP, NOSNAP};
 
 use super::arguments::{Trailing, arguments};
@@ -12,7 +12,6 @@ use super::snapshot_record::{self as record, Snapshot};
 use super::{features, header, keys, snapshot_limit};
 use crate::method::Nothing;
 use crate::{Error, Object, Result};
-use spirula_denc::versioned;
 
 /// The key of the highest snapshot id ever.
 pub(super) const SEQ: &str = "snap_seq";

@@ -59,6 +59,7 @@ impl Snapshot {
     }
 }
 
+// By hand: the compat version decides whether a parent is in it.
 impl Encode for Snapshot {
     fn encode(&self, w: &mut Writer) {
         w.section(WITHOUT_PARENT, WITHOUT_PARENT, |w| {

@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::UTime;
+use spirula_denc::{UTime, versioned};
 
 use super::arguments::arguments;
 use super::directory::is_valid_id;
 use super::keys;
 use crate::method::{Nothing, Raw, input, stored};
 use crate::{Error, Object, Result, omap};
-use spirula_denc::versioned;
 
 const PREFIX: &str = "id_";
 

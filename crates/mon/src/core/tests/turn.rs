@@ -207,3 +207,54 @@ fn a_barrier_answers_no_command() {
         assert_eq!(w.mon.take_outputs().iter().any(is_answer), answered, "{index}");
     }
 }
+
+#[test]
+fn one_proposal_is_made_at_a_time_from_what_the_one_before_has_left() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    let epoch = w.mon.view.state.osd.map.epoch;
+    let proposals = |w: &mut World| -> Vec<Txn> {
+        let outputs = w.mon.take_outputs().into_iter();
+        outputs
+            .filter_map(|o| match o {
+                Output::Propose(txn) => Some(txn),
+                _ => None,
+            })
+            .collect()
+    };
+    for osd in 0..2 {
+        let down = MMonCommand {
+            cmd: vec![format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#)],
+            ..MMonCommand::default()
+        };
+        w.mon.message(admin, down.to_message(), w.now);
+    }
+    let first = proposals(&mut w);
+    assert_eq!(first.len(), 1, "the second command waits for the first commit");
+    w.mon.tick(w.now);
+    assert!(proposals(&mut w).is_empty(), "and so does maintenance");
+    for (i, txn) in first.into_iter().enumerate() {
+        commit(&mut w, txn);
+        assert_eq!(w.mon.view.state.osd.map.epoch, epoch + 1 + i as u32);
+    }
+    let second = proposals(&mut w);
+    assert_eq!(second.len(), 1);
+    second.into_iter().for_each(|txn| commit(&mut w, txn));
+    let map = &w.mon.view.state.osd.map;
+    assert_eq!(
+        (map.epoch, map.is_up(0), map.is_up(1), map.is_up(2)),
+        (epoch + 2, false, false, true)
+    );
+}
+
+/// The log has a transaction.
+fn commit(w: &mut World, txn: Txn) {
+    w.kv.0.borrow_mut().apply(&txn);
+    w.index += 1;
+    let news = Applied::Txn {
+        index: w.index,
+        txn: Arc::new(txn),
+    };
+    w.mon.committed(&news, w.now);
+}

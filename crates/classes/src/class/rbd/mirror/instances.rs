@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::UTime;
+use spirula_denc::{UTime, versioned};
 
 use super::super::keys;
 use super::images;
@@ -11,7 +11,6 @@ use super::status::{self, Daemon};
 use crate::error::unless;
 use crate::method::{Nothing, input};
 use crate::{Error, Object, Result};
-use spirula_denc::versioned;
 
 const PREFIX: &str = "instance_";
 const MAP_PREFIX: &str = "image_map_";

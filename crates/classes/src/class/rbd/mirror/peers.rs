@@ -1,13 +1,12 @@
 //! The peers of a pool: clusters from or to which it is mirrored.
 
 use bytes::Bytes;
-use spirula_denc::UTime;
+use spirula_denc::{UTime, versioned};
 
 use super::super::arguments::arguments;
 use super::super::keys;
 use crate::method::{Nothing, stored};
 use crate::{Error, Object, Result};
-use spirula_denc::versioned;
 
 const PREFIX: &str = "mirror_peer_";
 

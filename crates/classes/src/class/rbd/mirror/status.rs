@@ -92,6 +92,7 @@ impl SiteStatus {
     }
 }
 
+// By hand: only the status of a peer has the uuid, and version 2.
 impl Encode for SiteStatus {
     fn encode(&self, w: &mut Writer) {
         let version = if self.is_local() { 1 } else { 2 };
@@ -143,6 +144,7 @@ impl ImageStatus {
     }
 }
 
+// By hand: a list whose first element has another form.
 impl Encode for ImageStatus {
     fn encode(&self, w: &mut Writer) {
         w.section(2, 1, |w| {
