@@ -1,6 +1,9 @@
 //! Copies in the background: their turns, what holds them up, and what a PG reports of them.
 
+use spirula_proto::internal::Protocol;
+
 use super::*;
+use crate::pg::message::{PeerBody, PeerMessage};
 use crate::pg::{BackfillState, Pg, PgReport};
 
 fn write_many(sim: &mut Sim, n: usize) {
@@ -252,4 +255,51 @@ fn an_object_that_rotted_is_named_and_copied_once_it_is_written_anew() {
     assert!(sim.all_clean(), "{:?}", sim.states());
     assert_eq!(report(&sim).copies.unfound, []);
     assert_eq!(sim.nodes[&3].store.objects(), sim.nodes[&0].store.objects());
+}
+
+/// Takes all steps but flushes of one OSD, for some seconds, and returns whether a target was told
+/// that its copy is complete.
+fn copied_without_flush(sim: &mut Sim, lazy: i32) -> bool {
+    let mut copied = false;
+    for _ in 0..10 {
+        while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(lazy)) {
+            if let Step::Deliver(from, to) = step
+                && let Ok(msg) = PeerMessage::parse(&sim.links[&(from, to)][0])
+            {
+                copied |= matches!(msg.body, PeerBody::Copied { .. });
+            }
+            sim.step(step);
+        }
+        sim.pass_moment();
+    }
+    copied
+}
+
+#[test]
+fn a_target_counts_only_when_all_that_was_copied_is_durable_everywhere() {
+    let mut sim = Sim::new(4, 3, 1, 9);
+    sim.settle();
+    write_many(&mut sim, 300);
+    sim.change_map(|m| m.out.push(1));
+    let is_running = |sim: &Sim| {
+        let mut running = pgs(sim).map(|(_, pg)| pg.seen().backfill_state() == BackfillState::Running);
+        running.any(|r| r)
+    };
+    while !is_running(&sim) {
+        match sim.steps().first() {
+            Some(step) => sim.step(*step),
+            None => sim.pass_moment(),
+        }
+    }
+    // What is written meanwhile may be copied before it is durable on this member.
+    let placement = sim.map().placement(PgId::new(POOL, 0));
+    let lazy = placement.acting.osds().find(|o| *o != placement.primary).unwrap();
+    let op = sim.build("o0", vec![write_full("meanwhile")]);
+    let tid = sim.submit(op).unwrap();
+    assert!(!copied_without_flush(&mut sim, lazy));
+    assert!(sim.reply_to(tid).is_none());
+    sim.step(Step::Flush(lazy));
+    assert!(copied_without_flush(&mut sim, -1));
+    assert_eq!(sim.reply_to(tid).unwrap().result, 0);
+    sim.settle_clean(9);
 }
