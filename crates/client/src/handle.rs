@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spirula_cephx::AuthName;
+use spirula_maps::PoolId;
 use tokio::sync::oneshot;
 
 use crate::worker::{self, Ended, Jobs, Worker};
@@ -80,7 +81,7 @@ impl RadosHandle {
     ///
     /// # Errors
     /// `ENOENT` where there is none.
-    pub async fn pool_by_id(&self, id: i64) -> Result<IoCtx<Self>> {
+    pub async fn pool_by_id(&self, id: PoolId) -> Result<IoCtx<Self>> {
         let opened = self.run(0, move |rados| async move {
             Ok(rados.pool_by_id(id).await?.into_parts().1)
         });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirula_denc::UTime;
 use spirula_errno::Errno;
-use spirula_maps::{ObjectLocator, ObjectName, SnapContext, SnapId, snap};
+use spirula_maps::{ObjectLocator, ObjectName, PoolId, SnapContext, SnapId, snap};
 use spirula_proto::osd::{MOsdOp, MOsdOpReply, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn};
 
 use crate::objecter::{Aim, Resend, request};
@@ -23,6 +23,8 @@ pub struct IoCtx<C = Rados> {
 /// The parameters that an [`IoCtx`] puts into each request.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
+    pool: PoolId,
+    /// Of this pool.
     locator: ObjectLocator,
     flags: OsdFlags,
     mtime: Option<UTime>,
@@ -41,11 +43,12 @@ pub struct OpReply {
 }
 
 impl IoCtx {
-    pub(crate) fn new(rados: Rados, pool: i64) -> Self {
+    pub(crate) fn new(rados: Rados, pool: PoolId) -> Self {
         let timeout = rados.inner.options.op_timeout;
         Self {
             connection: rados,
             context: Context {
+                pool,
                 locator: ObjectLocator::pool(pool),
                 flags: OsdFlags::empty(),
                 mtime: None,
@@ -136,8 +139,8 @@ impl<C> IoCtx<C> {
     }
 
     /// The pool's id.
-    pub fn pool_id(&self) -> i64 {
-        self.context.locator.pool
+    pub fn pool_id(&self) -> PoolId {
+        self.context.pool
     }
 
     /// The connection.

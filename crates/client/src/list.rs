@@ -55,7 +55,7 @@ impl<C: Connection> ObjectList<C> {
 
     pub(crate) fn of_pg(io: IoCtx<C>, all: bool, seed: u32) -> Self {
         let first = HObject {
-            pool: io.pool_id(),
+            pool: io.pool_id().signed(),
             hash: seed,
             ..HObject::min()
         };
@@ -70,7 +70,7 @@ impl<C: Connection> ObjectList<C> {
     async fn is_past(&self) -> Result<bool> {
         let Some(seed) = self.only else { return Ok(false) };
         let raw = PgId {
-            pool: self.io.pool_id().cast_unsigned(),
+            pool: self.io.pool_id(),
             seed: self.cursor.hash,
         };
         let is_past = move |io: IoCtx| async move {
@@ -104,7 +104,7 @@ impl<C: Connection> ObjectList<C> {
     async fn fetch(&mut self) -> Result<()> {
         // The PG that holds this hash, whatever the number of PGs is by the time the request arrives.
         let pg = PgId {
-            pool: self.io.pool_id().cast_unsigned(),
+            pool: self.io.pool_id(),
             seed: self.cursor.hash,
         };
         let args = ListArgs {

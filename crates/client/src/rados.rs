@@ -10,7 +10,7 @@ use spirula_buf::Pool;
 use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddrVec, EntityName, EntityType, Fsid, decode_all};
 use spirula_errno::Errno;
-use spirula_maps::{MonMap, OsdMap, PoolStat, SnapId};
+use spirula_maps::{MonMap, OsdMap, PoolId, PoolStat, SnapId};
 use spirula_monc::{CommandReply, Event, MonClient};
 use spirula_msgr::Config;
 use spirula_proto::mgr::{MMgrMap, MgrMap};
@@ -211,7 +211,7 @@ impl Rados {
     ///
     /// # Errors
     /// `ENOENT` where there is none.
-    pub async fn pool_by_id(&self, id: i64) -> Result<IoCtx> {
+    pub async fn pool_by_id(&self, id: PoolId) -> Result<IoCtx> {
         let known = |map: &OsdMap| map.pool(id).is_some();
         if !self.map().is_some_and(|m| known(&m)) && !known(&*self.latest_map().await?) {
             return Err(Error::os("open pool", errno::ENOENT));
@@ -223,7 +223,7 @@ impl Rados {
     ///
     /// # Errors
     /// Where no monitor answers.
-    pub async fn pools(&self) -> Result<Vec<(i64, String)>> {
+    pub async fn pools(&self) -> Result<Vec<(PoolId, String)>> {
         let map = self.latest_map().await?;
         Ok(map
             .pool_names
@@ -266,12 +266,12 @@ impl Rados {
     pub(crate) async fn pool_op(
         &self,
         op: PoolOpCode,
-        pool: i64,
+        pool: PoolId,
         name: &str,
         snapid: SnapId,
     ) -> Result<Bytes> {
         let msg = MPoolOp {
-            pool: u32::try_from(pool).map_err(|_| Error::Malformed("pool id".into()))?,
+            pool,
             op,
             name: name.to_owned(),
             snapid,
@@ -295,7 +295,7 @@ impl Rados {
     ///
     /// # Errors
     /// Where no monitor answers.
-    pub async fn statfs(&self, data_pool: Option<i64>) -> Result<Statfs> {
+    pub async fn statfs(&self, data_pool: Option<PoolId>) -> Result<Statfs> {
         let fsid = self.latest_map().await?.fsid;
         let msg = MStatfs {
             fsid,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use spirula_cephx::CryptoKey;
 use spirula_denc::{Reader, decode_all, encode_to_vec};
 use spirula_fuzzing::kind;
-use spirula_maps::OsdMap;
+use spirula_maps::{OsdMap, PoolId};
 use spirula_proto::mon::MOsdMap;
 use spirula_proto::osd::{MOsdOp, MOsdOpReply, OpCode};
 use spirula_proto::{MsgHeader2, MsgType, RawMessage};
@@ -439,7 +439,7 @@ fn nbd(seeds: &mut Seeds) {
 fn images(seeds: &mut Seeds) {
     use spirula_manager::{Basis, ImagesToName, News, Origin, Place, Reply, Request, TaskNews};
     let place = Place {
-        pool: 3,
+        pool: PoolId::new(3),
         namespace: "n".to_owned(),
     };
     let task = r#"{"sequence": 1, "id": "x", "message": "Flattening image p/i", "refs": {"action": "flatten", "pool_name": "p", "pool_namespace": "", "image_name": "i", "image_id": "10"}}"#;
@@ -448,7 +448,7 @@ fn images(seeds: &mut Seeds) {
         text: task.to_owned(),
     };
     let images = ImagesToName {
-        pool: 3,
+        pool: PoolId::new(3),
         namespace: String::new(),
         ids: vec!["10".to_owned()],
     };

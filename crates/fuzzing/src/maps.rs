@@ -6,8 +6,8 @@ use spirula_denc::{Decode, Encode, EntityAddr, EntityAddrVec, Fsid, Reader, enco
 use spirula_maps::pool::PoolOptions;
 use spirula_maps::{
     HObject, Incremental, MgrMap, MonMap, ObjectLocator, ObjectName, ObjectStatCollection, ObjectStatSum,
-    OsdInfo, OsdMap, OsdStat, OsdState, OsdXInfo, PgHistory, PgPool, PgStat, PoolStat, ReqId, SnapContext,
-    SpgId, StoreStatfs,
+    OsdInfo, OsdMap, OsdStat, OsdState, OsdXInfo, PgHistory, PgPool, PgStat, PoolId, PoolStat, ReqId,
+    SnapContext, SpgId, StoreStatfs,
 };
 use spirula_proto::mgr::ServiceMap;
 
@@ -57,7 +57,7 @@ fn use_map(map: &OsdMap) {
     let name = ObjectName::from("object".as_bytes());
     for id in map.pools.keys().take(8) {
         let locator = ObjectLocator {
-            pool: *id,
+            pool: Some(*id),
             ..ObjectLocator::default()
         };
         let _ = (map.object_to_pg(&name, &locator), map.pool_name(*id));
@@ -99,8 +99,8 @@ fn base_map() -> OsdMap {
         map.osd_state[osd] = OsdState::EXISTS.with(OsdState::UP);
         map.osd_weight[osd] = 0x10000;
     }
-    map.pools.insert(1, PgPool::replicated(3, 2, 8, 0));
-    map.pool_names.insert(1, "p".into());
+    map.pools.insert(PoolId::new(1), PgPool::replicated(3, 2, 8, 0));
+    map.pool_names.insert(PoolId::new(1), "p".into());
     map
 }
 
@@ -161,7 +161,7 @@ fn check<T: Decode + Encode>(data: &[u8]) {
 fn pool(data: &[u8]) {
     if let Some(pool) = twice::<PgPool>(data) {
         let pg = pool.raw_pg_to_pg(spirula_maps::PgId {
-            pool: 1,
+            pool: PoolId::new(1),
             seed: u32::MAX,
         });
         let _ = (pool.placement_seed(pg), pool.hash_object(b"name", b"", b"ns"));

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use spirula_client::{IoCtx, Rados};
-use spirula_maps::OsdMap;
+use spirula_maps::{OsdMap, PoolId};
 
 use crate::failure::Failure;
 use crate::question::errno;
@@ -21,18 +21,18 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// The pools for images, by id.
-    pub(crate) fn image_pools(&self) -> impl Iterator<Item = (i64, &str)> {
+    pub(crate) fn image_pools(&self) -> impl Iterator<Item = (PoolId, &str)> {
         self.map.iter().flat_map(|map| map.pools_for(IMAGES))
     }
 
     /// The name of a pool, by its id.
-    pub(crate) fn pool_name(&self, id: i64) -> &str {
+    pub(crate) fn pool_name(&self, id: PoolId) -> &str {
         let found = self.map.as_ref().and_then(|map| map.pool_names.get(&id));
         found.map_or("<unknown>", String::as_str)
     }
 
     /// The id of the pool of this name.
-    pub(crate) fn pool_id(&self, name: &str) -> Option<i64> {
+    pub(crate) fn pool_id(&self, name: &str) -> Option<PoolId> {
         self.map.as_ref()?.pool_id(name)
     }
 
@@ -40,7 +40,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// `ENOENT`, with the message of a pool that can't be opened.
-    pub(crate) fn need_pool(&self, name: &str) -> Result<i64, Failure> {
+    pub(crate) fn need_pool(&self, name: &str) -> Result<PoolId, Failure> {
         let missing = || Failure::Rados(errno::ENOENT, format!("error opening pool '{name}'"));
         self.pool_id(name).ok_or_else(missing)
     }
@@ -73,7 +73,7 @@ impl Cluster {
     }
 
     /// Opens a pool.
-    pub(crate) async fn pool(&self, id: i64) -> Result<IoCtx, Failure> {
+    pub(crate) async fn pool(&self, id: PoolId) -> Result<IoCtx, Failure> {
         let opened = self.rados.pool_by_id(id).await;
         opened.map_err(|e| Failure::rados(&e, format!("error opening pool id '{id}'")))
     }
@@ -94,14 +94,20 @@ mod tests {
     fn a_snapshot_stays_what_it_is() {
         let map = |name: &str| {
             let mut map = OsdMap::new(Fsid::default(), CrushMap::default());
-            map.pool_names.insert(1, name.to_owned());
+            map.pool_names.insert(PoolId::new(1), name.to_owned());
             Snapshot {
                 map: Some(Rc::new(map)),
             }
         };
         let (before, none) = (map("p"), Snapshot { map: None });
-        assert_eq!((before.pool_name(1), before.pool_name(2)), ("p", "<unknown>"));
-        assert_eq!((none.pool_name(1), none.image_pools().count()), ("<unknown>", 0));
+        assert_eq!(
+            (before.pool_name(PoolId::new(1)), before.pool_name(PoolId::new(2))),
+            ("p", "<unknown>")
+        );
+        assert_eq!(
+            (none.pool_name(PoolId::new(1)), none.image_pools().count()),
+            ("<unknown>", 0)
+        );
         assert_eq!(
             before.need_pool("q").unwrap_err().text(),
             "[errno 2] RADOS object not found (error opening pool 'q')"

@@ -7,12 +7,13 @@
 
 use serde::{Deserialize, Serialize};
 use spirula_cephx::{AuthName, CryptoKey};
+use spirula_maps::PoolId;
 
 /// A pool and a namespace in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// The pool's id.
-    pub pool: i64,
+    pub pool: PoolId,
     /// The namespace; empty for the default one.
     pub namespace: String,
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, CryptoKey};
 use spirula_client::{Options, Rados};
 use spirula_denc::EntityAddr;
+use spirula_maps::PoolId;
 use spirula_msgr::ModeLists;
 use tokio::sync::{Notify, mpsc};
 
@@ -56,7 +57,7 @@ pub struct Start {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImagesToName {
     /// The pool of their headers.
-    pub pool: i64,
+    pub pool: PoolId,
     /// The namespace in it.
     pub namespace: String,
     /// Their ids.

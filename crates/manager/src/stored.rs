@@ -1,6 +1,7 @@
 //! Decodes the manager's records in pools: for the fuzz target `manager`.
 
 use chrono::DateTime;
+use spirula_maps::PoolId;
 
 use crate::rights::Place;
 use crate::schedules::Schedule;
@@ -14,7 +15,7 @@ use crate::tasks::Task;
 pub fn read_stored(data: &[u8]) {
     let (key, value) = data.split_at(data.len().min(16));
     let home = Place {
-        pool: 1,
+        pool: PoolId::new(1),
         namespace: String::new(),
     };
     if let Ok(mut task) = Task::stored(key, value, &home, "p") {

@@ -186,7 +186,7 @@ impl Decode for Start {
 
 impl Encode for Place {
     fn encode(&self, w: &mut Writer) {
-        w.i64(self.pool);
+        w.put(&self.pool);
         w.string(&self.namespace);
     }
 }
@@ -194,7 +194,7 @@ impl Encode for Place {
 impl Decode for Place {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            pool: r.i64()?,
+            pool: r.get()?,
             namespace: r.get()?,
         })
     }
@@ -263,7 +263,7 @@ impl Decode for Login {
 
 impl Encode for ImagesToName {
     fn encode(&self, w: &mut Writer) {
-        w.i64(self.pool);
+        w.put(&self.pool);
         w.string(&self.namespace);
         w.put(&self.ids);
     }
@@ -272,7 +272,7 @@ impl Encode for ImagesToName {
 impl Decode for ImagesToName {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            pool: r.i64()?,
+            pool: r.get()?,
             namespace: r.get()?,
             ids: r.get()?,
         })
@@ -545,6 +545,8 @@ mod tests {
     use spirula_cephx::{CryptoKey, KeyType};
     use spirula_denc::{UTime, encode_to_vec};
 
+    use spirula_maps::PoolId;
+
     use super::*;
 
     fn key() -> CryptoKey {
@@ -557,7 +559,7 @@ mod tests {
 
     fn place() -> Place {
         Place {
-            pool: 3,
+            pool: PoolId::new(3),
             namespace: "n".into(),
         }
     }
@@ -598,7 +600,7 @@ mod tests {
             heartbeat: Duration::from_millis(1500),
         });
         let images = ImagesToName {
-            pool: -1,
+            pool: PoolId::new(0),
             namespace: String::new(),
             ids: vec!["a".into(), "b".into()],
         };

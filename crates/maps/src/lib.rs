@@ -35,5 +35,6 @@ pub use stats::{
     PingSeries, PingTimes, PoolStat, StoreStatfs,
 };
 pub use types::{
-    EVersion, HObject, ObjectLocator, ObjectName, PgId, PgShard, ReqId, SnapContext, SnapId, SpgId, snap,
+    EVersion, HObject, ObjectLocator, ObjectName, PgId, PgShard, PoolId, PoolOrNone, ReqId, SnapContext,
+    SnapId, SpgId, snap,
 };

@@ -81,10 +81,10 @@ proptest! {
         let mut pool = PgPool::replicated(size, 1, pg_num, rule);
         pool.pgp_num = pgp_num;
         pool.kind = PoolType(kind);
-        map.pools.insert(9, pool);
+        map.pools.insert(PoolId::new(9), pool);
         let mut cache = MappingCache::new();
-        let pg = map.raw_pg_to_pg(PgId::new(9, seed)).unwrap();
-        prop_assert_eq!(map.map_pg(PgId::new(9, seed)), map.map_pg(pg));
+        let pg = map.raw_pg_to_pg(PgId::new(PoolId::new(9), seed)).unwrap();
+        prop_assert_eq!(map.map_pg(PgId::new(PoolId::new(9), seed)), map.map_pg(pg));
         prop_assert_eq!(cache.get(&map, pg), &map.map_pg(pg));
     }
 }

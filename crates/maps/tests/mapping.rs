@@ -16,8 +16,8 @@ use std::process::Command;
 use spirula_crush::{CrushMap, Location, RULE_ERASURE, RULE_REPLICATED, RuleMode, SimpleRule};
 use spirula_denc::{Fsid, decode_all, encode_to_vec};
 use spirula_maps::{
-    ITEM_NONE, Incremental, MappingCache, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolType, UpmapItem,
-    release,
+    ITEM_NONE, Incremental, MappingCache, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolId, PoolType,
+    UpmapItem, release,
 };
 use spirula_random::Rng;
 
@@ -216,10 +216,10 @@ fn generated(seed: u64) -> OsdMap {
     inc.new_require_osd_release = Some(release::PACIFIC);
     inc.new_require_min_compat_client = Some(release::LUMINOUS);
     for id in 1..=5 {
-        inc.new_pools.insert(id, pool(&mut r));
-        inc.new_pool_names.insert(id, format!("pool-{id}"));
+        inc.new_pools.insert(PoolId::new(id), pool(&mut r));
+        inc.new_pool_names.insert(PoolId::new(id), format!("pool-{id}"));
     }
-    inc.new_pool_max = 5;
+    inc.new_pool_max = Some(PoolId::new(5));
     inc.new_erasure_code_profiles
         .insert("default".into(), BTreeMap::from([("k".into(), "2".into())]));
     map.apply(&inc).unwrap();

@@ -12,7 +12,7 @@ mod slow_disks;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spirula_maps::{OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, PoolFlags};
+use spirula_maps::{OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, PoolFlags, PoolId};
 use spirula_text::time;
 
 use crate::core::View;
@@ -230,7 +230,7 @@ impl View {
     }
 
     fn pools(&self, map: &OsdMap, out: &mut Checks) {
-        let name = |id: &i64| map.pool_name(*id).unwrap_or_default();
+        let name = |id: &PoolId| map.pool_name(*id).unwrap_or_default();
         let list = |flag: PoolFlags, text: &dyn Fn(&str) -> String| -> Vec<String> {
             let set = map.pools.iter().filter(|(_, p)| p.flags.contains(flag));
             set.map(|(id, p)| {

@@ -123,7 +123,8 @@ impl Core {
     /// The number of the reactor, of `count`, that a PG belongs to.
     pub fn shard_of(pgid: PgId, count: u32) -> u32 {
         // Children of a split come after their parent by a power of two: mix, so that they spread.
-        let mixed = (u64::from(pgid.seed) ^ pgid.pool.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed =
+            (u64::from(pgid.seed) ^ pgid.pool.unsigned().rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((mixed >> 33) % u64::from(count.max(1))) as u32
     }
 

@@ -17,7 +17,9 @@ use spirula_cephx::{
 };
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Fsid, UTime};
-use spirula_maps::{Incremental, ObjectLocator, ObjectName, OsdInfo, OsdMap, OsdState, PgPool, SpgId, snap};
+use spirula_maps::{
+    Incremental, ObjectLocator, ObjectName, OsdInfo, OsdMap, OsdState, PgPool, PoolId, SpgId, snap,
+};
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{AcceptAuth, AcceptReply, Acceptor, ConMode, Config, Connection, Sender, SessionKeys};
 use spirula_osd::{MkfsConfig, OsdConfig, mkfs, run};
@@ -394,12 +396,12 @@ impl Cluster {
         task.await.unwrap();
     }
 
-    fn create_pool(&self, id: i64, size: u8, pg_num: u32) {
+    fn create_pool(&self, id: PoolId, size: u8, pg_num: u32) {
         self.mon.change(|inc, _| {
             inc.new_pools
                 .insert(id, PgPool::replicated(size, size, pg_num, 0));
             inc.new_pool_names.insert(id, format!("pool{id}"));
-            inc.new_pool_max = id;
+            inc.new_pool_max = Some(id);
         });
     }
 }
@@ -439,7 +441,7 @@ impl Client {
         }
     }
 
-    async fn call(&mut self, cluster: &Cluster, pool: i64, name: &str, ops: Vec<OsdOpIn>) -> MOsdOpReply {
+    async fn call(&mut self, cluster: &Cluster, pool: PoolId, name: &str, ops: Vec<OsdOpIn>) -> MOsdOpReply {
         *self.maps.borrow_mut() = cluster.mon.map.borrow().clone();
         self.tid += 1;
         let oid = ObjectName::from(name);
@@ -528,7 +530,7 @@ fn block_on(f: impl Future<Output = ()>) {
 fn objects_survive_a_restart_of_every_daemon_and_strangers_are_refused() {
     block_on(async {
         let mut cluster = Cluster::start("restart").await;
-        cluster.create_pool(1, 3, 8);
+        cluster.create_pool(PoolId::new(1), 3, 8);
         cluster.mon.wait_clean(8).await;
         let mut client = Client::new(&cluster, "client.admin").await;
         let big: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
@@ -536,25 +538,37 @@ fn objects_survive_a_restart_of_every_daemon_and_strangers_are_refused() {
             let r = client
                 .call(
                     &cluster,
-                    1,
+                    PoolId::new(1),
                     &format!("o{i}"),
                     write(format!("data {i}").as_bytes()),
                 )
                 .await;
             assert_eq!(r.result, 0);
         }
-        assert_eq!(client.call(&cluster, 1, "big", write(&big)).await.result, 0);
         assert_eq!(
-            client.call(&cluster, 1, "big", read()).await.ops[0]
+            client
+                .call(&cluster, PoolId::new(1), "big", write(&big))
+                .await
+                .result,
+            0
+        );
+        assert_eq!(
+            client.call(&cluster, PoolId::new(1), "big", read()).await.ops[0]
                 .data
                 .to_bytes(),
             big
         );
 
         let mut reader = Client::new(&cluster, "client.reader").await;
-        assert_eq!(reader.call(&cluster, 1, "o1", write(b"x")).await.result, -1);
         assert_eq!(
-            reader.call(&cluster, 1, "o1", read()).await.ops[0]
+            reader
+                .call(&cluster, PoolId::new(1), "o1", write(b"x"))
+                .await
+                .result,
+            -1
+        );
+        assert_eq!(
+            reader.call(&cluster, PoolId::new(1), "o1", read()).await.ops[0]
                 .data
                 .to_bytes(),
             "data 1"
@@ -569,16 +583,21 @@ fn objects_survive_a_restart_of_every_daemon_and_strangers_are_refused() {
             cluster.mon.wait_clean(8).await;
         }
         for i in 0..40 {
-            let r = client.call(&cluster, 1, &format!("o{i}"), read()).await;
+            let r = client
+                .call(&cluster, PoolId::new(1), &format!("o{i}"), read())
+                .await;
             assert_eq!(r.ops[0].data.to_bytes(), format!("data {i}"));
         }
         assert_eq!(
-            client.call(&cluster, 1, "big", read()).await.ops[0]
+            client.call(&cluster, PoolId::new(1), "big", read()).await.ops[0]
                 .data
                 .to_bytes(),
             big
         );
-        assert_eq!(client.call(&cluster, 1, "none", read()).await.result, -2);
+        assert_eq!(
+            client.call(&cluster, PoolId::new(1), "none", read()).await.result,
+            -2
+        );
         for id in 0..3 {
             cluster.stop_osd(id).await;
         }

@@ -1,5 +1,6 @@
 //! Links between clones and the snapshots that they are made of.
 
+use spirula_maps::{PoolId, PoolOrNone};
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ const BATCH: u64 = 1024;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Child {
     /// Its pool.
-    pub pool: i64,
+    pub pool: PoolId,
     /// The namespace in it.
     pub namespace: String,
     /// Its id.
@@ -43,8 +44,16 @@ pub(crate) fn parent_header(link: &Link<'_>) -> String {
     names::header(&text(&link.spec.image_id))
 }
 
+/// The parent's pool.
+///
+/// # Errors
+/// `ENOENT` where the spec names none.
+pub(crate) fn pool_of(spec: &ParentImageSpec) -> Result<PoolId> {
+    spec.pool_id.0.ok_or(Error::os("open pool", errno::ENOENT))
+}
+
 /// The key in a pool's list of children: the parent's pool, image and snapshot.
-fn key(spec: &ParentImageSpec) -> (i64, (Bytes, u64)) {
+fn key(spec: &ParentImageSpec) -> (PoolOrNone, (Bytes, u64)) {
     (spec.pool_id, (spec.image_id.clone(), spec.snap_id))
 }
 
@@ -144,7 +153,7 @@ pub(crate) async fn detach(link: &Link<'_>) -> Result<()> {
 
 /// Makes a parent forget a clone, as [`detach`].
 pub(crate) async fn detach_from(spec: &ParentImageSpec, io: &IoCtx, child: &str) -> Result<()> {
-    let pool = io.rados().pool_by_id(spec.pool_id).await?;
+    let pool = io.rados().pool_by_id(pool_of(spec)?).await?;
     let link = Link {
         parent: &pool.with_namespace(text(&spec.pool_namespace)),
         spec: spec.clone(),
@@ -174,7 +183,7 @@ pub(crate) async fn metadata(io: &IoCtx, header: &str) -> Result<BTreeMap<Bytes,
 /// The clones of a protected snapshot, from the lists of all pools.
 pub(crate) async fn listed_in_pools(image: &Inner, snap: u64) -> Result<BTreeSet<Child>> {
     let spec = ParentImageSpec {
-        pool_id: image.io.pool_id(),
+        pool_id: image.io.pool_id().into(),
         image_id: Bytes::from(image.fixed.id.clone()),
         snap_id: snap,
         ..ParentImageSpec::default()

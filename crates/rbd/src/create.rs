@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spirula_classes::rbd::object_state::NONEXISTENT;
 use spirula_classes::rbd::{ParentImageSpec, features};
 use spirula_client::{IoCtx, Layout, errno};
-use spirula_maps::release;
+use spirula_maps::{PoolId, PoolOrNone, release};
 
 use crate::bounds::{MAX_MAPPED, MAX_ORDER, MIN_ORDER};
 use crate::clones::{self, Link};
@@ -79,7 +79,7 @@ struct Plan {
     order: u8,
     features: u64,
     striping: Option<Striping>,
-    data_pool: Option<i64>,
+    data_pool: Option<PoolId>,
     layout: Layout,
     journal: JournalOptions,
 }
@@ -169,7 +169,7 @@ impl Plan {
         let prefix = names::data_prefix(&self.id, self.data_pool.map(|_| io.pool_id()));
         let input = (
             (size, self.order),
-            (self.features, (prefix, self.data_pool.unwrap_or(-1))),
+            (self.features, (prefix, PoolOrNone(self.data_pool))),
         );
         let ops = vec![cls::create(true), cls::rbd("create", &input)?];
         change(io, "create", &header, ops).await?;
@@ -295,7 +295,7 @@ pub(crate) async fn clone_open(
     let link = Link {
         parent: parent.pool(),
         spec: ParentImageSpec {
-            pool_id: parent.pool().pool_id(),
+            pool_id: parent.pool().pool_id().into(),
             pool_namespace: parent.pool().namespace().as_bytes().to_vec().into(),
             image_id: Bytes::from(parent.fixed().id.clone()),
             snap_id: snap.id,

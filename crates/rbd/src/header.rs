@@ -6,7 +6,7 @@ use bytes::Bytes;
 use spirula_classes::rbd::{ParentImageSpec, SnapshotInfo, SnapshotNamespace, features};
 use spirula_client::{IoCtx, Layout, errno};
 use spirula_denc::UTime;
-use spirula_maps::{SnapContext, snap};
+use spirula_maps::{PoolId, PoolOrNone, SnapContext, snap};
 
 use crate::cls::{self, Nothing, ask, output};
 use crate::error::unless;
@@ -17,8 +17,6 @@ pub(crate) const FLAG_OBJECT_MAP_INVALID: u64 = 1;
 /// The object map does not tell changes since snapshots reliably.
 pub(crate) const FLAG_FAST_DIFF_INVALID: u64 = 2;
 
-/// Stands for the header's pool where the pool of the data is named.
-const NO_POOL: i64 = -1;
 /// How often the header is read again when a snapshot vanishes in between.
 const ATTEMPTS: usize = 10;
 
@@ -34,7 +32,7 @@ pub struct Fixed {
     /// The prefix of its objects' names.
     pub prefix: String,
     /// The pool of its data, where it is another than the header's.
-    pub data_pool: Option<i64>,
+    pub data_pool: Option<PoolId>,
     /// When it was made.
     pub created: UTime,
 }
@@ -114,13 +112,13 @@ impl Fixed {
         )?;
         let (unit, count) = striping.unwrap_or((object_size.into(), 1));
         let layout = bounds::layout(object_size, unit, count)?;
-        let pool: i64 = output(&reply, 2)?;
+        let pool: PoolOrNone = output(&reply, 2)?;
         Ok(Self {
             id: id.to_owned(),
             layout,
             order,
             prefix: text(&output(&reply, 1)?),
-            data_pool: Some(pool).filter(|p| *p != NO_POOL),
+            data_pool: pool.0,
             created: output(&reply, 3)?,
         })
     }
@@ -187,7 +185,7 @@ impl Header {
             flags: output(&reply, 2)?,
             snap_seq,
             snapshots,
-            parent: (spec.pool_id >= 0).then_some(Parent { spec, overlap }),
+            parent: spec.pool_id.0.is_some().then_some(Parent { spec, overlap }),
         }))
     }
 

@@ -308,7 +308,7 @@ impl Inner {
         if self.depth >= bounds::MAX_PARENTS {
             return Err(Error::os("open parent", errno::ELOOP));
         }
-        let pool = self.io.rados().pool_by_id(spec.pool_id).await?;
+        let pool = self.io.rados().pool_by_id(crate::clones::pool_of(spec)?).await?;
         let pool = pool.with_namespace(text(&spec.pool_namespace));
         let id = text(&spec.image_id);
         let options = Options {

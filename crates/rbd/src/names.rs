@@ -1,5 +1,7 @@
 //! The names of the objects that images consist of (Ceph's `src/include/rbd_types.h`).
 
+use spirula_maps::PoolId;
+
 /// The images of a pool or namespace by name and by id.
 pub(crate) const DIRECTORY: &str = "rbd_directory";
 /// The clones that hold on to protected snapshots.
@@ -41,7 +43,7 @@ pub(crate) fn object_map(id: &str, snap: Option<u64>) -> String {
 }
 
 /// The prefix of an image's data objects. In a data pool it names the header's pool too.
-pub(crate) fn data_prefix(id: &str, pool_of_header: Option<i64>) -> String {
+pub(crate) fn data_prefix(id: &str, pool_of_header: Option<PoolId>) -> String {
     match pool_of_header {
         None => format!("rbd_data.{id}"),
         Some(pool) => format!("rbd_data.{pool}.{id}"),
@@ -54,6 +56,6 @@ pub(crate) fn journal(id: &str) -> String {
 }
 
 /// One of the objects with a journal's entries.
-pub(crate) fn journal_entries(id: &str, pool_of_header: i64, number: u64) -> String {
+pub(crate) fn journal_entries(id: &str, pool_of_header: PoolId, number: u64) -> String {
     format!("journal_data.{pool_of_header}.{id}.{number}")
 }

@@ -10,6 +10,7 @@ use spirula_client::{
     errno::{self, Errno},
 };
 use spirula_denc::{UTime, Writer};
+use spirula_maps::PoolId;
 
 use crate::cls::{announce, ask, tell};
 use crate::error::unless;
@@ -273,7 +274,7 @@ pub async fn trash_due(io: &IoCtx, now: UTime, threshold: Option<f64>) -> Result
 /// The images, picked in the given order, that must go so that no pool is fuller than the
 /// threshold.
 async fn too_much(io: &IoCtx, images: &[(String, TrashImage)], threshold: f64) -> Result<BTreeSet<String>> {
-    let mut excess: BTreeMap<i64, u64> = pools_in_use(io)
+    let mut excess: BTreeMap<PoolId, u64> = pools_in_use(io)
         .await?
         .into_iter()
         .filter(|(_, share, _)| *share > threshold)
@@ -312,7 +313,7 @@ struct Usages {
 
 #[derive(serde::Deserialize)]
 struct PoolUsage {
-    id: i64,
+    id: PoolId,
     stats: Stats,
 }
 
@@ -324,7 +325,7 @@ struct Stats {
 }
 
 /// The pools, with the used share and the capacity in bytes.
-async fn pools_in_use(io: &IoCtx) -> Result<Vec<(i64, f64, u64)>> {
+async fn pools_in_use(io: &IoCtx) -> Result<Vec<(PoolId, f64, u64)>> {
     let command = r#"{"prefix": "df", "format": "json"}"#;
     let reply = io.rados().mon_command(command, Bytes::new()).await?;
     let unreadable = |_| Error::os("df", errno::EBADMSG);

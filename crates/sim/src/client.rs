@@ -11,7 +11,7 @@ use spirula_cephx::AuthName;
 use spirula_client::objecter::{Action, Aim, Core, Outcome, Resend, request};
 use spirula_denc::{EntityAddr, EntityName, EntityType, Reader, encode_to_vec};
 use spirula_errno::{EAGAIN, EIO, ENOENT, Errno};
-use spirula_maps::{ObjectLocator, ObjectName, PoolFlags, SpgId};
+use spirula_maps::{ObjectLocator, ObjectName, PoolFlags, PoolId, SpgId};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
 use spirula_proto::osd::{ExtentArgs, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
@@ -27,7 +27,7 @@ use crate::osd::mon_client;
 use crate::world::{Event, World};
 
 /// The pool that all objects are in: a cluster's first.
-pub(crate) const POOL: i64 = 1;
+pub(crate) const POOL: PoolId = PoolId::new(1);
 /// The omap key of an object's pair.
 const KEY: &str = "pair";
 /// The pause of a client after it could not connect.

@@ -160,7 +160,7 @@ impl World {
             }
             (2.., Some(map)) => {
                 let seed = u32::try_from(self.rng.below(self.weather.pg_num.into())).unwrap_or(0);
-                let pool = POOL.cast_unsigned();
+                let pool = POOL;
                 map.map_pg(PgId { pool, seed }).acting
             }
             _ => (0..self.setup.osds).collect(),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use spirula_client::errno::Errno;
 use spirula_client::{Listed, errno};
 use spirula_denc::{Encode, Error, Reader, Result, UTime, Writer};
-use spirula_maps::{EVersion, HObject, ObjectLocator, ReqId, snap};
+use spirula_maps::{EVersion, HObject, ObjectName, ReqId, snap};
 
 /// `0xffce` twice.
 const MAGIC: u32 = 0xffce_ffce;
@@ -296,7 +296,14 @@ impl Encode for BlankInfo {
         w.section(17, 8, |w| {
             let soid = HObject::min();
             w.put(&soid);
-            w.put(&ObjectLocator::pool(soid.pool));
+            // An `object_locator_t` of its pool, which is none that a locator of ours can name.
+            w.section(6, 3, |w| {
+                w.i64(soid.pool);
+                w.i32(-1);
+                w.put(&ObjectName::EMPTY);
+                w.put(&ObjectName::EMPTY);
+                w.i64(-1);
+            });
             // Once the category.
             w.u32(0);
             // The version and the one before.

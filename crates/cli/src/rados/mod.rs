@@ -239,7 +239,7 @@ impl Tool {
         }
         if let Some(text) = &self.args.pgid {
             let pgid: Option<PgId> = text.parse().ok();
-            let of_pool = pgid.filter(|pg| pg.pool == io.pool_id().cast_unsigned());
+            let of_pool = pgid.filter(|pg| pg.pool == io.pool_id());
             self.pgid = Some(of_pool.ok_or_else(|| complain(1, "invalid pgid"))?);
         }
         self.io = Some(io);
@@ -252,7 +252,7 @@ impl Tool {
             return Ok(());
         };
         let pgid: PgId = text.parse().map_err(|_| complain(1, "invalid pgid"))?;
-        let id = pgid.pool.cast_signed();
+        let id = pgid.pool;
         let io = self
             .rados
             .pool_by_id(id)

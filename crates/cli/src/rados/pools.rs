@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use spirula_client::errno;
-use spirula_maps::PoolStat;
+use spirula_maps::{PoolId, PoolStat};
 use spirula_text::{Align, Format, Table, size::bytes};
 
 use super::{Done, Tool, complain, format};
@@ -57,7 +57,7 @@ fn row(name: &str, stat: &PoolStat, per_pool: bool) -> Vec<String> {
     ]
 }
 
-fn object(name: &str, id: Option<i64>, stat: &PoolStat, per_pool: bool) -> serde_json::Value {
+fn object(name: &str, id: Option<PoolId>, stat: &PoolStat, per_pool: bool) -> serde_json::Value {
     let sum = &stat.stats.sum;
     let used = used(stat, per_pool);
     json!({

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spirula_client::errno;
 use spirula_denc::UTime;
+use spirula_maps::PoolId;
 use spirula_rbd::Striping;
 use spirula_rbd::{
     CloneFormat, CreateOptions, Image, MIRROR_BY_SNAPSHOTS, MirrorImage, MirrorImageState, NO_LIMIT, Options,
@@ -223,7 +224,7 @@ impl Tool {
     async fn shown(&self, image: &Image) -> spirula_rbd::Result<Shown> {
         let (accessed, modified) = image.times().await?;
         let map = self.rados.latest_map().await?;
-        let name = |id: i64| {
+        let name = |id: PoolId| {
             let name = map.pool_names.get(&id).cloned();
             name.unwrap_or_else(|| format!("<missing data pool {id}>"))
         };

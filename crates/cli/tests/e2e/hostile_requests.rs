@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spirula_denc::{EntityName, EntityType, encode_to_vec};
-use spirula_maps::{HObject, ObjectLocator, ObjectName, ReqId, SnapContext};
+use spirula_maps::{HObject, ObjectLocator, ObjectName, PoolId, ReqId, SnapContext};
 use spirula_proto::osd::{
     ChecksumArgs, ChecksumType, CopyFromArgs, ListArgs, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn,
     WriteSameArgs, XattrArgs,
@@ -65,7 +65,7 @@ fn checksum(chunk_size: u32) -> OsdOpIn {
     OsdOpIn::new(OpCode::CHECKSUM, OpArgs::Checksum(args), vec![0; 4])
 }
 
-fn copy_from(pool: i64, name: &str) -> OsdOpIn {
+fn copy_from(pool: PoolId, name: &str) -> OsdOpIn {
     let source = CopySource {
         oid: ObjectName::from(name),
         locator: ObjectLocator::pool(pool),
@@ -212,13 +212,13 @@ fn nobody_acts_or_reads_for_others() {
         // The source of a copy must be readable for the client that asks for the copy.
         let secret = c.sh("ceph osd map s x -f json");
         let secret: serde_json::Value = serde_json::from_str(&secret).unwrap();
-        let secret = secret["pool_id"].as_i64().unwrap();
+        let secret = PoolId::try_from(secret["pool_id"].as_i64().unwrap()).unwrap();
         assert_eq!(
             evil.result(b"loot", vec![copy_from(secret, "treasure")]).await,
             EPERM
         );
         c.sh("echo mine | rados -p h put source -");
-        let own = i64::try_from(evil.request(b"", Vec::new()).spg.pgid.pool).unwrap();
+        let own = evil.request(b"", Vec::new()).spg.pgid.pool;
         assert_eq!(evil.result(b"copy", vec![copy_from(own, "source")]).await, 0);
 
         // A listing is about all names, whatever locator key it names.

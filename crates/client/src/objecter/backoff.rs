@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use spirula_maps::types::or_none;
 use spirula_maps::{HObject, SpgId, snap};
 use spirula_proto::Payload;
 use spirula_proto::osd::{BackoffOp, MOsdBackoff, MOsdOp};
@@ -28,7 +29,7 @@ impl Range {
 fn object(op: &MOsdOp) -> HObject {
     let locator = &op.locator;
     HObject::new(
-        locator.pool,
+        or_none::number(locator.pool),
         locator.nspace.clone(),
         locator.key.clone(),
         op.oid.clone(),

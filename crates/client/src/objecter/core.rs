@@ -233,7 +233,7 @@ impl Core {
     /// The target of requests for an object or PG by this map, with the raw PG; `None` where the
     /// pool is gone.
     pub(super) fn target(&mut self, map: &OsdMap, op: &Place<'_>) -> Option<(PgId, PgId, Option<Target>)> {
-        let pool = map.pool(op.locator.pool)?;
+        let pool = map.pool(op.locator.pool?)?;
         let raw = match op.aim {
             Aim::Object => map.object_to_raw_pg(op.oid, op.locator)?,
             Aim::Pg(pg) => pg,
@@ -266,7 +266,7 @@ impl Core {
         let Some(pending) = self.pending.get(&tid).filter(|p| !p.sent) else {
             return;
         };
-        let pool = map.pool(pending.op.locator.pool);
+        let pool = pending.op.locator.pool.and_then(|id| map.pool(id));
         if pool.is_some_and(|pool| !paused(&map, pool, pending.op.flags)) {
             self.send(tid);
         }
@@ -290,7 +290,8 @@ impl Core {
             aim: pending.aim,
         };
         let found = self.target(map, &place);
-        let (Some((raw, pg, target)), Some(pool)) = (found, map.pool(locator.pool)) else {
+        let pool = locator.pool.and_then(|id| map.pool(id));
+        let (Some((raw, pg, target)), Some(pool)) = (found, pool) else {
             // No such pool in the newest map we have.
             return self.fail(tid, errno::ENOENT);
         };

@@ -1,12 +1,12 @@
 use spirula_crush::CrushMap;
 use spirula_denc::{AddrType, EntityAddrVec, Fsid};
-use spirula_maps::{ObjectLocator, ObjectName, OsdState};
+use spirula_maps::{ObjectLocator, ObjectName, OsdState, PoolId};
 use spirula_proto::osd::{BackoffOp, MOsdBackoff, MWatchNotify, OpArgs, OpCode, OsdOpIn};
 
 use super::*;
 use crate::objecter::request;
 
-const POOL: i64 = 1;
+const POOL: PoolId = PoolId::new(1);
 
 fn addr(osd: i32, nonce: u32) -> EntityAddr {
     let port = 6800 + u16::try_from(osd).unwrap();
@@ -29,7 +29,10 @@ fn map(epoch: u32, acting: &[i32]) -> OsdMap {
     }
     map.pools.insert(POOL, PgPool::replicated(2, 1, 1, 0));
     map.pool_names.insert(POOL, "p".into());
-    let pg = PgId { pool: 1, seed: 0 };
+    let pg = PgId {
+        pool: PoolId::new(1),
+        seed: 0,
+    };
     map.pg_temp.insert(pg, acting.to_vec());
     map
 }
@@ -256,7 +259,7 @@ fn a_write_that_was_on_its_way_when_the_pool_became_full_goes_out_again() {
 fn without_pool_or_primary() {
     let mut cluster = Cluster::new();
     let mut lost = write();
-    lost.locator.pool = 9;
+    lost.locator.pool = Some(PoolId::new(9));
     let mut answer = cluster.core.submit(lost, Aim::Object, Resend::Always);
     assert_eq!(answer.try_recv().unwrap().unwrap_err(), errno::ENOENT);
     cluster.core.handle_maps(&encoded(&map(11, &[])));

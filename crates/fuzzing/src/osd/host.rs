@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
 use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
-use spirula_maps::{HObject, ObjectLocator, ObjectName, PgId, ReqId, SnapContext, snap};
+use spirula_maps::{HObject, ObjectLocator, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
 use spirula_osd::core::Core;
 use spirula_osd::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 use spirula_osd::pg::config::PgConfig;
@@ -19,7 +19,7 @@ use spirula_osd::pg::versions::Versions;
 use spirula_osd::pg::{Ctx, Output, StoreReply, StoredObject, key};
 use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
 
-const POOL: u64 = 1;
+const POOL: PoolId = PoolId::new(1);
 const ME: i32 = 0;
 /// The most bytes of a store's record, with the log entry.
 const MAX_RECORD: usize = 8 << 20;
@@ -46,7 +46,7 @@ impl ClusterMap for OneOsd {
         self.epoch
     }
 
-    fn pool(&self, id: u64) -> Option<PoolView> {
+    fn pool(&self, id: PoolId) -> Option<PoolView> {
         (id == POOL && self.epoch > 1).then(|| PoolView {
             id,
             name: "pool".to_owned(),
@@ -59,7 +59,7 @@ impl ClusterMap for OneOsd {
         })
     }
 
-    fn pool_ids(&self) -> Vec<u64> {
+    fn pool_ids(&self) -> Vec<PoolId> {
         Vec::from_iter((self.epoch > 1).then_some(POOL))
     }
 
@@ -74,7 +74,7 @@ impl ClusterMap for OneOsd {
     }
 
     fn object_to_raw_pg(&self, _: &ObjectName, locator: &ObjectLocator) -> Option<PgId> {
-        (locator.pool.cast_unsigned() == POOL).then(|| PgId::new(POOL, 0))
+        (locator.pool == Some(POOL)).then(|| PgId::new(POOL, 0))
     }
 
     fn raw_pg_to_pg(&self, raw: PgId) -> Option<PgId> {
@@ -161,7 +161,7 @@ struct Host<'a> {
 pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, returns: bool) {
     let map: Arc<dyn ClusterMap> = Arc::new(OneOsd { epoch: 1 });
     let object = HObject::new(
-        POOL.cast_signed(),
+        POOL.signed(),
         ObjectName::EMPTY,
         ObjectName::EMPTY,
         ObjectName::from("o"),

@@ -1,5 +1,7 @@
 //! The level of a schedule: everything, a pool, a namespace in it, or an image.
 
+use spirula_maps::PoolId;
+
 use crate::failure::Failure;
 
 /// The names in a level, as users write it: ``, `POOL/`, `POOL/NAMESPACE/`, `POOL/[NAMESPACE/]IMAGE`, `POOL//IMAGE`.
@@ -38,7 +40,7 @@ impl<'a> LevelNames<'a> {
     }
 
     /// Parses the key under which a schedule is stored: a level with ids of pool and image.
-    pub(crate) fn parse_key(key: &'a str) -> Option<(i64, Self)> {
+    pub(crate) fn parse_key(key: &'a str) -> Option<(PoolId, Self)> {
         let mut parts = key.splitn(3, '/');
         let pool = parts
             .next()
@@ -57,7 +59,7 @@ impl<'a> LevelNames<'a> {
 }
 
 /// Whether a key belongs to a pool, or to something in it.
-pub(crate) fn is_in_pool(key: &str, pool: i64) -> bool {
+pub(crate) fn is_in_pool(key: &str, pool: PoolId) -> bool {
     let rest = key.strip_prefix(&pool.to_string());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -67,14 +69,14 @@ pub(crate) fn is_in_pool(key: &str, pool: i64) -> bool {
 pub(crate) struct Level {
     /// The level in listings.
     pub(crate) name: String,
-    pub(crate) pool: Option<i64>,
+    pub(crate) pool: Option<PoolId>,
     pub(crate) namespace: Option<String>,
     pub(crate) image: Option<String>,
 }
 
 impl Level {
     /// A whole pool.
-    pub(crate) fn of_pool(pool: i64, name: &str) -> Self {
+    pub(crate) fn of_pool(pool: PoolId, name: &str) -> Self {
         Self {
             name: format!("{name}/"),
             pool: Some(pool),
@@ -108,7 +110,7 @@ impl Level {
     }
 
     /// Whether it covers this place. The default namespace stands for all namespaces, as in Ceph.
-    pub(crate) fn covers(&self, pool: i64, namespace: &str, image: Option<&str>) -> bool {
+    pub(crate) fn covers(&self, pool: PoolId, namespace: &str, image: Option<&str>) -> bool {
         let named = |n: &&String| !n.is_empty();
         self.pool.is_none_or(|p| p == pool)
             && self
@@ -139,7 +141,7 @@ impl Level {
 }
 
 /// The key of a place: ids with slashes between.
-pub(crate) fn key(pool: Option<i64>, namespace: Option<&str>, image: Option<&str>) -> String {
+pub(crate) fn key(pool: Option<PoolId>, namespace: Option<&str>, image: Option<&str>) -> String {
     let pool = pool.map(|p| p.to_string());
     let parts = [pool.as_deref(), namespace, image];
     parts.into_iter().map_while(|p| p).collect::<Vec<_>>().join("/")
@@ -149,7 +151,7 @@ pub(crate) fn key(pool: Option<i64>, namespace: Option<&str>, image: Option<&str
 mod tests {
     use super::*;
 
-    fn level(pool: Option<i64>, namespace: Option<&str>, image: Option<&str>) -> Level {
+    fn level(pool: Option<PoolId>, namespace: Option<&str>, image: Option<&str>) -> Level {
         Level {
             name: String::new(),
             pool,
@@ -173,9 +175,9 @@ mod tests {
             assert_eq!(of(text), Err(want));
         }
         let key_of = |text| LevelNames::parse_key(text).map(|(id, l)| (id, l.namespace, l.image));
-        assert_eq!(key_of("12"), Some((12, None, None)));
-        assert_eq!(key_of("12//ab"), Some((12, Some(""), Some("ab"))));
-        assert_eq!(key_of("12/n"), Some((12, Some("n"), None)));
+        assert_eq!(key_of("12"), Some((PoolId::new(12), None, None)));
+        assert_eq!(key_of("12//ab"), Some((PoolId::new(12), Some(""), Some("ab"))));
+        assert_eq!(key_of("12/n"), Some((PoolId::new(12), Some("n"), None)));
         for text in ["", "x", "/n", "1/n/", "1/n/a/b"] {
             assert_eq!(key_of(text), None, "{text}");
         }
@@ -183,17 +185,24 @@ mod tests {
 
     #[test]
     fn levels_contain_and_meet_each_other() {
-        let (global, pool) = (Level::default(), Level::of_pool(1, "p"));
+        let (global, pool) = (Level::default(), Level::of_pool(PoolId::new(1), "p"));
         let (space, image) = (
-            level(Some(1), Some("n"), None),
-            level(Some(1), Some("n"), Some("i")),
+            level(Some(PoolId::new(1)), Some("n"), None),
+            level(Some(PoolId::new(1)), Some("n"), Some("i")),
         );
         assert!(pool.is_within(&global) && space.is_within(&pool) && image.is_within(&space));
         assert!(image.is_within(&pool) && !pool.is_within(&space) && !image.is_within(&image));
-        assert!(!level(Some(2), None, None).is_within(&pool));
+        assert!(!level(Some(PoolId::new(2)), None, None).is_within(&pool));
         assert!(global.meets(&image) && image.meets(&pool) && space.meets(&image));
-        assert!(!image.meets(&level(Some(1), Some("m"), None)) && !pool.meets(&level(Some(2), None, None)));
-        assert!(pool.covers(1, "x", None) && !space.covers(1, "x", None) && image.covers(1, "n", Some("i")));
+        assert!(
+            !image.meets(&level(Some(PoolId::new(1)), Some("m"), None))
+                && !pool.meets(&level(Some(PoolId::new(2)), None, None))
+        );
+        assert!(
+            pool.covers(PoolId::new(1), "x", None)
+                && !space.covers(PoolId::new(1), "x", None)
+                && image.covers(PoolId::new(1), "n", Some("i"))
+        );
         assert_eq!(
             (global.key(), pool.key(), image.key()),
             ("".into(), "1".into(), "1/n/i".into())

@@ -18,6 +18,7 @@ use std::rc::Rc;
 
 use chrono::{Local, NaiveDateTime};
 use serde_json::{Map, Value, json};
+use spirula_maps::PoolId;
 use spirula_text::python;
 use tokio::sync::{Mutex, Notify, Semaphore};
 
@@ -59,7 +60,7 @@ impl Kind {
 /// The target of the work: a pool and namespace, or an image in them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
-    pool: i64,
+    pool: PoolId,
     namespace: String,
     image: Option<String>,
 }
@@ -380,7 +381,7 @@ impl Scheduler {
 
     async fn load_pool(
         &self,
-        pool: i64,
+        pool: PoolId,
         name: &str,
         schedules: &mut BTreeMap<String, (Level, Schedule)>,
     ) -> Result<(), Failure> {
@@ -443,7 +444,7 @@ fn is_allowed(cluster: &Snapshot, authority: &Authority, level: &Level) -> bool 
 mod tests {
     use super::*;
 
-    fn level(name: &str, pool: Option<i64>, namespace: Option<&str>) -> Level {
+    fn level(name: &str, pool: Option<PoolId>, namespace: Option<&str>) -> Level {
         Level {
             name: name.to_owned(),
             pool,
@@ -456,7 +457,7 @@ mod tests {
         let mut s = State::default();
         for (l, interval) in [
             (level("", None, None), "1d"),
-            (level("p/n/", Some(1), Some("n")), "1h"),
+            (level("p/n/", Some(PoolId::new(1)), Some("n")), "1h"),
         ] {
             let mut schedule = Schedule::default();
             schedule.add(Interval::parse(interval).unwrap(), None);
@@ -474,16 +475,25 @@ mod tests {
         let s = state();
         let all = |_: &Level| true;
         assert_eq!(keys(&s.list(&Level::default(), all)), ["", "1/n"]);
-        assert_eq!(keys(&s.list(&Level::of_pool(1, "p"), all)), ["", "1/n"]);
-        assert_eq!(keys(&s.list(&level("p/n/", Some(1), Some("n")), all)), ["1/n"]);
-        assert_eq!(keys(&s.list(&level("p/m/", Some(1), Some("m")), all)), [""]);
+        assert_eq!(
+            keys(&s.list(&Level::of_pool(PoolId::new(1), "p"), all)),
+            ["", "1/n"]
+        );
+        assert_eq!(
+            keys(&s.list(&level("p/n/", Some(PoolId::new(1)), Some("n")), all)),
+            ["1/n"]
+        );
+        assert_eq!(
+            keys(&s.list(&level("p/m/", Some(PoolId::new(1)), Some("m")), all)),
+            [""]
+        );
     }
 
     #[test]
     fn the_nearest_schedule_counts_and_what_is_gone_is_not_done() {
         let mut s = state();
         let target = |namespace: &str| Target {
-            pool: 1,
+            pool: PoolId::new(1),
             namespace: namespace.to_owned(),
             image: None,
         };

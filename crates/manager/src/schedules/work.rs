@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use spirula_client::{IoCtx, errno};
 use spirula_denc::UTime;
+use spirula_maps::PoolId;
 use spirula_rbd::{
     Image, MIRROR_BY_SNAPSHOTS, Options, Progress, image_name, is_mirror_primary, mirrored_image,
     mirrored_images, namespaces, trash_due, trash_purge,
@@ -189,7 +190,7 @@ impl Scheduler {
         state.schedules.values().any(|(l, _)| l.meets(level))
     }
 
-    async fn targets_of(&self, pool: i64, name: &str, targets: &mut Targets) -> Result<(), Failure> {
+    async fn targets_of(&self, pool: PoolId, name: &str, targets: &mut Targets) -> Result<(), Failure> {
         let failed = |e: spirula_rbd::Error| Failure::rbd(&e, "error listing images");
         let io = self.cluster.pool(pool).await?;
         let found = namespaces(&io).await.map_err(failed)?;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use spirula_client::IoCtx;
+use spirula_maps::PoolId;
 use spirula_rbd::{Image, Options, is_old_image, migration_status, namespaces, trash_get};
 use spirula_text::python;
 use tokio::sync::{Mutex, Notify, Semaphore};
@@ -54,7 +55,7 @@ pub(crate) struct Tasks {
     clients: Rc<Clients>,
     queue: RefCell<Queue>,
     /// The tasks under way by pool: one in each, so that no tenant's tasks wait for another's.
-    running: RefCell<BTreeMap<i64, Turn>>,
+    running: RefCell<BTreeMap<PoolId, Turn>>,
     /// Memory for the objects that all tasks copy.
     copies: Arc<Semaphore>,
     /// Held by a command: no other one comes between the search for an equal task and the addition
@@ -391,7 +392,7 @@ fn place(cluster: &Snapshot, spec: &ImageSpec) -> Result<Place, Failure> {
 }
 
 /// The name of an image, by its pool's id.
-fn name(cluster: &Snapshot, (pool, namespace, image): &(i64, String, String)) -> ImageSpec {
+fn name(cluster: &Snapshot, (pool, namespace, image): &(PoolId, String, String)) -> ImageSpec {
     ImageSpec {
         pool: cluster.pool_name(*pool).to_owned(),
         namespace: namespace.clone(),

@@ -102,15 +102,24 @@ impl Queue {
 mod tests {
     use super::super::spec::ImageSpec;
     use super::super::task::{Action, refs};
+    use spirula_maps::PoolId;
+
     use super::*;
 
     fn task(sequence: u64, image: &str) -> Task {
         let spec = ImageSpec::parse(image, "p").unwrap();
         let refs = refs(Action::Remove, &spec, Some(image));
-        Task::new(sequence, format!("id-{sequence}"), String::new(), refs, place(1)).unwrap()
+        Task::new(
+            sequence,
+            format!("id-{sequence}"),
+            String::new(),
+            refs,
+            place(PoolId::new(1)),
+        )
+        .unwrap()
     }
 
-    fn place(pool: i64) -> Place {
+    fn place(pool: PoolId) -> Place {
         Place {
             pool,
             namespace: String::new(),
@@ -121,7 +130,7 @@ mod tests {
     fn an_equal_task_is_found_while_it_waits_and_after_it_was_done() {
         let mut q = Queue::default();
         let first = q.insert(task(7, "a"));
-        assert_eq!(q.next_sequence(&place(1)), Some(8));
+        assert_eq!(q.next_sequence(&place(PoolId::new(1))), Some(8));
         let second = q.insert(task(8, "b"));
         let (a, b) = (task(0, "a").refs, task(0, "b").refs);
         assert_eq!(q.find(&a).map(|t| t.sequence), Some(7));
@@ -161,14 +170,14 @@ mod tests {
         let mut q = Queue::default();
         let mine = q.insert(task(1, "mine"));
         let mut planted = task(u64::MAX, "planted");
-        (planted.id, planted.home) = ("id-1".into(), place(2));
+        (planted.id, planted.home) = ("id-1".into(), place(PoolId::new(2)));
         q.insert(planted.clone());
         planted.sequence = 1;
         q.insert(planted);
-        assert_eq!(q.next_sequence(&place(1)), Some(2));
-        assert_eq!(q.next_sequence(&place(2)), None);
+        assert_eq!(q.next_sequence(&place(PoolId::new(1))), Some(2));
+        assert_eq!(q.next_sequence(&place(PoolId::new(2))), None);
         assert_eq!(q.iter().count(), 3);
-        let found = q.by_id("id-1", |t| t.home.pool == 1);
+        let found = q.by_id("id-1", |t| t.home.pool == PoolId::new(1));
         assert_eq!(found.map(|(turn, _)| turn), Some(mine));
     }
 }

@@ -266,6 +266,8 @@ fn local_time(at: DateTime<Utc>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use spirula_maps::PoolId;
+
     use super::*;
 
     fn spec() -> ImageSpec {
@@ -279,7 +281,7 @@ mod tests {
 
     fn home() -> Place {
         Place {
-            pool: 1,
+            pool: PoolId::new(1),
             namespace: "n".into(),
         }
     }
@@ -313,7 +315,7 @@ mod tests {
     fn a_task_is_about_the_place_where_it_is_stored() {
         let stored = |key: &str, text: &str, namespace: &str, pool: &str| {
             let home = Place {
-                pool: 1,
+                pool: PoolId::new(1),
                 namespace: namespace.to_owned(),
             };
             Task::stored(key.as_bytes(), text.as_bytes(), &home, pool).err()

@@ -115,8 +115,8 @@ impl OsdMap {
             self.set_max_osd(max_osd);
         }
         // The official reader cuts it to 32 bits as well.
-        if inc.new_pool_max != -1 {
-            self.pool_max = inc.new_pool_max as i32;
+        if let Some(pool) = inc.new_pool_max {
+            self.pool_max = pool;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::frame::{self, by_addr};
 use super::{CrushBlob, OsdMap, OsdMapFlags};
 use crate::codec::section_of;
 use crate::features::release;
+use crate::types::PoolId;
 
 // Nautilus' sections are the oldest that have everything which is needed.
 
@@ -19,7 +20,7 @@ section_of! {
         modified;
         pools;
         pool_names;
-        pool_max;
+        pool_max, via largest_pool;
         flags;
         max_osd;
         osd_state;
@@ -171,6 +172,19 @@ impl OsdMap {
         } else {
             Err(Error::Invalid("length of an OSDMap's OSD table"))
         }
+    }
+}
+
+/// The largest pool id, in 32 bits.
+mod largest_pool {
+    use super::*;
+
+    pub(super) fn encode(pool: &PoolId, w: &mut Writer) {
+        w.i32(i32::try_from(pool.signed()).unwrap_or(i32::MAX));
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<PoolId> {
+        PoolId::try_from(i64::from(r.i32()?))
     }
 }
 

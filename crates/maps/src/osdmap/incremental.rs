@@ -12,7 +12,7 @@ use super::{OsdState, OsdXInfo, Profiles, SnapsByPool};
 use crate::codec::section_of;
 use crate::features::OSDMAP_SIGNIFICANT;
 use crate::pool::PgPool;
-use crate::types::PgId;
+use crate::types::{PgId, PoolId, or_none};
 
 /// The changes from the epoch before to `epoch`. Empty, negative or `None` fields change nothing.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,8 +23,8 @@ pub struct Incremental {
     pub epoch: u32,
     /// When it was made.
     pub modified: UTime,
-    /// The largest pool id ever used; -1: unchanged.
-    pub new_pool_max: i64,
+    /// The largest pool id ever used, where it changes.
+    pub new_pool_max: Option<PoolId>,
     /// The cluster's flags; -1: unchanged.
     pub new_flags: i32,
     /// A full map that replaces everything.
@@ -34,11 +34,11 @@ pub struct Incremental {
     /// The number of OSD ids; -1: unchanged.
     pub new_max_osd: i32,
     /// Pools, new and changed.
-    pub new_pools: BTreeMap<i64, PgPool>,
+    pub new_pools: BTreeMap<PoolId, PgPool>,
     /// Their names.
-    pub new_pool_names: BTreeMap<i64, String>,
+    pub new_pool_names: BTreeMap<PoolId, String>,
     /// Pools that vanish.
-    pub old_pools: BTreeSet<i64>,
+    pub old_pools: BTreeSet<PoolId>,
     /// OSDs that come up, and where clients reach them.
     pub new_up_client: BTreeMap<i32, EntityAddrVec>,
     /// States to flip; 0 stands for UP, EXISTS destroys the OSD.
@@ -126,7 +126,7 @@ impl Default for Incremental {
             fsid: Fsid::default(),
             epoch: 0,
             modified: UTime::ZERO,
-            new_pool_max: -1,
+            new_pool_max: None,
             new_flags: -1,
             fullmap: Bytes::new(),
             crush: Bytes::new(),
@@ -196,7 +196,7 @@ section_of! {
         fsid;
         epoch;
         modified;
-        new_pool_max;
+        new_pool_max, via or_none;
         new_flags;
         fullmap;
         crush;

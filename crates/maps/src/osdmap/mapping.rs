@@ -66,9 +66,10 @@ impl PgMapping {
 impl OsdMap {
     /// The raw PG of an object: the pool with the full hash. `None` where there is no such pool.
     pub fn object_to_raw_pg(&self, name: &ObjectName, locator: &ObjectLocator) -> Option<PgId> {
-        let pool = self.pool(locator.pool)?;
+        let id = locator.pool?;
+        let pool = self.pool(id)?;
         Some(PgId {
-            pool: locator.pool.cast_unsigned(),
+            pool: id,
             seed: pool.raw_seed(name.as_bytes(), locator),
         })
     }
@@ -139,7 +140,7 @@ impl OsdMap {
             seed.cast_signed(),
             size,
             &self.osd_weight,
-            Some(pg.pool.cast_signed()),
+            Some(pg.pool.signed()),
             &mut osds,
         );
         filter(pool, &mut osds, |osd| self.exists(osd));

@@ -29,10 +29,10 @@ pub use stretch::{StretchChange, StretchMode};
 use crate::features::release;
 use crate::interval_set::IntervalSet;
 use crate::pool::PgPool;
-use crate::types::PgId;
+use crate::types::{PgId, PoolId};
 
 /// A pool's removed or purged snapshots, by pool.
-pub type SnapsByPool = BTreeMap<i64, IntervalSet>;
+pub type SnapsByPool = BTreeMap<PoolId, IntervalSet>;
 /// Erasure-code profiles by name.
 pub type Profiles = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -99,11 +99,11 @@ pub struct OsdMap {
     /// When this one was.
     pub modified: UTime,
     /// The pools by id.
-    pub pools: BTreeMap<i64, PgPool>,
+    pub pools: BTreeMap<PoolId, PgPool>,
     /// Their names.
-    pub pool_names: BTreeMap<i64, String>,
+    pub pool_names: BTreeMap<PoolId, String>,
     /// The largest pool id ever used.
-    pub pool_max: i32,
+    pub pool_max: PoolId,
     /// Flags of the cluster.
     pub flags: OsdMapFlags,
     /// OSD ids are below it.
@@ -189,7 +189,7 @@ impl OsdMap {
             modified: UTime::ZERO,
             pools: BTreeMap::new(),
             pool_names: BTreeMap::new(),
-            pool_max: 0,
+            pool_max: PoolId::default(),
             flags: OsdMapFlags::empty(),
             max_osd: 0,
             osd_state: Vec::new(),

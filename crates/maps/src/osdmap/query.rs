@@ -7,7 +7,7 @@ use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, Fsid};
 use super::{OsdMap, OsdMapFlags, OsdState, WEIGHT_IN, WEIGHT_OUT};
 use crate::features::release;
 use crate::pool::PgPool;
-use crate::types::PgId;
+use crate::types::{PgId, PoolId};
 
 impl OsdMap {
     /// The index of an OSD id in the map's tables.
@@ -128,12 +128,12 @@ impl OsdMap {
     }
 
     /// A pool by its id.
-    pub fn pool(&self, id: i64) -> Option<&PgPool> {
+    pub fn pool(&self, id: PoolId) -> Option<&PgPool> {
         self.pools.get(&id)
     }
 
     /// A pool's id by its name.
-    pub fn pool_id(&self, name: &str) -> Option<i64> {
+    pub fn pool_id(&self, name: &str) -> Option<PoolId> {
         self.pool_names
             .iter()
             .find(|(_, n)| *n == name)
@@ -141,12 +141,12 @@ impl OsdMap {
     }
 
     /// A pool's name.
-    pub fn pool_name(&self, id: i64) -> Option<&str> {
+    pub fn pool_name(&self, id: PoolId) -> Option<&str> {
         self.pool_names.get(&id).map(String::as_str)
     }
 
     /// The pools that are for an application, and their names.
-    pub fn pools_for(&self, application: &str) -> impl Iterator<Item = (i64, &str)> {
+    pub fn pools_for(&self, application: &str) -> impl Iterator<Item = (PoolId, &str)> {
         let of_it = self
             .pools
             .iter()
@@ -156,7 +156,7 @@ impl OsdMap {
 
     /// The pool that a PG belongs to.
     pub fn pool_of(&self, pg: PgId) -> Option<&PgPool> {
-        self.pools.get(&i64::try_from(pg.pool).ok()?)
+        self.pool(pg.pool)
     }
 
     /// Whether there is such a PG, which a raw one need not be.
@@ -166,12 +166,9 @@ impl OsdMap {
 
     /// Every PG of every pool, by pool and seed.
     pub fn pgs(&self) -> impl Iterator<Item = PgId> + '_ {
-        self.pools.iter().flat_map(|(id, pool)| {
-            (0..pool.pg_num).map(|seed| PgId {
-                pool: id.cast_unsigned(),
-                seed,
-            })
-        })
+        self.pools
+            .iter()
+            .flat_map(|(id, pool)| (0..pool.pg_num).map(|seed| PgId { pool: *id, seed }))
     }
 
     /// Whether an address is refused: this instance, everything on its host, or its network. Entries are of type

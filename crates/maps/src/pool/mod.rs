@@ -75,7 +75,7 @@ impl PgPool {
     pub fn placement_seed(&self, pg: PgId) -> u32 {
         let seed = stable_mod(pg.seed, self.pgp_num, stable_mask(self.pgp_num));
         // Placement seeds have 32 bits, so has the pool's id in them.
-        let pool = pg.pool as u32;
+        let pool = pg.pool.unsigned() as u32;
         if self.flags.contains(PoolFlags::HASHPSPOOL) {
             spirula_crush::hash32_2(seed, pool)
         } else {

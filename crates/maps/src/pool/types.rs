@@ -9,7 +9,7 @@ use super::{AutoscaleMode, CacheMode, PoolFlags, PoolOptions, PoolType};
 use crate::codec::write_joined;
 use crate::hash::StrHash;
 use crate::interval_set::IntervalSet;
-use crate::types::{EVersion, PgId, SnapId};
+use crate::types::{EVersion, PgId, PoolId, SnapId, or_none};
 
 versioned! {
     /// `pool_snap_info_t`: a snapshot of a whole pool.
@@ -142,15 +142,15 @@ versioned! {
         /// Quota in objects; 0 for none.
         pub quota_max_objects: u64, since 8;
         /// Pools that are cache tiers of this one.
-        pub tiers: BTreeSet<u64>, since 9;
-        /// The pool that this one is a cache tier of; -1 for none.
-        pub tier_of: i64 = -1, since 9;
+        pub tiers: BTreeSet<PoolId>, since 9;
+        /// The pool that this one is a cache tier of.
+        pub tier_of: Option<PoolId>, via or_none, since 9;
         /// The mode of the cache tier.
         pub cache_mode: CacheMode = CacheMode::NONE, since 9;
-        /// The tier for reads; -1 for none.
-        pub read_tier: i64 = -1, since 9;
-        /// The tier for writes; -1 for none.
-        pub write_tier: i64 = -1, since 9;
+        /// The tier for reads.
+        pub read_tier: Option<PoolId>, via or_none, since 9;
+        /// The tier for writes.
+        pub write_tier: Option<PoolId>, via or_none, since 9;
         /// Dead.
         pub properties: BTreeMap<String, String>, since 10;
         /// Cache tier: hit sets.
@@ -340,8 +340,10 @@ impl PgPool {
             ("read_tier", self.read_tier),
             ("write_tier", self.write_tier),
         ];
-        for (name, value) in tiers.into_iter().filter(|(_, v)| *v >= 0) {
-            write!(f, " {name} {value}")?;
+        for (name, tier) in tiers {
+            if let Some(pool) = tier {
+                write!(f, " {name} {pool}")?;
+            }
         }
         if self.cache_mode != CacheMode::NONE {
             write!(f, " cache_mode {}", self.cache_mode)?;

@@ -4,9 +4,11 @@
 
 mod object;
 mod pg;
+mod pool_id;
 mod request;
 
 pub use object::{HObject, ObjectLocator, ObjectName};
 pub use pg::{EVersion, PgId, PgShard, SpgId};
 pub(crate) use pg::{bit_count, stable_mask, stable_mod};
+pub use pool_id::{PoolId, PoolOrNone, or_none};
 pub use request::{ReqId, SnapContext, SnapId, snap};

@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 
-use super::{SnapId, snap};
+use super::{PoolId, SnapId, or_none, snap};
 
 /// An object's name, locator key or namespace: any bytes. Ordered bytewise.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -116,8 +116,8 @@ spirula_denc::transparent!(ObjectName);
 /// `object_locator_t`: the properties besides the name that decide where an object lives.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ObjectLocator {
-    /// The pool's id; -1 for none.
-    pub pool: i64,
+    /// The pool; `None` only in locators that are not an object's.
+    pub pool: Option<PoolId>,
     /// Hashed instead of the name where it is not empty.
     pub key: ObjectName,
     /// The namespace within the pool.
@@ -128,7 +128,11 @@ pub struct ObjectLocator {
 
 impl ObjectLocator {
     /// The locator of ordinary objects in a pool.
-    pub const fn pool(pool: i64) -> Self {
+    pub const fn pool(pool: PoolId) -> Self {
+        Self::of(Some(pool))
+    }
+
+    const fn of(pool: Option<PoolId>) -> Self {
         Self {
             pool,
             key: ObjectName::EMPTY,
@@ -140,14 +144,14 @@ impl ObjectLocator {
 
 impl Default for ObjectLocator {
     fn default() -> Self {
-        Self::pool(-1)
+        Self::of(None)
     }
 }
 
 /// `@pool;namespace:key`, empty parts left out.
 impl fmt::Display for ObjectLocator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "@{}", self.pool)?;
+        write!(f, "@{}", or_none::number(self.pool))?;
         if !self.nspace.is_empty() {
             write!(f, ";{}", self.nspace)?;
         }
@@ -163,7 +167,7 @@ impl Encode for ObjectLocator {
         // A reader that ignores the hash would look in the wrong PG.
         let compat = if self.hash == -1 { 3 } else { 6 };
         w.section(6, compat, |w| {
-            w.i64(self.pool);
+            or_none::encode(&self.pool, w);
             // Once the preferred OSD.
             w.i32(-1);
             w.put(&self.key);
@@ -176,7 +180,7 @@ impl Encode for ObjectLocator {
 impl Decode for ObjectLocator {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         r.section("object_locator_t", 6, |v, r| {
-            let pool = r.i64()?;
+            let pool = or_none::decode(r)?;
             r.skip(4)?;
             let key: ObjectName = r.get()?;
             let nspace = if v >= 5 { r.get()? } else { ObjectName::EMPTY };

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer, versioned};
 
-use super::HObject;
+use super::{HObject, PoolId};
 
 /// `eversion_t`: a place in a PG's log. Ordered by epoch, then version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -88,14 +88,14 @@ pub(crate) fn stable_mask(n: u32) -> u32 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PgId {
     /// The pool's id.
-    pub pool: u64,
+    pub pool: PoolId,
     /// The PG's number within the pool, or the full hash of a "raw" PG.
     pub seed: u32,
 }
 
 impl PgId {
     /// PG `seed` of pool `pool`.
-    pub const fn new(pool: u64, seed: u32) -> Self {
+    pub const fn new(pool: PoolId, seed: u32) -> Self {
         Self { pool, seed }
     }
 
@@ -155,7 +155,7 @@ impl PgId {
     pub fn hobj_start(self) -> HObject {
         HObject {
             hash: self.seed,
-            pool: self.pool.cast_signed(),
+            pool: self.pool.signed(),
             ..HObject::default()
         }
     }
@@ -168,7 +168,7 @@ impl PgId {
             None => HObject::max(),
             Some(end) => HObject {
                 hash: end.reverse_bits(),
-                pool: self.pool.cast_signed(),
+                pool: self.pool.signed(),
                 snap: super::snap::NOSNAP,
                 ..HObject::default()
             },
@@ -199,7 +199,7 @@ impl FromStr for PgId {
 impl Encode for PgId {
     fn encode(&self, w: &mut Writer) {
         w.u8(1);
-        w.u64(self.pool);
+        w.put(&self.pool);
         w.u32(self.seed);
         // Once the "preferred" OSD.
         w.i32(-1);
@@ -211,7 +211,7 @@ impl Decode for PgId {
         // The official reader ignores this version byte too.
         r.u8()?;
         let pg = Self {
-            pool: r.u64()?,
+            pool: r.get()?,
             seed: r.u32()?,
         };
         r.skip(4)?;
@@ -339,7 +339,7 @@ mod tests {
             for i in 0..2000u32 {
                 let hash = i.wrapping_mul(0x9e37_79b1);
                 let seed = stable_mod(hash, pg_num, stable_mask(pg_num));
-                for pg in (0..pg_num).map(|s| PgId::new(1, s)) {
+                for pg in (0..pg_num).map(|s| PgId::new(PoolId::new(1), s)) {
                     assert_eq!(
                         pg.contains_hash(pg_num, hash),
                         pg.seed == seed,
@@ -361,7 +361,7 @@ mod tests {
     fn every_new_pg_splits_off_one_old_pg() {
         for (old, new) in [(1, 2), (3, 8), (8, 32), (12, 13), (7, 100)] {
             let mut seen = Vec::new();
-            for pg in (0..old).map(|s| PgId::new(1, s)) {
+            for pg in (0..old).map(|s| PgId::new(PoolId::new(1), s)) {
                 for child in pg.split_children(old, new) {
                     seen.push(child.seed);
                 }

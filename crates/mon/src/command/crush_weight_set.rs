@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use spirula_crush::{ChooseArg, CrushMap, DEFAULT_CHOOSE_ARGS, weight_from_f64, weight_to_f64};
-use spirula_maps::release;
+use spirula_maps::{PoolId, release};
 
 use super::crush::{crush_error, edit};
 use super::{Call, Done, Reply, commands, committed, errno, misc, now, refuse};
@@ -27,7 +27,11 @@ fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.osd.map;
     let name = |id: &i64| match *id {
         DEFAULT_CHOOSE_ARGS => "(compat)".to_owned(),
-        pool => map.pool_name(pool).unwrap_or_default().to_owned(),
+        index => PoolId::try_from(index)
+            .ok()
+            .and_then(|pool| map.pool_name(pool))
+            .unwrap_or_default()
+            .to_owned(),
     };
     let names: Vec<String> = map.crush.map().choose_args.keys().map(name).collect();
     now(match call.format.is_structured() {
@@ -69,7 +73,7 @@ fn dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &choose_args_json(m.view.state.osd.map.crush.map()))
 }
 
-fn pool(m: &View, call: &Call<'_>) -> Result<(String, i64), Reply> {
+fn pool(m: &View, call: &Call<'_>) -> Result<(String, PoolId), Reply> {
     let name = call.args.str("pool")?;
     match m.state.osd.map.pool_id(&name) {
         Some(id) => Ok((name, id)),
@@ -77,11 +81,12 @@ fn pool(m: &View, call: &Call<'_>) -> Result<(String, i64), Reply> {
     }
 }
 
-fn add(m: &mut Turn<'_>, pool: i64, positions: usize, exists: String) -> Done {
-    if m.view.state.osd.map.crush.map().choose_args.contains_key(&pool) {
+/// Makes the weight set that the CRUSH map has under this index: a pool's id, or [`DEFAULT_CHOOSE_ARGS`].
+fn add(m: &mut Turn<'_>, index: i64, positions: usize, exists: String) -> Done {
+    if m.view.state.osd.map.crush.map().choose_args.contains_key(&index) {
         return now(Reply::status(exists));
     }
-    edit(m, |c| Ok(c.create_weight_set(pool, positions)))?;
+    edit(m, |c| Ok(c.create_weight_set(index, positions)))?;
     committed("")
 }
 
@@ -125,15 +130,15 @@ fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     };
     add(
         m,
-        id,
+        id.signed(),
         positions,
         format!("weight-set for pool '{name}' already created"),
     )
 }
 
-fn remove(m: &mut Turn<'_>, pool: i64) -> Done {
+fn remove(m: &mut Turn<'_>, index: i64) -> Done {
     edit(m, |c| {
-        c.remove_weight_set(pool);
+        c.remove_weight_set(index);
         Ok(())
     })?;
     committed("")
@@ -141,14 +146,14 @@ fn remove(m: &mut Turn<'_>, pool: i64) -> Done {
 
 fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (_, id) = pool(m.view, call)?;
-    remove(m, id)
+    remove(m, id.signed())
 }
 
 fn rm_compat(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     remove(m, DEFAULT_CHOOSE_ARGS)
 }
 
-fn set_weights(m: &mut Turn<'_>, call: &Call<'_>, pool: i64) -> Done {
+fn set_weights(m: &mut Turn<'_>, call: &Call<'_>, index: i64) -> Done {
     let name = call.args.str("item")?;
     let weights = call
         .args
@@ -157,7 +162,7 @@ fn set_weights(m: &mut Turn<'_>, call: &Call<'_>, pool: i64) -> Done {
         .map(|w| weight_from_f64(w).map_err(|e| crush_error(&e)))
         .collect::<Result<Vec<u32>, Reply>>()?;
     let crush = m.view.state.osd.map.crush.map();
-    let positions = crush.choose_args.get(&pool).map_or(1, |a| a.positions());
+    let positions = crush.choose_args.get(&index).map_or(1, |a| a.positions());
     if weights.len() != positions {
         return refuse(
             errno::EINVAL,
@@ -167,7 +172,7 @@ fn set_weights(m: &mut Turn<'_>, call: &Call<'_>, pool: i64) -> Done {
     let Some(item) = crush.item_id(&name) else {
         return refuse(errno::ENOENT, format!("item '{name}' does not exist"));
     };
-    edit(m, |c| c.adjust_weight_set(pool, item, &weights)).map_err(|e| match e.code == -errno::ENOENT {
+    edit(m, |c| c.adjust_weight_set(index, item, &weights)).map_err(|e| match e.code == -errno::ENOENT {
         true => e.with_status(format!("item {item} not found in crush map")),
         false => e,
     })?;
@@ -176,10 +181,19 @@ fn set_weights(m: &mut Turn<'_>, call: &Call<'_>, pool: i64) -> Done {
 
 fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (name, id) = pool(m.view, call)?;
-    if !m.view.state.osd.map.crush.map().choose_args.contains_key(&id) {
+    if !m
+        .view
+        .state
+        .osd
+        .map
+        .crush
+        .map()
+        .choose_args
+        .contains_key(&id.signed())
+    {
         return refuse(errno::ENOENT, format!("no weight-set for pool '{name}'"));
     }
-    set_weights(m, call, id)
+    set_weights(m, call, id.signed())
 }
 
 fn reweight_compat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {

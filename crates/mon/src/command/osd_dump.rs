@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value, json};
 use spirula_denc::{EntityAddrVec, encode_to_vec};
 use spirula_maps::pool::PoolOption;
-use spirula_maps::{IntervalSet, OsdMap, OsdState, PgPool, PoolFlags, release};
+use spirula_maps::{IntervalSet, OsdMap, OsdState, PgPool, PoolFlags, PoolId, release};
 use spirula_text::{addr_legacy, general};
 
 use super::status::{addrvec, legacy_addr};
@@ -265,7 +265,7 @@ pub(super) fn pool_json(p: &PgPool) -> Map<String, Value> {
     }
 }
 
-fn snaps_json(map: &std::collections::BTreeMap<i64, IntervalSet>) -> Value {
+fn snaps_json(map: &std::collections::BTreeMap<PoolId, IntervalSet>) -> Value {
     map.iter()
         .map(|(pool, s)| json!({"pool": pool, "snaps": s.to_string()}))
         .collect()

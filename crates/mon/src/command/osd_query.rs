@@ -173,7 +173,7 @@ fn map(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     };
     let name = ObjectName::from(object.clone());
     let locator = ObjectLocator {
-        pool: id,
+        pool: Some(id),
         nspace: ObjectName::from(nspace.clone()),
         ..ObjectLocator::default()
     };

@@ -169,9 +169,7 @@ impl Offline {
             return;
         }
         let left = whole.difference(&self.osds).count();
-        let pool = i64::try_from(pg.pool)
-            .ok()
-            .and_then(|id| m.state.osd.map.pool(id));
+        let pool = m.state.osd.map.pool_of(pg);
         let dangers = [
             (pool.is_none(), &mut self.no_pool),
             (!stat.state.contains(PgState::ACTIVE), &mut self.already_inactive),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use spirula_crush::{ChooseArgs, CrushMap};
-use spirula_maps::{OsdMap, OsdState};
+use spirula_maps::{OsdMap, OsdState, PoolId};
 use spirula_text::{Align, Table};
 
 use super::osd_dump::map_of;
@@ -97,12 +97,13 @@ fn weight_sets(crush: &CrushMap, parent: i32, item: i32) -> Vec<(i64, Vec<f64>)>
     all.filter(|(_, weights)| !weights.is_empty()).collect()
 }
 
-/// The name of a pool's weight sets in the trees.
-fn weight_set_name(map: &OsdMap, pool: i64) -> String {
-    match map.pool_name(pool) {
-        _ if pool == spirula_crush::DEFAULT_CHOOSE_ARGS => "(compat)".to_owned(),
+/// The name in the trees of the weight sets that the CRUSH map has under this index: a pool's, or those for all.
+fn weight_set_name(map: &OsdMap, index: i64) -> String {
+    let pool = PoolId::try_from(index).ok();
+    match pool.and_then(|pool| map.pool_name(pool)) {
+        _ if index == spirula_crush::DEFAULT_CHOOSE_ARGS => "(compat)".to_owned(),
         Some(name) => name.to_owned(),
-        None => pool.to_string(),
+        None => index.to_string(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use spirula_maps::{PgId, PgStat, PgState};
+use spirula_maps::{PgId, PgStat, PgState, PoolId};
 use spirula_text::{Align, Table, size::bytes};
 
 use super::pg_dump::{OMAP_NOTE, pg_json};
@@ -129,8 +129,8 @@ fn wanted_states(words: &[String]) -> Result<Vec<PgState>, Reply> {
         .collect()
 }
 
-fn list(m: &View, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat) -> bool) -> Done {
-    if let Some(p) = pool.filter(|p| *p >= 0 && m.state.osd.map.pool(*p).is_none()) {
+fn list(m: &View, call: &Call<'_>, pool: Option<PoolId>, wanted: impl Fn(&PgStat) -> bool) -> Done {
+    if let Some(p) = pool.filter(|p| m.state.osd.map.pool(*p).is_none()) {
         return refuse(errno::ENOENT, format!("pool {p} does not exist"));
     }
     let states = wanted_states(&call.args.list("states"))?;
@@ -145,7 +145,7 @@ fn list(m: &View, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat) -
         .pgs
         .iter()
         .filter(|(pg, s)| {
-            pool.is_none_or(|p| p < 0 || i64::try_from(pg.pool) == Ok(p))
+            pool.is_none_or(|p| pg.pool == p)
                 && (states.is_empty() || states.iter().any(|w| s.state.contains(*w)))
                 && wanted(s)
         })
@@ -221,9 +221,14 @@ fn ls_table(m: &View, pgs: &[(&PgId, &PgStat)]) -> String {
     t.render()
 }
 
+/// The pool whose PGs are asked for; all pools also where the number is negative.
+fn wanted_pool(call: &Call<'_>) -> Result<Option<PoolId>, Reply> {
+    let id = call.args.opt_int("pool")?;
+    Ok(id.and_then(|id| PoolId::try_from(id).ok()))
+}
+
 fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let pool = call.args.opt_int("pool")?;
-    list(m.view, call, pool, |_| true)
+    list(m.view, call, wanted_pool(call)?, |_| true)
 }
 
 fn ls_by_pool(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
@@ -236,9 +241,7 @@ fn ls_by_pool(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 
 fn ls_by_primary(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let osd = running(m.view, call)?;
-    list(m.view, call, call.args.opt_int("pool")?, |s| {
-        s.acting_primary == osd
-    })
+    list(m.view, call, wanted_pool(call)?, |s| s.acting_primary == osd)
 }
 
 /// The OSD whose PGs are asked for.
@@ -252,7 +255,7 @@ fn running(m: &View, call: &Call<'_>) -> Result<i32, Reply> {
 
 fn ls_by_osd(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let osd = running(m.view, call)?;
-    list(m.view, call, call.args.opt_int("pool")?, |s| {
+    list(m.view, call, wanted_pool(call)?, |s| {
         s.up.contains(&osd) || s.acting.contains(&osd)
     })
 }

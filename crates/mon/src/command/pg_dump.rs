@@ -1,7 +1,7 @@
 //! Statistics of PGs in full.
 
 use serde_json::{Map, Value, json};
-use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, StoreStatfs};
+use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, PoolId, StoreStatfs};
 use spirula_text::{Align, Table, size::bytes};
 
 use super::{Call, Done, Reply, commands, now};
@@ -366,7 +366,7 @@ fn counts_table(first: &str, rows: Vec<Vec<String>>, headings: bool) -> String {
 }
 
 fn pool_rows(m: &View) -> Vec<Vec<String>> {
-    let one = |id: &i64| {
+    let one = |id: &PoolId| {
         let t = m.state.stats.pool(*id);
         let mut row = vec![id.to_string()];
         row.extend(counts(&t.sum, t.log_size, t.ondisk_log_size));

@@ -133,14 +133,7 @@ fn force(m: &mut Turn<'_>, call: &Call<'_>, wish: Wish) -> Done {
 fn force_pools(m: &mut Turn<'_>, call: &Call<'_>, wish: Wish) -> Done {
     let (mut pgs, mut text, mut failed) = (BTreeSet::new(), String::new(), None);
     for name in call.args.list("who") {
-        match m
-            .view
-            .state
-            .osd
-            .map
-            .pool_id(&name)
-            .and_then(|id| u64::try_from(id).ok())
-        {
+        match m.view.state.osd.map.pool_id(&name) {
             Some(id) => pgs.extend(m.view.state.stats.pgs.keys().copied().filter(|pg| pg.pool == id)),
             None => {
                 text.push_str(&format!("pool {name} does not exist; "));

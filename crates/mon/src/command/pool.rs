@@ -1,7 +1,7 @@
 //! Creating, removing and renaming pools.
 
 use spirula_maps::pool::{AutoscaleMode, PoolOption};
-use spirula_maps::{PgPool, PoolFlags};
+use spirula_maps::{PgPool, PoolFlags, PoolId};
 use spirula_proto::mon::LogPriority;
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
@@ -58,7 +58,7 @@ pub(super) fn pg_num_in_range(m: &View, n: i64) -> Result<u32, Reply> {
 }
 
 /// Whether all pools together stay below `mon_max_pg_per_osd` with this pool (`None`: a new one) of that size.
-pub(super) fn check_pg_num(m: &View, id: Option<i64>, pg_num: u32, size: u8) -> Result<(), Reply> {
+pub(super) fn check_pg_num(m: &View, id: Option<PoolId>, pg_num: u32, size: u8) -> Result<(), Reply> {
     let map = &m.state.osd.map;
     let inside = map.osds().filter(|o| map.is_in(*o)).count().max(3) as u64;
     let per = m.values.uint("mon_max_pg_per_osd");
@@ -132,7 +132,7 @@ pub(super) fn check_rule_size(m: &View, rule: u32, size: u8) -> Result<(), Reply
 }
 
 /// Prepares a pool; returns its id.
-pub(crate) fn create_pool(m: &mut Turn<'_>, new: NewPool) -> Result<i64, Reply> {
+pub(crate) fn create_pool(m: &mut Turn<'_>, new: NewPool) -> Result<PoolId, Reply> {
     if new.name.is_empty() {
         return refuse(errno::EINVAL, "empty pool name");
     }
@@ -183,9 +183,9 @@ pub(crate) fn create_pool(m: &mut Turn<'_>, new: NewPool) -> Result<i64, Reply> 
     for (name, value) in new.options {
         pool.opts.set(name, value);
     }
-    let id = i64::from(m.view.state.osd.map.pool_max) + 1;
+    let id = m.view.state.osd.map.pool_max.next();
     let inc = m.pending_osd();
-    inc.new_pool_max = id;
+    inc.new_pool_max = Some(id);
     inc.new_pools.insert(id, pool);
     inc.new_pool_names.insert(id, new.name);
     Ok(id)
@@ -279,7 +279,7 @@ fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 }
 
 /// Prepares a pool's removal, if that is allowed.
-pub(crate) fn delete_pool(m: &mut Turn<'_>, id: i64) -> Result<(), Reply> {
+pub(crate) fn delete_pool(m: &mut Turn<'_>, id: PoolId) -> Result<(), Reply> {
     if !m.view.values.flag("mon_allow_pool_delete") {
         return refuse(
             errno::EPERM,

@@ -1,7 +1,7 @@
 //! Lists and statistics of pools.
 
 use serde_json::{Map, Value, json};
-use spirula_maps::ObjectStatSum;
+use spirula_maps::{ObjectStatSum, PoolId};
 use spirula_text::{Align, Table, size::bytes, size::count};
 
 use super::osd_dump::{pool_json, pools_text};
@@ -17,7 +17,7 @@ commands! {
 }
 
 /// A pool's id.
-pub(super) fn pool_id(m: &View, name: &str) -> Result<i64, Reply> {
+pub(super) fn pool_id(m: &View, name: &str) -> Result<PoolId, Reply> {
     let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{name}'"));
     m.state.osd.map.pool_id(name).ok_or_else(missing)
 }
@@ -63,7 +63,7 @@ pub(super) struct Rates {
     recovered_keys: u64,
 }
 
-pub(super) fn rates(m: &View, pool: Option<i64>) -> Rates {
+pub(super) fn rates(m: &View, pool: Option<PoolId>) -> Rates {
     let (d, seconds): (ObjectStatSum, f64) = m.state.stats.delta(pool);
     let per = |n: i64, unit: i64| {
         if seconds <= 0.0 {
@@ -92,7 +92,7 @@ fn nonzero(fields: [(&str, u64); 4]) -> Map<String, Value> {
 }
 
 /// Client I/O as JSON; empty when there is none.
-pub(super) fn io_rate(m: &View, pool: Option<i64>) -> Map<String, Value> {
+pub(super) fn io_rate(m: &View, pool: Option<PoolId>) -> Map<String, Value> {
     let r = rates(m, pool);
     if r.reads + r.writes + r.read_bytes + r.write_bytes == 0 {
         return Map::new();
@@ -109,7 +109,7 @@ pub(super) fn io_rate(m: &View, pool: Option<i64>) -> Map<String, Value> {
 }
 
 /// Recovery as JSON; empty when there is none.
-pub(super) fn recovery_rate(m: &View, pool: Option<i64>) -> Map<String, Value> {
+pub(super) fn recovery_rate(m: &View, pool: Option<PoolId>) -> Map<String, Value> {
     let r = rates(m, pool);
     nonzero([
         ("recovering_objects_per_sec", r.recovered_objects),
@@ -120,7 +120,7 @@ pub(super) fn recovery_rate(m: &View, pool: Option<i64>) -> Map<String, Value> {
 }
 
 /// Client I/O in words.
-pub(super) fn io_line(m: &View, pool: Option<i64>) -> Option<String> {
+pub(super) fn io_line(m: &View, pool: Option<PoolId>) -> Option<String> {
     let r = rates(m, pool);
     let mut parts = Vec::new();
     if r.read_bytes > 0 {
@@ -136,7 +136,7 @@ pub(super) fn io_line(m: &View, pool: Option<i64>) -> Option<String> {
 }
 
 /// Recovery in words.
-pub(super) fn recovery_line(m: &View, pool: Option<i64>) -> Option<String> {
+pub(super) fn recovery_line(m: &View, pool: Option<PoolId>) -> Option<String> {
     let r = rates(m, pool);
     let mut parts = Vec::new();
     if r.recovered_bytes > 0 {
@@ -152,7 +152,7 @@ pub(super) fn recovery_line(m: &View, pool: Option<i64>) -> Option<String> {
 }
 
 fn stats(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let ids: Vec<i64> = match call.args.opt_str("pool_name") {
+    let ids: Vec<PoolId> = match call.args.opt_str("pool_name") {
         Some(name) => vec![pool_id(m.view, &name)?],
         None => m.view.state.osd.map.pools.keys().copied().collect(),
     };
@@ -204,7 +204,7 @@ fn stats(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     now(Reply::text(t))
 }
 
-fn backlog(m: &View, id: i64) -> Map<String, Value> {
+fn backlog(m: &View, id: PoolId) -> Map<String, Value> {
     let s = m.state.stats.pool(id).sum;
     let mut out = Map::new();
     for (n, what) in [

@@ -1,8 +1,8 @@
 //! Values of the pool properties that are options: the allowed ones, and the official refusals of
 //! others.
 
-use spirula_maps::PgPool;
 use spirula_maps::pool::{PoolOption, PoolOptionKind, PoolOptions};
+use spirula_maps::{PgPool, PoolId};
 
 use super::{Reply, errno, refuse};
 use crate::core::View;
@@ -46,7 +46,13 @@ fn integer(m: &View, p: &PgPool, var: &str, val: &str) -> Result<i64, Reply> {
         },
         "dedup_tier" => {
             let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{val}'"));
-            return m.state.osd.map.pool_id(val).ok_or_else(missing);
+            return m
+                .state
+                .osd
+                .map
+                .pool_id(val)
+                .map(PoolId::signed)
+                .ok_or_else(missing);
         }
         "target_size_bytes"
         | "compression_max_blob_size"

@@ -1,7 +1,7 @@
 //! `ceph osd pool set` and other changes of a pool.
 
 use spirula_maps::pool::PoolOption;
-use spirula_maps::{PgPool, PoolFlags};
+use spirula_maps::{PgPool, PoolFlags, PoolId};
 
 use super::pool::{autoscale_mode, check_pg_num, check_rule_size, pg_num_in_range};
 use super::pool_get::{flag, is_tier_var};
@@ -27,7 +27,7 @@ commands! {
 }
 
 /// The pool as the next map is to have it.
-fn pool(m: &View, call: &Call<'_>) -> Result<(String, i64, PgPool), Reply> {
+fn pool(m: &View, call: &Call<'_>) -> Result<(String, PoolId, PgPool), Reply> {
     let name = call.args.str("pool")?;
     let id = pool_id(m, &name)?;
     let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{name}'"));
@@ -35,7 +35,7 @@ fn pool(m: &View, call: &Call<'_>) -> Result<(String, i64, PgPool), Reply> {
     Ok((name, id, p))
 }
 
-fn store(m: &mut Turn<'_>, id: i64, p: PgPool) {
+fn store(m: &mut Turn<'_>, id: PoolId, p: PgPool) {
     m.pending_osd().new_pools.insert(id, p);
 }
 
@@ -111,7 +111,7 @@ fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     })
 }
 
-fn set_size(m: &View, id: i64, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply> {
+fn set_size(m: &View, id: PoolId, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply> {
     if p.flags.contains(PoolFlags::NOSIZECHANGE) {
         return refuse(
             errno::EPERM,
@@ -173,7 +173,7 @@ fn set_min_size(p: &mut PgPool, n: i64) -> Result<(), Reply> {
 
 /// Sets the target of `pg_num`; [`Monitor::adjust_pg_nums`] takes it there. `pgp_num` follows if it
 /// was the same.
-fn set_pg_num(m: &View, id: i64, p: &mut PgPool, n: i64) -> Result<(), Reply> {
+fn set_pg_num(m: &View, id: PoolId, p: &mut PgPool, n: i64) -> Result<(), Reply> {
     if p.flags.contains(PoolFlags::NOPGCHANGE) {
         return refuse(
             errno::EPERM,

@@ -1,5 +1,7 @@
 //! A pool's snapshots of itself.
 
+use spirula_maps::PoolId;
+
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::{Turn, View};
 
@@ -9,7 +11,7 @@ commands! {
 }
 
 /// The pool's name and id and the snapshot's name, if the pool may have snapshots of itself.
-fn arguments(m: &View, call: &Call<'_>) -> Result<(String, i64, String), Reply> {
+fn arguments(m: &View, call: &Call<'_>) -> Result<(String, PoolId, String), Reply> {
     let (name, snap) = (call.args.str("pool")?, call.args.str("snap")?);
     let id = m.state.osd.map.pool_id(&name);
     let Some((id, pool)) = id.and_then(|id| Some((id, m.state.osd.map.pool(id)?))) else {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use spirula_maps::PoolId;
 use spirula_text::python;
 
 use super::{Call, Done, Reply, commands, denied_by_module, errno, now, rbd_support, refuse};
@@ -38,9 +39,9 @@ fn parse_spec(spec: &str) -> Result<Option<(&str, &str)>, Reply> {
 }
 
 /// The pools of block images.
-fn image_pools(m: &View) -> BTreeMap<u64, String> {
+fn image_pools(m: &View) -> BTreeMap<PoolId, String> {
     let pools = m.state.osd.map.pools_for(spirula_manager::IMAGES);
-    let named = pools.filter_map(|(id, name)| Some((u64::try_from(id).ok()?, name.to_owned())));
+    let named = pools.map(|(id, name)| (id, name.to_owned()));
     named.collect()
 }
 
@@ -66,14 +67,7 @@ fn report(m: &mut Turn<'_>, call: &Call<'_>, kind: Kind) -> Done {
     let (scope, pools) = match target {
         None => (Scope::All, image_pools(m.view)),
         Some((pool, nspace)) => {
-            let id = m
-                .view
-                .state
-                .osd
-                .map
-                .pool_id(pool)
-                .and_then(|id| u64::try_from(id).ok());
-            let Some(id) = id else {
+            let Some(id) = m.view.state.osd.map.pool_id(pool) else {
                 let text = format!("[errno 2] RADOS object not found (Pool '{pool}' not found)");
                 return refuse(errno::ENOENT, text);
             };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use spirula_maps::PgState;
+use spirula_maps::{PgState, PoolId};
 use spirula_text::Names;
 
 use super::{Call, Done, Reply, commands, manager, misc, now, services};
@@ -25,7 +25,7 @@ fn checksum(data: &[u8]) -> u32 {
 }
 
 fn clean_epochs(m: &View) -> Value {
-    let mut floors: BTreeMap<u64, u32> = BTreeMap::new();
+    let mut floors: BTreeMap<PoolId, u32> = BTreeMap::new();
     for (pg, s) in &m.state.stats.pgs {
         let floor = floors.entry(pg.pool).or_insert(u32::MAX);
         *floor = (*floor).min(s.effective_last_epoch_clean());

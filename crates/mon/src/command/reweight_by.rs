@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use spirula_crush::weight_to_f64;
 use spirula_maps::osdmap::WEIGHT_IN;
-use spirula_maps::{Incremental, OsdMap};
+use spirula_maps::{Incremental, OsdMap, PoolId};
 use spirula_text::general;
 
 use super::{Call, Done, Outcome, Reply, commands, errno, now, refuse};
@@ -40,7 +40,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(map: &OsdMap, next: Option<&OsdMap>, pools: &BTreeSet<u64>) -> Self {
+    fn of(map: &OsdMap, next: Option<&OsdMap>, pools: &BTreeSet<PoolId>) -> Self {
         let there = map.osds().filter(|o| map.is_up(*o) && map.is_in(*o));
         let mut s = Self {
             osds: there.map(|o| (o, Pgs::default())).collect(),
@@ -181,7 +181,7 @@ struct Wish {
     overload: i64,
     max_change: f64,
     max_osds: i64,
-    pools: BTreeSet<u64>,
+    pools: BTreeSet<PoolId>,
     no_increasing: bool,
 }
 
@@ -191,7 +191,7 @@ impl Wish {
         let mut pools = BTreeSet::new();
         for name in args.list("pools") {
             match m.state.osd.map.pool_id(&name) {
-                Some(id) => pools.insert(id.cast_unsigned()),
+                Some(id) => pools.insert(id),
                 None => return refuse(errno::ENOENT, format!("pool '{name}' does not exist")),
             };
         }

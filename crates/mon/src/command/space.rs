@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use spirula_maps::StoreStatfs;
+use spirula_maps::{PoolId, StoreStatfs};
 use spirula_text::{Align, Table, percent, size::bytes, size::count};
 
 use super::{Call, Done, Reply, commands, now};
@@ -25,7 +25,7 @@ struct PoolSpace {
 }
 
 impl PoolSpace {
-    fn of(m: &View, id: i64) -> Self {
+    fn of(m: &View, id: PoolId) -> Self {
         let totals = m.state.stats.pool(id);
         let rate = m.state.osd.map.pool(id).map_or(1.0, |p| f64::from(p.size));
         let omap_used = u64::try_from(totals.store.omap_allocated).unwrap_or(0);
@@ -64,7 +64,7 @@ impl PoolSpace {
         u64::try_from(self.totals.sum.num_objects).unwrap_or(0)
     }
 
-    fn json(&self, m: &View, id: i64, detail: bool) -> Value {
+    fn json(&self, m: &View, id: PoolId, detail: bool) -> Value {
         let s = &self.totals.sum;
         let mut v = Map::new();
         let mut put = |k: &str, x: Value| {
@@ -145,7 +145,7 @@ fn by_class(m: &View) -> BTreeMap<String, StoreStatfs> {
 fn df(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let detail = call.args.opt_str("detail").is_some();
     let raw = m.view.state.stats.raw(&m.view.state.osd.map);
-    let ids: Vec<i64> = m.view.state.osd.map.pools.keys().copied().collect();
+    let ids: Vec<PoolId> = m.view.state.osd.map.pools.keys().copied().collect();
     if !call.format.is_structured() {
         return now(Reply::text(df_text(m.view, &raw, &ids, detail)));
     }
@@ -204,7 +204,7 @@ fn raw_table(m: &View, raw: &StoreStatfs) -> String {
     t.render()
 }
 
-fn df_text(m: &View, raw: &StoreStatfs, ids: &[i64], detail: bool) -> String {
+fn df_text(m: &View, raw: &StoreStatfs, ids: &[PoolId], detail: bool) -> String {
     use Align::{Left, Right};
     let mut t = Table::default();
     t.column("POOL", Left, Left);

@@ -87,7 +87,7 @@ fn describe(msg: &RawMessage) -> String {
             format!("pool_op({op}, pool {pool}, tid {tid}, name {name} v{version})")
         }),
         MsgType::STATFS => msg.decode::<MStatfs>().map(|m| {
-            let (pool, version) = (m.data_pool.unwrap_or(-1), m.paxos.0);
+            let (pool, version) = (spirula_maps::types::or_none::number(m.data_pool), m.paxos.0);
             format!("statfs({tid} pool {pool} v{version})")
         }),
         MsgType::GET_POOL_STATS => msg

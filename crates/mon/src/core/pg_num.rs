@@ -1,6 +1,6 @@
 //! Taking pools to their target number of PGs. In Ceph the manager does this.
 
-use spirula_maps::{PgId, PgPool, PgState};
+use spirula_maps::{PgId, PgPool, PgState, PoolId};
 
 use super::{Turn, View};
 
@@ -9,7 +9,7 @@ impl View {
     ///
     /// First PGs split where they are; once the new ones are active, `pgp_num` spreads them. Not
     /// both at once: a PG that is split off and moved in one step would have to be searched for.
-    pub(crate) fn adjust_pg_num(&self, id: i64, p: &mut PgPool) -> bool {
+    pub(crate) fn adjust_pg_num(&self, id: PoolId, p: &mut PgPool) -> bool {
         let pgp_num = p.pgp_num_target.min(p.pg_num);
         let split = p.pg_num_target > p.pg_num;
         if (!split && pgp_num == p.pgp_num) || !self.all_active(id) {
@@ -27,12 +27,12 @@ impl View {
     }
 
     /// Whether every PG of a pool serves, as its primary reported since the last change of their number.
-    fn all_active(&self, id: i64) -> bool {
-        let (Some(p), Ok(pool)) = (self.state.osd.map.pool(id), u64::try_from(id)) else {
+    fn all_active(&self, id: PoolId) -> bool {
+        let Some(p) = self.state.osd.map.pool(id) else {
             return false;
         };
         (0..p.pg_num).all(|seed| {
-            let stat = self.state.stats.pgs.get(&PgId { pool, seed });
+            let stat = self.state.stats.pgs.get(&PgId::new(id, seed));
             stat.is_some_and(|s| s.state.contains(PgState::ACTIVE) && !s.state.contains(PgState::STALE))
         })
     }

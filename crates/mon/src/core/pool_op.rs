@@ -47,7 +47,7 @@ impl View {
         ) {
             return s.caps.is_allowed_service("osd", "w");
         }
-        let pool = self.state.osd.map.pool_name(i64::from(m.pool));
+        let pool = self.state.osd.map.pool_name(m.pool);
         let args: Vec<_> = pool
             .map(|p| ("poolname".to_owned(), p.to_owned()))
             .into_iter()
@@ -102,7 +102,7 @@ impl Turn<'_> {
         if m.fsid != self.view.me.fsid {
             return Err(errno::EINVAL);
         }
-        let pool = i64::from(m.pool);
+        let pool = m.pool;
         let done = Prepared::Commit(bytes::Bytes::new());
         match m.op {
             PoolOpCode::CREATE => {

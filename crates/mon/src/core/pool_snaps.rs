@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use spirula_invariant::invariant;
-use spirula_maps::{IntervalSet, OsdMap, PgPool, SnapId};
+use spirula_maps::{IntervalSet, OsdMap, PgPool, PoolId, SnapId};
 use spirula_proto::internal::report::{OsdReportReply, PurgedSnaps as Purged, PurgedSnapsWanted};
 use spirula_proto::mon::{MPoolOp, PoolOpCode};
 
@@ -18,14 +18,14 @@ use crate::kv::{KvRead, Txn};
 use crate::service::PurgedSnaps;
 
 impl View {
-    fn snap_named(&self, pool: i64, name: &str) -> Option<SnapId> {
+    fn snap_named(&self, pool: PoolId, name: &str) -> Option<SnapId> {
         self.state.osd.map.pool(pool)?.snap_named(name)
     }
 }
 
 impl Turn<'_> {
     /// Changes a pool's snapshots in the next map.
-    fn change_snaps<T>(&mut self, id: i64, change: impl FnOnce(&mut PgPool) -> T) -> Option<T> {
+    fn change_snaps<T>(&mut self, id: PoolId, change: impl FnOnce(&mut PgPool) -> T) -> Option<T> {
         let mut pool = self.view.state.osd.map.pool(id)?.clone();
         let inc = self.pending_osd();
         pool.snap_epoch = inc.epoch;
@@ -35,14 +35,14 @@ impl Turn<'_> {
     }
 
     /// Prepares a snapshot of a pool; returns whether it is new.
-    pub(crate) fn add_pool_snap(&mut self, pool: i64, name: &str) -> bool {
+    pub(crate) fn add_pool_snap(&mut self, pool: PoolId, name: &str) -> bool {
         let now = self.view.now;
         self.view.snap_named(pool, name).is_none()
             && self.change_snaps(pool, |p| p.add_snap(name, now)).is_some()
     }
 
     /// Prepares the removal of a pool's snapshot; returns whether it existed.
-    pub(crate) fn remove_pool_snap(&mut self, pool: i64, name: &str) -> bool {
+    pub(crate) fn remove_pool_snap(&mut self, pool: PoolId, name: &str) -> bool {
         let Some(snap) = self.view.snap_named(pool, name) else {
             return false;
         };
@@ -58,7 +58,7 @@ impl Turn<'_> {
     /// Prepares a snapshot operation of librados. Returns the new snapshot's id, if there is one;
     /// `None` if there is nothing to commit; or the result code.
     pub(super) fn prepare_snap_op(&mut self, m: &MPoolOp) -> Result<Option<Option<SnapId>>, Errno> {
-        let id = i64::from(m.pool);
+        let id = m.pool;
         let Some(pool) = self.view.state.osd.map.pool(id) else {
             return Err(errno::ENOENT);
         };
@@ -77,7 +77,7 @@ impl Turn<'_> {
         }
     }
 
-    fn remove_selfmanaged_snap(&mut self, id: i64, snap: SnapId) -> Result<Option<Option<SnapId>>, Errno> {
+    fn remove_selfmanaged_snap(&mut self, id: PoolId, snap: SnapId) -> Result<Option<Option<SnapId>>, Errno> {
         let map = self.view.state.osd.map.clone();
         let queued = map.removed_snaps_queue.get(&id).is_some_and(|q| q.contains(snap));
         let purged = PurgedSnaps::new(self.view.kv.as_ref(), id).contains(snap);
@@ -102,7 +102,7 @@ impl Turn<'_> {
         Ok(Some(None))
     }
 
-    fn note_purged(&mut self, pool: i64, snaps: &IntervalSet) -> Result<(), LoadError> {
+    fn note_purged(&mut self, pool: PoolId, snaps: &IntervalSet) -> Result<(), LoadError> {
         let mut txn = Txn::default();
         PurgedSnaps::new(self.view.kv.as_ref(), pool).add(snaps, &mut txn)?;
         self.changes.txn.extend(txn);
@@ -125,8 +125,8 @@ impl Turn<'_> {
                 self.pending_osd().new_purged_snaps.insert(*id, queue.clone());
                 continue;
             }
-            let trimmed = u64::try_from(*id).map(|p| self.view.state.stats.purged_snaps(p));
-            let purged = trimmed.unwrap_or_default().intersection(queue).first(left);
+            let trimmed = self.view.state.stats.purged_snaps(*id);
+            let purged = trimmed.intersection(queue).first(left);
             if purged.is_empty() {
                 continue;
             }

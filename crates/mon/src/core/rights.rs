@@ -295,6 +295,8 @@ impl Monitor {
 mod tests {
     use spirula_cephx::caps::{ApplicationMetadata, MonCap, OsdRequest};
 
+    use spirula_maps::PoolId;
+
     use super::*;
 
     fn may_write(caps: &str, pool: &str, namespace: &[u8], object: &[u8]) -> bool {
@@ -354,7 +356,7 @@ mod tests {
 
     #[test]
     fn what_nobody_is_known_to_have_asked_for_is_confined_to_its_place() {
-        let place = |pool: i64, namespace: &str| Place {
+        let place = |pool: PoolId, namespace: &str| Place {
             pool,
             namespace: namespace.to_owned(),
         };
@@ -363,12 +365,12 @@ mod tests {
             text: text.into(),
         };
         let mut origins = Origins::default();
-        let here = place(1, "");
+        let here = place(PoolId::new(1), "");
         let of = |o: &Origins, text: &str, at: Option<&Place>| {
             o.caps_of(&here, &origin(text), at).map(str::to_owned)
         };
         assert_eq!(of(&origins, "t", Some(&here)).as_deref(), Some(""));
-        assert_eq!(of(&origins, "t", Some(&place(1, "n"))), None);
+        assert_eq!(of(&origins, "t", Some(&place(PoolId::new(1), "n"))), None);
         assert_eq!(of(&origins, "t", None).as_deref(), Some(""));
         let record = Record {
             who: "client.a".into(),

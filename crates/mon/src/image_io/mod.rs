@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use spirula_manager::ImagesToName;
+use spirula_maps::PoolId;
 use spirula_proto::internal::image_io::{ImageIo as Counts, ImageIoCounts, ImageIoPoll};
 
 use names::Names;
@@ -42,7 +43,7 @@ pub(crate) enum Scope {
     /// All pools of images.
     All,
     /// A pool, and a namespace in it.
-    Pool(u64, String),
+    Pool(PoolId, String),
 }
 
 impl Scope {
@@ -57,7 +58,7 @@ impl Scope {
 /// The key of an image.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ImageKey {
-    pool: u64,
+    pool: PoolId,
     nspace: String,
     id: String,
 }
@@ -206,7 +207,7 @@ impl ImageIo {
     }
 
     /// The pools that the queries are about; empty for all.
-    fn pools(&self) -> Vec<u64> {
+    fn pools(&self) -> Vec<PoolId> {
         let mut pools = BTreeSet::new();
         for scope in self.queries.keys() {
             match scope {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_manager::ImagesToName;
+use spirula_maps::PoolId;
 
 use super::ImageKey;
 
@@ -14,9 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The images that were asked for.
 fn keys(images: &ImagesToName) -> impl Iterator<Item = ImageKey> {
-    let pool = u64::try_from(images.pool).unwrap_or_default();
     images.ids.iter().map(move |id| ImageKey {
-        pool,
+        pool: images.pool,
         nspace: images.namespace.clone(),
         id: id.clone(),
     })
@@ -63,7 +63,7 @@ impl Names {
         images: impl Iterator<Item = &'a ImageKey>,
     ) -> Vec<ImagesToName> {
         self.asked.retain(|_, since| now < *since + PATIENCE);
-        let mut wanted: BTreeMap<(u64, &str), Vec<String>> = BTreeMap::new();
+        let mut wanted: BTreeMap<(PoolId, &str), Vec<String>> = BTreeMap::new();
         for key in images {
             if !self.asked.contains_key(key) {
                 self.asked.insert(key.clone(), now);
@@ -72,7 +72,7 @@ impl Names {
             }
         }
         let unnamed = wanted.into_iter().map(|((pool, nspace), ids)| ImagesToName {
-            pool: i64::try_from(pool).unwrap_or(i64::MAX),
+            pool,
             namespace: nspace.to_owned(),
             ids,
         });

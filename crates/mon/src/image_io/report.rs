@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use spirula_maps::PoolId;
 
 use super::{Image, ImageIo, ImageKey, LONGEST_SPAN, Scope};
 
@@ -63,7 +64,7 @@ impl ImageIo {
         scope: &Scope,
         kind: Kind,
         sort_by: usize,
-        pools: &BTreeMap<u64, String>,
+        pools: &BTreeMap<PoolId, String>,
         timestamp: u32,
     ) -> Value {
         let seconds = self.seconds();
@@ -103,7 +104,7 @@ impl ImageIo {
 }
 
 /// An image's pool and namespace, as users name them.
-fn pool_spec(key: &ImageKey, pools: &BTreeMap<u64, String>) -> String {
+fn pool_spec(key: &ImageKey, pools: &BTreeMap<PoolId, String>) -> String {
     let pool = pools.get(&key.pool).map_or("", String::as_str);
     if key.nspace.is_empty() {
         pool.to_owned()

@@ -1,4 +1,5 @@
 use serde_json::{Value, json};
+use spirula_maps::PoolId;
 
 use super::*;
 
@@ -6,7 +7,7 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn counts(pool: u64, nspace: &str, id: &str, writes: u64) -> Counts {
+fn counts(pool: PoolId, nspace: &str, id: &str, writes: u64) -> Counts {
     Counts {
         pool,
         nspace: nspace.into(),
@@ -60,28 +61,36 @@ impl World {
     }
 
     fn report(&self, scope: &Scope, kind: Kind, sort_by: usize) -> Value {
-        let pools = BTreeMap::from([(1, "p".to_owned()), (2, "q".to_owned())]);
+        let pools = BTreeMap::from(
+            [(1, "p".to_owned()), (2, "q".to_owned())].map(|(id, name)| (PoolId::new(id), name)),
+        );
         self.io.report(scope, kind, sort_by, &pools, 1000)
     }
 }
 
-fn pool(id: u64) -> Scope {
-    Scope::Pool(id, String::new())
+fn pool(id: u32) -> Scope {
+    Scope::Pool(PoolId::new(id), String::new())
 }
 
 #[test]
 fn rates_and_sums_come_after_a_period_and_go_with_the_work() {
     let mut w = World::default();
     w.io.ask(&pool(1), at(0));
-    w.round(at(0), vec![counts(1, "", "a", 7)]);
-    assert_eq!(w.polls[0].pools, [1]);
+    w.round(at(0), vec![counts(PoolId::new(1), "", "a", 7)]);
+    assert_eq!(w.polls[0].pools, [1].map(PoolId::new));
     // Counts from before the first round are of an unknown time.
     let nothing = json!({
         "timestamp": 1000.0, "stat_descriptors": DESCRIPTORS, "pool_descriptors": {}, "stats": [],
     });
     assert_eq!(w.report(&pool(1), Kind::Stats, 0), nothing);
     w.tick(at(4));
-    w.round(at(5), vec![counts(1, "", "a", 50), counts(1, "n", "b", 5)]);
+    w.round(
+        at(5),
+        vec![
+            counts(PoolId::new(1), "", "a", 50),
+            counts(PoolId::new(1), "n", "b", 5),
+        ],
+    );
     // Nobody knows the name yet.
     assert_eq!(w.report(&pool(1), Kind::Stats, 0), nothing);
     w.name_all();
@@ -92,7 +101,7 @@ fn rates_and_sums_come_after_a_period_and_go_with_the_work() {
         report["stats"],
         json!([{"0/image-a": [10.0, 0.0, 40960.0, 0.0, 1_000_000.0, 0.0]}])
     );
-    w.round(at(10), vec![counts(1, "", "a", 10)]);
+    w.round(at(10), vec![counts(PoolId::new(1), "", "a", 10)]);
     w.round(at(15), Vec::new());
     assert_eq!(w.report(&pool(1), Kind::Stats, 0)["stats"], json!([]));
     assert_eq!(
@@ -107,13 +116,16 @@ fn all_pools_are_told_of_in_the_order_of_what_they_do_now() {
     w.io.ask(&Scope::All, at(0));
     w.round(at(0), Vec::new());
     assert!(w.polls[0].pools.is_empty());
-    let few = counts(1, "", "few", 1);
+    let few = counts(PoolId::new(1), "", "few", 1);
     let large = Counts {
         write_bytes: 1 << 30,
-        ..counts(2, "", "large", 2)
+        ..counts(PoolId::new(2), "", "large", 2)
     };
-    let unlisted = counts(3, "", "unlisted", 5);
-    w.round(at(5), vec![few, large, counts(2, "n", "many", 1000), unlisted]);
+    let unlisted = counts(PoolId::new(3), "", "unlisted", 5);
+    w.round(
+        at(5),
+        vec![few, large, counts(PoolId::new(2), "n", "many", 1000), unlisted],
+    );
     w.name_all();
     let names = |sort_by| -> Vec<String> {
         let report = w.report(&Scope::All, Kind::Stats, sort_by);
@@ -133,10 +145,10 @@ fn a_query_ends_a_minute_after_the_last_request() {
     w.io.ask(&pool(1), at(0));
     w.io.ask(&pool(2), at(0));
     w.tick(at(0));
-    assert_eq!(w.polls[0].pools, [1, 2]);
+    assert_eq!(w.polls[0].pools, [1, 2].map(PoolId::new));
     w.io.ask(&pool(2), at(30));
     w.tick(at(61));
-    assert_eq!(w.polls.last().unwrap().pools, [2]);
+    assert_eq!(w.polls.last().unwrap().pools, [2].map(PoolId::new));
     let polls = w.polls.len();
     w.tick(at(91));
     w.tick(at(100));
@@ -146,7 +158,7 @@ fn a_query_ends_a_minute_after_the_last_request() {
 
 fn key(id: &str) -> ImageKey {
     ImageKey {
-        pool: 1,
+        pool: PoolId::new(1),
         nspace: String::new(),
         id: id.into(),
     }
@@ -159,7 +171,7 @@ fn a_new_query_does_not_wait_for_the_period() {
     w.round(at(0), Vec::new());
     w.io.ask(&pool(2), at(2));
     w.round(at(2), Vec::new());
-    assert_eq!(w.polls[1].pools, [1, 2]);
+    assert_eq!(w.polls[1].pools, [1, 2].map(PoolId::new));
     // But not at once after another round.
     w.io.ask(&Scope::All, at(2));
     w.tick(at(2));
@@ -174,14 +186,14 @@ fn who_does_not_answer_is_not_waited_for() {
     w.round(at(0), Vec::new());
     w.tick(at(5));
     let round = w.polls[1].round;
-    let images = vec![counts(1, "", "a", 5)];
+    let images = vec![counts(PoolId::new(1), "", "a", 5)];
     w.io.answer(0, ImageIoCounts { round, images });
     w.tick(at(5) + Duration::from_millis(500));
     assert!(w.asked.is_empty());
     w.tick(at(6));
     assert_eq!(w.asked.len(), 1);
     // A late answer counts in the next round.
-    let images = vec![counts(1, "", "a", 10)];
+    let images = vec![counts(PoolId::new(1), "", "a", 10)];
     w.io.answer(1, ImageIoCounts { round, images });
     w.round(at(10), Vec::new());
     w.name_all();
@@ -195,11 +207,16 @@ fn names_are_asked_once_and_again_later_and_who_has_none_is_forgotten() {
     let ask = |w: &mut World, now| w.io.ask(&pool(1), now);
     ask(&mut w, at(0));
     w.round(at(0), Vec::new());
-    let both = || vec![counts(1, "", "a", 5), counts(1, "", "b", 5)];
+    let both = || {
+        vec![
+            counts(PoolId::new(1), "", "a", 5),
+            counts(PoolId::new(1), "", "b", 5),
+        ]
+    };
     w.round(at(5), both());
     w.round(at(10), both());
     let unnamed = ImagesToName {
-        pool: 1,
+        pool: PoolId::new(1),
         namespace: String::new(),
         ids: vec!["a".into(), "b".into()],
     };
@@ -233,7 +250,7 @@ fn a_late_answer_to_an_older_round_does_not_end_the_newer_one() {
     w.tick(at(5) + Duration::from_millis(250));
     let round = w.polls[1].round;
     for (osd, writes) in [(0, 20), (1, 30)] {
-        let images = vec![counts(1, "", "a", writes)];
+        let images = vec![counts(PoolId::new(1), "", "a", writes)];
         w.io.answer(osd, ImageIoCounts { round, images });
     }
     w.tick(at(5) + Duration::from_millis(500));
@@ -245,14 +262,14 @@ fn a_late_answer_to_an_older_round_does_not_end_the_newer_one() {
 #[test]
 fn the_query_that_was_not_asked_for_longest_gives_way() {
     let mut w = World::default();
-    let all = MAX_QUERIES as u64;
+    let all = MAX_QUERIES as u32;
     for n in 0..all {
-        w.io.ask(&pool(n), Duration::from_millis(n));
+        w.io.ask(&pool(n), Duration::from_millis(n.into()));
     }
     w.io.ask(&pool(0), at(1));
     w.io.ask(&pool(all), at(1));
     w.tick(at(1));
-    let expected: Vec<u64> = (0..=all).filter(|n| *n != 1).collect();
+    let expected: Vec<PoolId> = (0..=all).filter(|n| *n != 1).map(PoolId::new).collect();
     assert_eq!(w.polls[0].pools, expected);
 }
 
@@ -261,13 +278,13 @@ fn no_more_images_are_kept_than_there_may_be() {
     let mut w = World::default();
     w.io.ask(&pool(1), at(0));
     w.round(at(0), Vec::new());
-    let image = |n: usize| counts(1, "", &n.to_string(), 1);
+    let image = |n: usize| counts(PoolId::new(1), "", &n.to_string(), 1);
     w.round(at(5), (0..2 * MAX_IMAGES).map(image).collect());
     w.round(at(10), [0, MAX_IMAGES, MAX_IMAGES + 1].map(image).to_vec());
     let images = &w.io.queries[&pool(1)].images;
     assert_eq!(images.len(), MAX_IMAGES);
     let key = |n: usize| ImageKey {
-        pool: 1,
+        pool: PoolId::new(1),
         nspace: String::new(),
         id: n.to_string(),
     };

@@ -2,7 +2,7 @@
 //! everything here is added up and shown.
 
 use spirula_denc::{Result, UTime, decode_all};
-use spirula_maps::{OsdMap, OsdStat, PgId, PgStat, StoreStatfs};
+use spirula_maps::{OsdMap, OsdStat, PgId, PgStat, PoolId, StoreStatfs};
 use spirula_proto::Blob;
 use spirula_proto::internal::report::PgStatsReport;
 
@@ -19,7 +19,7 @@ const MAX_BINS: usize = 32;
 pub(super) struct Reported {
     pub(super) osd: Option<OsdStat>,
     pub(super) pgs: Vec<(PgId, PgStat)>,
-    pub(super) stores: Vec<(i64, StoreStatfs)>,
+    pub(super) stores: Vec<(PoolId, StoreStatfs)>,
 }
 
 /// Decodes a report of `osd`, without PGs that it does not lead by this map, and pools that do not

@@ -5,7 +5,7 @@
 //! before the id.
 
 use spirula_denc::encode_to_vec;
-use spirula_maps::{Interval, IntervalSet, SnapId};
+use spirula_maps::{Interval, IntervalSet, PoolId, SnapId};
 
 use super::stored;
 use crate::core::LoadError;
@@ -13,18 +13,18 @@ use crate::kv::{KvRead, Txn};
 
 const SERVICE: &str = "osd_snap";
 
-fn key(pool: i64, last: SnapId) -> String {
-    format!("{pool:016x}_{last:016x}")
+fn key(pool: PoolId, last: SnapId) -> String {
+    format!("{:016x}_{last:016x}", pool.unsigned())
 }
 
 /// The purged ranges of a pool as they were committed, with changes to be committed.
 pub(crate) struct PurgedSnaps<'a> {
     kv: &'a dyn KvRead,
-    pool: i64,
+    pool: PoolId,
 }
 
 impl<'a> PurgedSnaps<'a> {
-    pub(crate) fn new(kv: &'a dyn KvRead, pool: i64) -> Self {
+    pub(crate) fn new(kv: &'a dyn KvRead, pool: PoolId) -> Self {
         Self { kv, pool }
     }
 
@@ -39,7 +39,7 @@ impl<'a> PurgedSnaps<'a> {
         let last = SnapId::from_str_radix(last, 16)
             .map_err(|_| LoadError::Missing("valid key of purged snapshots"))?;
         let first: SnapId = stored("purged snapshots", &value)?;
-        Ok((i64::from_str_radix(pool, 16) == Ok(self.pool)).then_some((first, last)))
+        Ok((u64::from_str_radix(pool, 16) == Ok(self.pool.unsigned())).then_some((first, last)))
     }
 
     /// Whether the snapshot is removed and trimmed everywhere.
@@ -93,10 +93,10 @@ mod tests {
                 model.extend(snaps);
                 let mut txn = Txn::default();
                 let set = snaps.iter().copied().collect();
-                PurgedSnaps::new(&kv, 3).add(&set, &mut txn).unwrap();
-                PurgedSnaps::new(&kv, 4).add(&[100 + i as u64].into_iter().collect(), &mut txn).unwrap();
+                PurgedSnaps::new(&kv, PoolId::new(3)).add(&set, &mut txn).unwrap();
+                PurgedSnaps::new(&kv, PoolId::new(4)).add(&[100 + i as u64].into_iter().collect(), &mut txn).unwrap();
                 kv.apply(&txn);
-                let purged = PurgedSnaps::new(&kv, 3);
+                let purged = PurgedSnaps::new(&kv, PoolId::new(3));
                 for s in 0..60 {
                     prop_assert_eq!(purged.contains(s).unwrap(), model.contains(&s));
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_denc::{UTime, versioned};
-use spirula_maps::{IntervalSet, ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, StoreStatfs};
+use spirula_maps::{IntervalSet, ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, PoolId, StoreStatfs};
 use spirula_proto::internal::report::PgStatsReport;
 use spirula_proto::mon::Statfs;
 
@@ -138,7 +138,7 @@ impl Served {
 #[derive(Debug)]
 struct Sample {
     at: UTime,
-    pools: BTreeMap<i64, ObjectStatSum>,
+    pools: BTreeMap<PoolId, ObjectStatSum>,
     served: BTreeMap<i32, Served>,
 }
 
@@ -152,7 +152,7 @@ pub struct Stats {
     pub pgs: BTreeMap<PgId, PgStat>,
     /// The statistics by OSD.
     pub osds: BTreeMap<i32, OsdStat>,
-    stores: BTreeMap<(i64, i32), StoreStatfs>,
+    stores: BTreeMap<(PoolId, i32), StoreStatfs>,
     /// The clients' I/O on each OSD since the first report.
     served: BTreeMap<i32, Served>,
     samples: VecDeque<Sample>,
@@ -161,7 +161,7 @@ pub struct Stats {
     pub(crate) kept: Keyed<PoolTotals>,
     kept_at: UTime,
     /// Pools of which everything has been reported since the start.
-    known: BTreeSet<i64>,
+    known: BTreeSet<PoolId>,
 }
 
 /// A PG that no OSD has reported: its state prints as `unknown`.
@@ -248,7 +248,7 @@ impl Stats {
             }
         }
         for (key, _) in self.kept.iter() {
-            if !key.parse().is_ok_and(|p: i64| map.pools.contains_key(&p)) {
+            if !key.parse().is_ok_and(|p: PoolId| map.pools.contains_key(&p)) {
                 Keyed::<PoolTotals>::remove(key, &mut txn);
             }
         }
@@ -260,9 +260,9 @@ impl Stats {
         if map.pools.keys().all(|p| self.known.contains(p)) {
             return;
         }
-        let mut pools: BTreeMap<i64, bool> = BTreeMap::new();
+        let mut pools: BTreeMap<PoolId, bool> = BTreeMap::new();
         for (pg, stat) in &self.pgs {
-            let pool = pg.pool.cast_signed();
+            let pool = pg.pool;
             let stored = || {
                 stat.acting
                     .iter()
@@ -368,17 +368,13 @@ impl Stats {
     }
 
     /// A pool's totals; until all of its PGs have been reported, the kept ones.
-    pub fn pool(&self, pool: i64) -> PoolTotals {
+    pub fn pool(&self, pool: PoolId) -> PoolTotals {
         let kept = self.kept.get(&pool.to_string());
         if let Some(kept) = kept.filter(|_| !self.known.contains(&pool)) {
             return kept.clone();
         }
         let mut t = PoolTotals::default();
-        let Ok(id) = u64::try_from(pool) else { return t };
-        let range = PgId { pool: id, seed: 0 }..=PgId {
-            pool: id,
-            seed: u32::MAX,
-        };
+        let range = PgId { pool, seed: 0 }..=PgId { pool, seed: u32::MAX };
         for stat in self.pgs.range(range).map(|(_, s)| s) {
             t.sum.add(&stat.stats.sum);
             t.add_logs(stat.log_size, stat.ondisk_log_size);
@@ -399,7 +395,7 @@ impl Stats {
 
     /// The pool's snapshots that all of its PGs report as trimmed; none while a PG has not
     /// reported.
-    pub(crate) fn purged_snaps(&self, pool: u64) -> IntervalSet {
+    pub(crate) fn purged_snaps(&self, pool: PoolId) -> IntervalSet {
         let range = PgId { pool, seed: 0 }..=PgId { pool, seed: u32::MAX };
         let mut of_pgs = self.pgs.range(range).map(|(_, s)| &s.purged_snaps);
         let Some(first) = of_pgs.next() else {
@@ -411,7 +407,7 @@ impl Stats {
     /// Totals over all pools.
     pub fn total(&self) -> PoolTotals {
         let mut t = PoolTotals::default();
-        let pools: BTreeSet<i64> = self.pgs.keys().map(|pg| pg.pool.cast_signed()).collect();
+        let pools: BTreeSet<PoolId> = self.pgs.keys().map(|pg| pg.pool).collect();
         for p in pools.into_iter().map(|p| self.pool(p)) {
             t.sum.add(&p.sum);
             t.add_logs(p.log_size, p.ondisk_log_size);
@@ -435,7 +431,7 @@ impl Stats {
 
     /// The change of a pool's sums (of all pools for `None`) over the averaging window, and the
     /// time.
-    pub fn delta(&self, pool: Option<i64>) -> (ObjectStatSum, f64) {
+    pub fn delta(&self, pool: Option<PoolId>) -> (ObjectStatSum, f64) {
         let (Some(old), Some(new)) = (self.samples.front(), self.samples.back()) else {
             return (ObjectStatSum::default(), 0.0);
         };
@@ -467,7 +463,7 @@ impl Stats {
     /// Bytes that can still be written to a pool, before replication is multiplied in: until the first OSD is full, if
     /// all fill by their share in the pool's rule. As in Ceph an OSD that is out keeps its share, and reweights do not
     /// count.
-    pub fn max_avail(&self, map: &OsdMap, pool: i64) -> u64 {
+    pub fn max_avail(&self, map: &OsdMap, pool: PoolId) -> u64 {
         let Some(p) = map.pool(pool) else { return 0 };
         let rule = u32::from(p.crush_rule);
         let shares = map.crush.map().rule_device_shares(rule).unwrap_or_default();
@@ -488,7 +484,7 @@ impl Stats {
     }
 
     /// The answer to `statfs`.
-    pub fn statfs(&self, map: &OsdMap, pool: Option<i64>) -> Statfs {
+    pub fn statfs(&self, map: &OsdMap, pool: Option<PoolId>) -> Statfs {
         let Some(pool) = pool else {
             let raw = self.raw(map);
             return Statfs {
@@ -564,13 +560,13 @@ mod tests {
                 size,
                 ..PgPool::default()
             };
-            map.pools.insert(i64::from(size), pool);
+            map.pools.insert(PoolId::new(size.into()), pool);
         }
-        assert_eq!(stats.max_avail(&map, 1), 11_326_183_424);
-        assert_eq!(stats.max_avail(&map, 3), 3_775_394_560);
+        assert_eq!(stats.max_avail(&map, PoolId::new(1)), 11_326_183_424);
+        assert_eq!(stats.max_avail(&map, PoolId::new(3)), 3_775_394_560);
         map.osd_weight[0] = WEIGHT_IN / 2;
         map.osd_weight[1] = WEIGHT_OUT;
-        assert_eq!(stats.max_avail(&map, 3), 3_775_394_560);
+        assert_eq!(stats.max_avail(&map, PoolId::new(3)), 3_775_394_560);
     }
 
     #[test]
@@ -579,12 +575,18 @@ mod tests {
         map.epoch = 1;
         map.set_max_osd(2);
         map.osd_state.fill(OsdState::EXISTS.with(OsdState::UP));
-        map.pg_temp.insert(PgId { pool: 1, seed: 0 }, vec![0, 1]);
+        map.pg_temp.insert(
+            PgId {
+                pool: PoolId::new(1),
+                seed: 0,
+            },
+            vec![0, 1],
+        );
         let pool = PgPool {
             pg_num: 1,
             ..PgPool::default()
         };
-        map.pools.insert(1, pool);
+        map.pools.insert(PoolId::new(1), pool);
         let at = |s: u32| UTime::from_secs(1000 + s);
         let mut stats = Stats::new(at(0));
         let report = |stats: &mut Stats, seconds: u32, writes: i64, kb: i64| {
@@ -595,7 +597,14 @@ mod tests {
                 ..PgStat::default()
             };
             (stat.stats.sum.num_wr, stat.stats.sum.num_wr_kb) = (writes, kb);
-            let pgs = [(PgId { pool: 1, seed: 0 }, Blob::of(&stat))].into();
+            let pgs = [(
+                PgId {
+                    pool: PoolId::new(1),
+                    seed: 0,
+                },
+                Blob::of(&stat),
+            )]
+            .into();
             let report = PgStatsReport {
                 pgs,
                 ..PgStatsReport::default()
@@ -631,10 +640,16 @@ mod tests {
         map.osd_state.fill(OsdState::EXISTS.with(OsdState::UP));
         // osd.0 leads both PGs.
         for seed in 0..2 {
-            map.pg_temp.insert(PgId { pool: 1, seed }, vec![0, 1]);
+            map.pg_temp.insert(
+                PgId {
+                    pool: PoolId::new(1),
+                    seed,
+                },
+                vec![0, 1],
+            );
         }
         map.pools.insert(
-            1,
+            PoolId::new(1),
             PgPool {
                 pg_num: 2,
                 ..PgPool::default()
@@ -654,9 +669,17 @@ mod tests {
             PgStatsReport {
                 pgs: seeds
                     .iter()
-                    .map(|seed| (PgId { pool: 1, seed: *seed }, Blob::of(&stat)))
+                    .map(|seed| {
+                        (
+                            PgId {
+                                pool: PoolId::new(1),
+                                seed: *seed,
+                            },
+                            Blob::of(&stat),
+                        )
+                    })
                     .collect(),
-                pool_statfs: [(1, Blob::of(&store))].into(),
+                pool_statfs: [(PoolId::new(1), Blob::of(&store))].into(),
                 ..PgStatsReport::default()
             }
         };
@@ -671,7 +694,13 @@ mod tests {
         kv.apply(&stats.keep(&map, at(30)));
         let mut stats = Stats::read(&kv, at(40)).unwrap();
         stats.sync(&map, at(40));
-        let read = |s: &Stats| (s.pool(1).stored(), s.pool(1).used(), s.total().stored());
+        let read = |s: &Stats| {
+            (
+                s.pool(PoolId::new(1)).stored(),
+                s.pool(PoolId::new(1)).used(),
+                s.total().stored(),
+            )
+        };
         assert_eq!(read(&stats), (10, 30, 10));
         stats.report(0, &report(&[1], 7), &map, at(41)).unwrap();
         assert_eq!(read(&stats), (10, 30, 10));

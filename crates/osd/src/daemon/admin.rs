@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use spirula_asok::{Answer, Command, Failure, Handler, osd_network};
 use spirula_errno::Errno;
 use spirula_errno::*;
-use spirula_maps::{OsdMap, PgId};
+use spirula_maps::{OsdMap, PgId, PoolId};
 use spirula_proto::mon::LogPriority;
 
 use super::shell::Shared;
@@ -134,7 +134,7 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
             Ok(json!(""))
         }
         "get_mapped_pools" => {
-            let pools: BTreeSet<u64> = o.core.pgs().map(|pg| pg.pgid().pool).collect();
+            let pools: BTreeSet<PoolId> = o.core.pgs().map(|pg| pg.pgid().pool).collect();
             Ok(json!(pools))
         }
         "injectfull" => Ok(o.spacing().inject(args)),

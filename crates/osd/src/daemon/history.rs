@@ -97,6 +97,8 @@ mod tests {
     use spirula_denc::{EntityAddr, EntityName};
     use spirula_maps::PgId;
 
+    use spirula_maps::PoolId;
+
     use super::*;
     use crate::pg::op::Stamps;
 
@@ -107,7 +109,7 @@ mod tests {
             client: EntityName::default(),
             addr: EntityAddr::default(),
             tid: 1,
-            pgid: PgId::new(1, 0),
+            pgid: PgId::new(PoolId::new(1), 0),
             stamps: Stamps {
                 received: 10,
                 queued: 11,

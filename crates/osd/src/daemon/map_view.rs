@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
 use spirula_maps::{
-    ObjectLocator, ObjectName, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolFlags, PoolType,
+    ObjectLocator, ObjectName, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolFlags, PoolId, PoolType,
     pool::PoolOption,
 };
 
@@ -18,20 +18,16 @@ use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolSnaps, PoolView};
 pub(super) struct MapView {
     pub(super) map: OsdMap,
     /// The epochs in which this OSD saw pools being made; 0 for other pools.
-    pub(super) created: BTreeMap<u64, u32>,
+    pub(super) created: BTreeMap<PoolId, u32>,
     /// The known purged snapshots of the pools.
     pub(super) purged: PurgedSnaps,
 }
 
 impl MapView {
-    fn view(&self, id: u64, p: &PgPool) -> PoolView {
+    fn view(&self, id: PoolId, p: &PgPool) -> PoolView {
         PoolView {
             id,
-            name: self
-                .map
-                .pool_name(id.cast_signed())
-                .unwrap_or_default()
-                .to_owned(),
+            name: self.map.pool_name(id).unwrap_or_default().to_owned(),
             size: u32::from(p.size),
             min_size: u32::from(p.min_size),
             pg_num: p.pg_num,
@@ -47,13 +43,8 @@ impl MapView {
             },
             snaps: Arc::new(PoolSnaps {
                 context: p.has_pool_snaps().then(|| p.snap_context()),
-                removed: self
-                    .map
-                    .removed_snaps_queue
-                    .get(&id.cast_signed())
-                    .cloned()
-                    .unwrap_or_default(),
-                purged: self.purged.of_pool(id.cast_signed()),
+                removed: self.map.removed_snaps_queue.get(&id).cloned().unwrap_or_default(),
+                purged: self.purged.of_pool(id),
             }),
             applications: p.application_metadata.clone(),
         }
@@ -65,12 +56,12 @@ impl ClusterMap for MapView {
         self.map.epoch
     }
 
-    fn pool(&self, id: u64) -> Option<PoolView> {
-        self.map.pool(id.cast_signed()).map(|p| self.view(id, p))
+    fn pool(&self, id: PoolId) -> Option<PoolView> {
+        self.map.pool(id).map(|p| self.view(id, p))
     }
 
-    fn pool_ids(&self) -> Vec<u64> {
-        self.map.pools.keys().map(|id| id.cast_unsigned()).collect()
+    fn pool_ids(&self) -> Vec<PoolId> {
+        self.map.pools.keys().copied().collect()
     }
 
     fn placement(&self, pgid: PgId) -> Placement {

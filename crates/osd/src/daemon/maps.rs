@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, decode_all};
 use spirula_invariant::invariant;
-use spirula_maps::{Incremental, OsdMap};
+use spirula_maps::{Incremental, OsdMap, PoolId};
 use spirula_proto::mon::MOsdMap;
 use spirula_proto::{Payload, RawMessage};
 use spirula_store::Store;
@@ -141,13 +141,13 @@ impl Maps {
         Some(m.to_message())
     }
 
-    fn created_after(&self, inc: &Incremental) -> BTreeMap<u64, u32> {
+    fn created_after(&self, inc: &Incremental) -> BTreeMap<PoolId, u32> {
         let mut created = self.view.created.clone();
         for id in inc.new_pools.keys() {
-            created.entry(id.cast_unsigned()).or_insert(inc.epoch);
+            created.entry(*id).or_insert(inc.epoch);
         }
         for id in &inc.old_pools {
-            created.remove(&id.cast_unsigned());
+            created.remove(id);
         }
         created
     }
@@ -177,7 +177,7 @@ impl Maps {
             return Err(spirula_denc::Error::Invalid("the epoch of an OSDMap"));
         }
         let mut created = self.view.created.clone();
-        created.retain(|id, _| map.pool(id.cast_signed()).is_some());
+        created.retain(|id, _| map.pool(*id).is_some());
         self.purged.missed_some();
         let purged = self.purged.clone();
         Ok(Some((MapView { map, created, purged }, e > epoch + 1)))

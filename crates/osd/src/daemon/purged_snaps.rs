@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spirula_maps::{Incremental, IntervalSet};
+use spirula_maps::{Incremental, IntervalSet, PoolId};
 use spirula_proto::internal::report::{OsdReport, PurgedSnaps as Answer, PurgedSnapsWanted};
 
 /// After this many ranges from maps the monitors are asked again. Their ranges are fewer: a removal
@@ -15,7 +15,7 @@ const RANGES_FROM_MAPS: usize = 10_000;
 /// The known purged snapshots of all pools.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PurgedSnaps {
-    pools: BTreeMap<i64, Arc<IntervalSet>>,
+    pools: BTreeMap<PoolId, Arc<IntervalSet>>,
     from_maps: usize,
     /// Whether the monitors' answer is missing.
     incomplete: bool,
@@ -23,7 +23,7 @@ pub(super) struct PurgedSnaps {
 
 impl PurgedSnaps {
     /// The purged snapshots of a pool.
-    pub(super) fn of_pool(&self, id: i64) -> Arc<IntervalSet> {
+    pub(super) fn of_pool(&self, id: PoolId) -> Arc<IntervalSet> {
         self.pools.get(&id).cloned().unwrap_or_default()
     }
 
@@ -77,7 +77,7 @@ mod tests {
     fn answer(epoch: u32, ids: &[u64]) -> Answer {
         Answer {
             epoch,
-            pools: BTreeMap::from([(1, set(ids))]),
+            pools: BTreeMap::from([(PoolId::new(1), set(ids))]),
         }
     }
 
@@ -88,20 +88,22 @@ mod tests {
         p.missed_some();
         assert!(p.question(4).is_some());
         let mut inc = Incremental::new(Fsid::default(), 5);
-        inc.new_purged_snaps.insert(1, set(&[9]));
+        inc.new_purged_snaps.insert(PoolId::new(1), set(&[9]));
         p.follow(&inc);
         p.learn(answer(4, &[2, 3]), 5);
-        assert_eq!(*p.of_pool(1), set(&[2, 3, 9]));
+        assert_eq!(*p.of_pool(PoolId::new(1)), set(&[2, 3, 9]));
         assert!(p.question(5).is_some(), "the answer is older than the map");
         p.learn(answer(5, &[2, 3, 4, 9]), 5);
-        assert_eq!(*p.of_pool(1), set(&[2, 3, 4, 9]));
+        assert_eq!(*p.of_pool(PoolId::new(1)), set(&[2, 3, 4, 9]));
         assert!(p.question(5).is_none());
-        inc.new_purged_snaps
-            .insert(1, (0..=RANGES_FROM_MAPS as u64).map(|i| 2 * i).collect());
+        inc.new_purged_snaps.insert(
+            PoolId::new(1),
+            (0..=RANGES_FROM_MAPS as u64).map(|i| 2 * i).collect(),
+        );
         p.follow(&inc);
         assert!(p.question(6).is_some(), "many small ranges");
-        inc.old_pools = [1].into_iter().collect();
+        inc.old_pools = [PoolId::new(1)].into_iter().collect();
         p.follow(&inc);
-        assert!(p.of_pool(1).is_empty());
+        assert!(p.of_pool(PoolId::new(1)).is_empty());
     }
 }

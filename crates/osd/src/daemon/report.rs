@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use spirula_conf::options::Source;
 use spirula_denc::UTime;
 use spirula_maps::{
-    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, PgId, PgShard, PgStat, PgState, SpgId,
-    StoreStatfs,
+    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, PgId, PgShard, PgStat, PgState,
+    PoolId, SpgId, StoreStatfs,
 };
 use spirula_proto::Blob;
 use spirula_proto::internal::report::{ConfigReport, Fullness, OsdReport, PgStatsReport};
@@ -199,12 +199,12 @@ pub(super) struct Reporting<'a> {
 impl Reporting<'_> {
     /// Each pool's share of this store. The store does not know pools: its allocated bytes are
     /// shared out by what the PGs hold, each object counting as at least a block.
-    fn pool_statfs(&self) -> BTreeMap<i64, Blob> {
-        let mut pools: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
+    fn pool_statfs(&self) -> BTreeMap<PoolId, Blob> {
+        let mut pools: BTreeMap<PoolId, (u64, u64)> = BTreeMap::new();
         for pg in self.pgs.pgs() {
             let Some(info) = pg.seen().info() else { continue };
             let (bytes, objects) = (info.usage.bytes.max(0) as u64, info.usage.objects.max(0) as u64);
-            let pool = pools.entry(pg.pgid().pool.cast_signed()).or_default();
+            let pool = pools.entry(pg.pgid().pool).or_default();
             pool.0 += bytes;
             pool.1 += bytes.max(objects.saturating_mul(spirula_store::BLOCK as u64));
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::UTime;
+use spirula_maps::PoolId;
 use spirula_proto::internal::report::SlowOps;
 use spirula_proto::mon::LogPriority;
 
@@ -13,12 +14,12 @@ use crate::pg::describe::OpRecord;
 const LINE_TICKS: u32 = 5;
 
 /// A line about all slow requests, as official OSDs write it. `pools` names a pool.
-fn summary(slow: &[OpRecord], pool: impl Fn(i64) -> Option<String>) -> String {
+fn summary(slow: &[OpRecord], pool: impl Fn(PoolId) -> Option<String>) -> String {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut pools: BTreeMap<i64, usize> = BTreeMap::new();
+    let mut pools: BTreeMap<PoolId, usize> = BTreeMap::new();
     for op in slow {
         *kinds.entry(op.progress.kind()).or_default() += 1;
-        *pools.entry(op.pgid.pool.cast_signed()).or_default() += 1;
+        *pools.entry(op.pgid.pool).or_default() += 1;
     }
     let kinds: String = kinds.iter().map(|(k, n)| format!("'{k}' : {n} ")).collect();
     let most = pools
@@ -95,7 +96,7 @@ mod tests {
     use crate::pg::describe::Progress;
     use crate::pg::op::Stamps;
 
-    fn op(pool: u64, progress: Progress) -> OpRecord {
+    fn op(pool: PoolId, progress: Progress) -> OpRecord {
         OpRecord {
             description: String::new(),
             client: EntityName::default(),
@@ -111,11 +112,11 @@ mod tests {
     #[test]
     fn the_line_is_that_of_official_osds() {
         let slow = [
-            op(1, Progress::Delayed("waiting for peered")),
-            op(2, Progress::SubOps),
-            op(2, Progress::SubOps),
+            op(PoolId::new(1), Progress::Delayed("waiting for peered")),
+            op(PoolId::new(2), Progress::SubOps),
+            op(PoolId::new(2), Progress::SubOps),
         ];
-        let name = |id| (id == 2).then(|| "data".to_owned());
+        let name = |id| (id == PoolId::new(2)).then(|| "data".to_owned());
         assert_eq!(
             summary(&slow, name),
             "3 slow requests (by type [ 'delayed' : 1 'waiting for sub ops' : 2 ] most affected pool [ 'data' : 2 ])"

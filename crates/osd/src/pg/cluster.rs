@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{ITEM_NONE, IntervalSet, ObjectLocator, ObjectName, PgId, SnapContext};
+use spirula_maps::{ITEM_NONE, IntervalSet, ObjectLocator, ObjectName, PgId, PoolId, SnapContext};
 
 /// OSDs by position. In a pool whose members hold different parts of each object, a position says
 /// which part, and a position without an OSD is a hole ([`ITEM_NONE`]): the others keep theirs. In
@@ -72,7 +72,7 @@ pub struct PoolSnaps {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolView {
     /// Its id.
-    pub id: u64,
+    pub id: PoolId,
     /// Its name.
     pub name: String,
     /// Copies wanted.
@@ -128,9 +128,9 @@ pub trait ClusterMap: Debug + Send + Sync {
     /// The epoch.
     fn epoch(&self) -> u32;
     /// A pool, if it exists.
-    fn pool(&self, id: u64) -> Option<PoolView>;
+    fn pool(&self, id: PoolId) -> Option<PoolView>;
     /// The ids of all pools.
-    fn pool_ids(&self) -> Vec<u64>;
+    fn pool_ids(&self) -> Vec<PoolId>;
     /// The OSDs of a PG.
     fn placement(&self, pgid: PgId) -> Placement;
     /// The pool of an object with the hash of its name, if the pool exists.

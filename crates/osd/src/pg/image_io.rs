@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use hashbrown::{Equivalent, HashMap};
 use spirula_classes::Flags;
+use spirula_maps::PoolId;
 use spirula_proto::internal::image_io::ImageIo as Counts;
 use spirula_proto::osd::{OpCode, WriteSameArgs};
 
@@ -24,7 +25,7 @@ const MAX_ID: usize = 64;
 /// An image, as named by its data objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ImageName<'a> {
-    pool: u64,
+    pool: PoolId,
     nspace: &'a str,
     id: &'a str,
 }
@@ -40,7 +41,7 @@ impl Hash for ImageName<'_> {
 /// The key of a counted image.
 #[derive(Debug, PartialEq, Eq)]
 struct ImageKey {
-    pool: u64,
+    pool: PoolId,
     nspace: Box<str>,
     id: Box<str>,
 }
@@ -78,7 +79,7 @@ impl From<&ImageName<'_>> for ImageKey {
 }
 
 /// The image's pool, if the name has it, and the image's id.
-fn image_of(object: &str) -> Option<(Option<u64>, &str)> {
+fn image_of(object: &str) -> Option<(Option<PoolId>, &str)> {
     let rest = object
         .strip_prefix("rbd_data.")
         .or_else(|| object.strip_prefix("journal_data."))?;
@@ -124,14 +125,14 @@ pub struct ImageIo {
     /// The end of the counting, in microseconds of a monotonic clock; 0 while nobody asks.
     until: u64,
     /// The pools of the counted images; empty for all.
-    pools: Vec<u64>,
+    pools: Vec<PoolId>,
     images: HashMap<ImageKey, Counts>,
 }
 
 impl ImageIo {
     /// Counts the images of these pools, or of all, until `until`, in microseconds; returns the
     /// counts since the last call.
-    pub fn ask(&mut self, pools: Vec<u64>, until: u64) -> Vec<Counts> {
+    pub fn ask(&mut self, pools: Vec<PoolId>, until: u64) -> Vec<Counts> {
         self.until = until.max(1);
         self.pools = pools;
         first_by_each(self.images.drain().map(|(_, counts)| counts).collect())
@@ -226,6 +227,7 @@ mod tests {
             ("rbd_data.99999999999999999999.a.1", None),
             ("", None),
         ] {
+            let image = image.map(|(pool, id)| (pool.map(PoolId::new), id));
             assert_eq!(image_of(object), image, "{object}");
         }
     }
@@ -249,10 +251,10 @@ mod tests {
     #[test]
     fn nothing_is_kept_when_nobody_asks_any_more() {
         let mut io = ImageIo::default();
-        assert!(io.ask(vec![1], 50).is_empty());
+        assert!(io.ask(vec![PoolId::new(1)], 50).is_empty());
         io.images.insert(
             ImageKey {
-                pool: 1,
+                pool: PoolId::new(1),
                 nspace: "".into(),
                 id: "a".into(),
             },

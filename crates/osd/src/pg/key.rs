@@ -16,7 +16,7 @@
 //! A zero byte within a name is written `00 ff`. The name is left empty where it equals the effective key.
 
 use bytes::Bytes;
-use spirula_maps::{EVersion, HObject, ObjectName, PgId, SnapId};
+use spirula_maps::{EVersion, HObject, ObjectName, PgId, PoolId, SnapId};
 
 const LOG: u8 = b'L';
 const DUPS: u8 = b'D';
@@ -131,16 +131,16 @@ pub fn pg_range(pgid: PgId, pg_num: u32) -> (Bytes, Bytes) {
         Bytes::from(out)
     };
     let end = match (start | rest).checked_add(1) {
-        Some(end) => place(pgid.pool, end),
-        None => place(pgid.pool + 1, 0),
+        Some(end) => place(pgid.pool.unsigned(), end),
+        None => place(pgid.pool.unsigned() + 1, 0),
     };
-    (place(pgid.pool, start), end)
+    (place(pgid.pool.unsigned(), start), end)
 }
 
 fn pg_key(kind: u8, pgid: PgId) -> Vec<u8> {
     let mut out = Vec::with_capacity(LOG_LEN);
     out.push(kind);
-    out.extend_from_slice(&pgid.pool.to_be_bytes());
+    out.extend_from_slice(&pgid.pool.unsigned().to_be_bytes());
     out.extend_from_slice(&pgid.seed.to_be_bytes());
     out
 }
@@ -159,13 +159,14 @@ pub fn all_infos() -> (Bytes, Bytes) {
 pub fn parse_info_key(mut key: &[u8]) -> Option<PgId> {
     let buf = &mut key;
     (take::<1>(buf)? == [INFO]).then_some(())?;
-    let pgid = PgId::new(u64::from_be_bytes(take(buf)?), u32::from_be_bytes(take(buf)?));
+    let pool = PoolId::try_from(u64::from_be_bytes(take(buf)?)).ok()?;
+    let pgid = PgId::new(pool, u32::from_be_bytes(take(buf)?));
     buf.is_empty().then_some(pgid)
 }
 
 /// The key of one of a PG's staging objects.
 pub fn stage_key(pgid: PgId, slot: u8) -> Bytes {
-    let (pool, seed) = (pgid.pool.to_be_bytes(), pgid.seed.to_be_bytes());
+    let (pool, seed) = (pgid.pool.unsigned().to_be_bytes(), pgid.seed.to_be_bytes());
     [&STAGE[..], &pool, &seed, &[slot]].concat().into()
 }
 
@@ -293,7 +294,7 @@ mod tests {
             for i in 0..500u32 {
                 let o = object("", "", "x", i.wrapping_mul(0x9e37_79b1));
                 let k = object_key(&o);
-                for pg in (0..pg_num).map(|s| PgId::new(3, s)) {
+                for pg in (0..pg_num).map(|s| PgId::new(PoolId::new(3), s)) {
                     let (from, to) = pg_range(pg, pg_num);
                     assert_eq!(
                         from <= k && k < to,
@@ -307,16 +308,19 @@ mod tests {
 
     #[test]
     fn staging_objects_lie_behind_all_objects() {
-        let (a, b) = (stage_key(PgId::new(3, 9), 0), stage_key(PgId::new(3, 9), 1));
-        assert!(a < b && a != stage_key(PgId::new(3, 8), 0));
+        let (a, b) = (
+            stage_key(PgId::new(PoolId::new(3), 9), 0),
+            stage_key(PgId::new(PoolId::new(3), 9), 1),
+        );
+        assert!(a < b && a != stage_key(PgId::new(PoolId::new(3), 8), 0));
         assert_eq!(parse_object_key(&a), None);
-        let last = pg_range(PgId::new(i64::MAX as u64 - 1, 0), 1).1;
+        let last = pg_range(PgId::new(PoolId::try_from(i64::MAX - 1).unwrap(), 0), 1).1;
         assert!(last < a);
     }
 
     #[test]
     fn log_keys_lie_in_their_range_in_order_of_version() {
-        let pg = PgId::new(3, 9);
+        let pg = PgId::new(PoolId::new(3), 9);
         let (from, to) = log_range(pg);
         let a = log_key(pg, EVersion::new(9, 1));
         let b = log_key(pg, EVersion::new(4, 2));

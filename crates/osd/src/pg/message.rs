@@ -509,6 +509,8 @@ impl LogUpdate {
 
 #[cfg(test)]
 mod tests {
+    use spirula_maps::PoolId;
+
     use super::*;
     use crate::pg::push::{Lacking, Patch, PushEnd, PushPart};
     use proptest::prelude::*;
@@ -623,7 +625,7 @@ mod tests {
             PeerBody::Revoked,
             PeerBody::CopyRead(CopyRead {
                 token: 1,
-                from: PgId::new(3, 4),
+                from: PgId::new(PoolId::new(3), 4),
                 object: HObject::min(),
                 version: 5,
                 cursor: CopyCursor::default(),
@@ -637,7 +639,7 @@ mod tests {
         ];
         for body in bodies {
             let m = PeerMessage {
-                pgid: PgId::new(1, 2),
+                pgid: PgId::new(PoolId::new(1), 2),
                 id: PeeringId { epoch: 5, round: 6 },
                 body,
             };

@@ -108,7 +108,7 @@ impl Site {
             return true;
         };
         let l = &source.locator;
-        let Some(pool) = self.map.pool(l.pool.cast_unsigned()) else {
+        let Some(pool) = l.pool.and_then(|id| self.map.pool(id)) else {
             return true;
         };
         let key = if l.key.is_empty() { &source.oid } else { &l.key };

@@ -329,6 +329,8 @@ impl Recent {
 
 #[cfg(test)]
 mod tests {
+    use spirula_maps::PoolId;
+
     use super::*;
 
     fn at(sec: u32) -> UTime {
@@ -336,7 +338,7 @@ mod tests {
     }
 
     fn recent() -> Recent {
-        let recent = Recent::new(PgId::new(1, 2), 3, 7);
+        let recent = Recent::new(PgId::new(PoolId::new(1), 2), 3, 7);
         recent.recorder.resize(8);
         recent
     }
@@ -346,7 +348,7 @@ mod tests {
         for pgs in [1, 2, 3, 64, 100, 1000, 5000] {
             let recents: Vec<Recent> = (0..pgs)
                 .map(|seed| {
-                    let mut recent = Recent::new(PgId::new(1, seed), 0, 1);
+                    let mut recent = Recent::new(PgId::new(PoolId::new(1), seed), 0, 1);
                     recent.recorder.resize(share(pgs as usize));
                     (0..300).for_each(|n| recent.attempt(PeeringId { epoch: n, round: 1 }, at(n)));
                     recent

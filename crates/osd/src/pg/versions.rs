@@ -69,13 +69,15 @@ mod tests {
     use spirula_maps::PgId;
     use spirula_proto::internal::Protocol;
 
+    use spirula_maps::PoolId;
+
     use super::*;
     use crate::pg::message::{PeerBody, PeeringId};
 
     #[test]
     fn neighbours_are_written_to_in_what_they_speak() {
         let msg = PeerMessage {
-            pgid: PgId::new(1, 2),
+            pgid: PgId::new(PoolId::new(1), 2),
             id: PeeringId::default(),
             body: PeerBody::Query,
         };
@@ -101,7 +103,7 @@ mod tests {
         let mut msg = Versions::default().write(
             1,
             &PeerMessage {
-                pgid: PgId::new(1, 2),
+                pgid: PgId::new(PoolId::new(1), 2),
                 id: PeeringId::default(),
                 body: PeerBody::Query,
             },

@@ -22,7 +22,7 @@ fn copy_from(code: OpCode, source: &str, version: u64, flags: u8, truncate: Opti
     let source = CopySource {
         oid: ObjectName::from(source),
         locator: ObjectLocator {
-            pool: POOL as i64,
+            pool: Some(POOL),
             ..ObjectLocator::default()
         },
         truncate,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use spirula_denc::UTime;
-use spirula_maps::PgId;
+use spirula_maps::{PgId, PoolId};
 
 use super::map::FakeMap;
 use crate::core::Core;
@@ -22,7 +22,7 @@ fn core(epoch: u32) -> Core {
 
 fn map(epoch: u32) -> FakeMap {
     let mut map = FakeMap::new(3);
-    map.add_pool(1, 3, 8);
+    map.add_pool(PoolId::new(1), 3, 8);
     map.epoch = epoch;
     map
 }
@@ -49,8 +49,8 @@ fn run(core: &mut Core, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) -> u64 {
 #[should_panic(expected = "invariant broken: expected a PG to be here once, pg 1.3, epoch 5")]
 fn a_pg_is_here_once() {
     let mut core = core(5);
-    core.load(PgId::new(1, 3), PgInfo::default(), Vec::new());
-    core.load(PgId::new(1, 3), PgInfo::default(), Vec::new());
+    core.load(PgId::new(PoolId::new(1), 3), PgInfo::default(), Vec::new());
+    core.load(PgId::new(PoolId::new(1), 3), PgInfo::default(), Vec::new());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use spirula_proto::osd_op_data::CallInput;
 use super::*;
 
 /// The counts of all OSDs since the last call; they go on counting images of these pools.
-fn ask(sim: &mut Sim, pools: &[u64]) -> BTreeMap<(u64, String), Counts> {
+fn ask(sim: &mut Sim, pools: &[PoolId]) -> BTreeMap<(PoolId, String), Counts> {
     let until = sim.usec + 1_000_000_000;
     let told = sim
         .nodes
@@ -63,11 +63,14 @@ fn what_was_done_is_counted_once_it_is_answered() {
 #[test]
 fn images_of_other_pools_are_left_out_and_a_data_pool_is_not_the_images() {
     let mut sim = cluster();
-    ask(&mut sim, &[7]);
+    ask(&mut sim, &[PoolId::new(7)]);
     sim.call("rbd_data.a.0000000000000000", vec![write_full("x")]);
     sim.call("rbd_data.7.b.0000000000000000", vec![write_full("xyz")]);
     let all = ask(&mut sim, &[POOL]);
-    assert_eq!(all.keys().collect::<Vec<_>>(), [&(7, "b".to_owned())]);
+    assert_eq!(
+        all.keys().collect::<Vec<_>>(),
+        [&(PoolId::new(7), "b".to_owned())]
+    );
     sim.call("rbd_data.a.0000000000000000", vec![read()]);
     sim.call("rbd_data.7.b.0000000000000000", vec![read()]);
     assert_eq!(ask(&mut sim, &[POOL]).len(), 1);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{ObjectLocator, ObjectName, PgId};
+use spirula_maps::{ObjectLocator, ObjectName, PgId, PoolId};
 
 use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 
@@ -13,7 +13,7 @@ pub(super) struct FakeMap {
     osds: Vec<OsdView>,
     pub(super) out: Vec<i32>,
     pub(super) gone: Vec<i32>,
-    pub(super) pools: BTreeMap<u64, PoolView>,
+    pub(super) pools: BTreeMap<PoolId, PoolView>,
     pub(super) blocklist: Vec<EntityAddr>,
     pub(super) no_snap_trim: bool,
     pub(super) no_backfill: bool,
@@ -41,7 +41,7 @@ impl FakeMap {
         }
     }
 
-    pub(super) fn add_pool(&mut self, id: u64, size: u32, pg_num: u32) {
+    pub(super) fn add_pool(&mut self, id: PoolId, size: u32, pg_num: u32) {
         let pool = PoolView {
             id,
             name: format!("pool{id}"),
@@ -108,11 +108,11 @@ impl ClusterMap for FakeMap {
         self.epoch
     }
 
-    fn pool(&self, id: u64) -> Option<PoolView> {
+    fn pool(&self, id: PoolId) -> Option<PoolView> {
         self.pools.get(&id).cloned()
     }
 
-    fn pool_ids(&self) -> Vec<u64> {
+    fn pool_ids(&self) -> Vec<PoolId> {
         self.pools.keys().copied().collect()
     }
 
@@ -148,7 +148,7 @@ impl ClusterMap for FakeMap {
     }
 
     fn object_to_raw_pg(&self, name: &ObjectName, locator: &ObjectLocator) -> Option<PgId> {
-        let pool = locator.pool.cast_unsigned();
+        let pool = locator.pool?;
         self.pools.get(&pool)?;
         Some(PgId::new(pool, hash_name(name.as_bytes())))
     }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
-use spirula_maps::{HObject, ObjectName, PgId, ReqId, SnapContext, snap};
+use spirula_maps::{HObject, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, RawMessage};
 use spirula_random::Rng;
@@ -51,7 +51,7 @@ use map::FakeMap;
 use spirula_proto::internal::Edition;
 use store::FakeStore;
 
-const POOL: u64 = 1;
+const POOL: PoolId = PoolId::new(1);
 
 #[derive(Debug)]
 struct AllowAll;
@@ -542,7 +542,7 @@ impl Sim {
         let n = ObjectName::from(name);
         let hash = map::hash_name(name.as_bytes());
         HObject::new(
-            POOL as i64,
+            POOL.signed(),
             ObjectName::EMPTY,
             ObjectName::EMPTY,
             n,

@@ -3,6 +3,7 @@
 
 use super::{plain_parts, protocol};
 use crate::macros::packed;
+use spirula_maps::PoolId;
 
 protocol! {
     /// Monitor to OSD, repeated as long as the counts are wanted.
@@ -32,7 +33,7 @@ packed! {
         /// How long to count without another poll, in milliseconds.
         pub hold_ms: u32,
         /// Only images of these pools, which may have data in others; empty for all.
-        pub pools: Vec<u64>,
+        pub pools: Vec<PoolId>,
     }
 }
 
@@ -50,7 +51,7 @@ packed! {
     /// Requests of an image that an OSD has answered.
     pub struct ImageIo {
         /// The image's pool.
-        pub pool: u64,
+        pub pool: PoolId,
         /// The image's namespace.
         pub nspace: String,
         /// The image's id.

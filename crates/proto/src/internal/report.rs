@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
-use spirula_maps::{IntervalSet, PgId};
+use spirula_maps::{IntervalSet, PgId, PoolId};
 
 use super::{plain_parts, protocol};
 use crate::Blob;
@@ -136,7 +136,7 @@ packed! {
         /// Encoded `pg_stat_t` of PGs whose statistics changed.
         pub pgs: BTreeMap<PgId, Blob>,
         /// Encoded `store_statfs_t` by pool.
-        pub pool_statfs: BTreeMap<i64, Blob>,
+        pub pool_statfs: BTreeMap<PoolId, Blob>,
         /// Requests that take long, for health.
         pub slow_ops: SlowOps,
         /// The measurement of the clock since the last report, where there is one.
@@ -293,7 +293,7 @@ packed! {
         /// The monitor's osdmap epoch: incrementals of later epochs tell later purges.
         pub epoch: u32,
         /// By pool.
-        pub pools: BTreeMap<i64, IntervalSet>,
+        pub pools: BTreeMap<PoolId, IntervalSet>,
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_denc::{Fsid, Reader, Result};
+use spirula_maps::PoolId;
 
 use crate::macros::{message, packed, wire_enum};
 use crate::mon::PaxosVersion;
@@ -17,7 +18,7 @@ message! {
         /// The cluster.
         pub fsid: Fsid,
         /// One pool only.
-        pub data_pool: Option<i64> = since 2,
+        pub data_pool: Option<PoolId> = since 2,
     }
 }
 
@@ -101,7 +102,7 @@ pub struct MPoolOp {
     /// The cluster.
     pub fsid: Fsid,
     /// The pool's id; 0 for a new one.
-    pub pool: u32,
+    pub pool: PoolId,
     /// The operation.
     pub op: PoolOpCode,
     /// The snapshot to remove.
@@ -121,7 +122,8 @@ impl Payload for MPoolOp {
         let w = &mut out.front;
         w.put(&self.paxos);
         w.put(&self.fsid);
-        w.u32(self.pool);
+        // Ids that are in use have 31 bits.
+        w.u32(u32::try_from(self.pool.unsigned()).unwrap_or(u32::MAX));
         w.put(&self.op);
         // Once the owner's id.
         w.u64(0);
@@ -133,7 +135,7 @@ impl Payload for MPoolOp {
     }
 
     fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
-        let (paxos, fsid, pool, op) = (r.get()?, r.get()?, r.u32()?, r.get()?);
+        let (paxos, fsid, pool, op) = (r.get()?, r.get()?, PoolId::new(r.u32()?), r.get()?);
         r.skip(8)?;
         let (snapid, name) = (r.u64()?, r.string()?);
         let crush_rule = match msg.header.version {

@@ -73,7 +73,7 @@ impl MOsdOp {
     /// The object concerned, in its place in the PG's order.
     pub fn object(&self) -> HObject {
         let l = &self.locator;
-        let pool = self.spg.pgid.pool.cast_signed();
+        let pool = self.spg.pgid.pool.signed();
         HObject::new(
             pool,
             l.nspace.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddr, Fsid, UTime};
-use spirula_maps::PgId;
+use spirula_maps::{PgId, PoolId};
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
 use spirula_proto::internal::image_io::*;
 use spirula_proto::internal::report::*;
@@ -26,15 +26,15 @@ fn reports() -> Vec<OsdReport> {
         OsdReport::Alive(OsdAlive { epoch: 5, want: 4 }),
         OsdReport::Beacon(OsdBeacon {
             epoch: 5,
-            pgs: vec![PgId::new(1, 2)],
+            pgs: vec![PgId::new(PoolId::new(1), 2)],
             ..OsdBeacon::default()
         }),
         OsdReport::PgStats(PgStatsReport {
             seq: 1,
             epoch: 5,
             osd_stat: vec![1].into(),
-            pgs: BTreeMap::from([(PgId::new(1, 2), vec![3].into())]),
-            pool_statfs: BTreeMap::from([(1, vec![4].into())]),
+            pgs: BTreeMap::from([(PgId::new(PoolId::new(1), 2), vec![3].into())]),
+            pool_statfs: BTreeMap::from([(PoolId::new(1), vec![4].into())]),
             slow_ops: SlowOps {
                 count: 1,
                 oldest_ms: 30_000,
@@ -72,7 +72,7 @@ fn reports() -> Vec<OsdReport> {
         }),
         OsdReport::PgTemp(PgTempWanted {
             epoch: 5,
-            acting: BTreeMap::from([(PgId::new(1, 2), vec![0, 1])]),
+            acting: BTreeMap::from([(PgId::new(PoolId::new(1), 2), vec![0, 1])]),
         }),
         OsdReport::Config(ConfigReport {
             file: pairs(),
@@ -107,14 +107,14 @@ pub(crate) fn samples() -> Vec<RawMessage> {
         })
         .to_message(),
         OsdReportReply::Force(ForceCopy {
-            pgs: vec![PgId::new(1, 2)],
+            pgs: vec![PgId::new(PoolId::new(1), 2)],
             backfill: true,
             on: true,
         })
         .to_message(),
         OsdReportReply::PurgedSnaps(PurgedSnaps {
             epoch: 5,
-            pools: BTreeMap::from([(2, [3, 4, 9].into_iter().collect())]),
+            pools: BTreeMap::from([(PoolId::new(2), [3, 4, 9].into_iter().collect())]),
         })
         .to_message(),
     ];
@@ -122,7 +122,7 @@ pub(crate) fn samples() -> Vec<RawMessage> {
         ImageIoQuery::Poll(ImageIoPoll {
             round: 3,
             hold_ms: 15_000,
-            pools: vec![2],
+            pools: vec![PoolId::new(2)],
         })
         .to_message(),
     );
@@ -130,7 +130,7 @@ pub(crate) fn samples() -> Vec<RawMessage> {
         ImageIoReport::Counts(ImageIoCounts {
             round: 3,
             images: vec![ImageIo {
-                pool: 2,
+                pool: PoolId::new(2),
                 nspace: "n".into(),
                 id: "10a2b3".into(),
                 write_ops: 1,

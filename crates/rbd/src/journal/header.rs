@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use spirula_classes::journal::{Client, ObjectPosition, ObjectSetPosition, Tag};
 use spirula_client::{BytesList, IoCtx, errno};
 use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
+use spirula_maps::PoolOrNone;
 
 use crate::cls::{self, Nothing, ask_of};
 use crate::error::unless;
@@ -22,8 +23,6 @@ const BATCH: u64 = 64;
 
 /// Asks for a new class of tags.
 const NEW_CLASS: u64 = u64::MAX;
-/// Stands for the header's pool where the pool of the entries is named.
-const NO_POOL: i64 = -1;
 /// The sizes of objects with entries, as powers of two.
 const ORDERS: RangeInclusive<u8> = 12..=26;
 
@@ -63,8 +62,8 @@ pub(crate) async fn create(io: &IoCtx, id: &str, options: &JournalOptions) -> Re
         return Err(Error::os("journal", errno::EINVAL));
     }
     let pool = match &options.pool {
-        None => NO_POOL,
-        Some(name) => io.rados().pool(name).await?.pool_id(),
+        None => PoolOrNone::NONE,
+        Some(name) => io.rados().pool(name).await?.pool_id().into(),
     };
     remove(io, id).await?;
     let created = (options.order, (options.splay_width, pool));
@@ -185,14 +184,14 @@ pub(crate) async fn is_primary(io: &IoCtx, id: &str) -> Result<bool> {
 }
 
 /// The context of the entries of a journal whose header names this pool.
-async fn entries_at(io: &IoCtx, pool: i64) -> Result<IoCtx> {
-    match pool {
-        0.. => {
+async fn entries_at(io: &IoCtx, pool: PoolOrNone) -> Result<IoCtx> {
+    match pool.0 {
+        Some(pool) => {
             let pool = io.rados().pool_by_id(pool).await?;
             Ok(pool.with_namespace(io.namespace().clone()))
         }
         // Those of its header.
-        _ => Ok(io.clone()),
+        None => Ok(io.clone()),
     }
 }
 
@@ -204,7 +203,7 @@ impl JournalHeader {
         let order: u8 = ask(io, id, "get_order", &Nothing).await?;
         let object_size = 1u64.checked_shl(order.into());
         let object_size = object_size.filter(|_| width > 0);
-        let pool: i64 = ask(io, id, "get_pool_id", &Nothing).await?;
+        let pool: PoolOrNone = ask(io, id, "get_pool_id", &Nothing).await?;
         Ok(Some(Self {
             io: io.clone(),
             id: id.to_owned(),

@@ -28,7 +28,7 @@ struct Twins {
 
 fn spec(image: &Inner, snap: u64) -> ParentImageSpec {
     ParentImageSpec {
-        pool_id: image.io.pool_id(),
+        pool_id: image.io.pool_id().into(),
         pool_namespace: image.io.namespace().as_bytes().to_vec().into(),
         image_id: Bytes::from(image.fixed.id.clone()),
         snap_id: snap,

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use spirula_classes::rbd::migration::{DESTINATION, Migration, SOURCE, state};
 use spirula_client::{IoCtx, errno};
+use spirula_maps::PoolId;
 
 use super::record;
 use crate::error::unless;
@@ -165,9 +166,9 @@ async fn in_trash(io: &IoCtx, name: &str) -> Result<String> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationStatus {
     /// The pool, namespace and name of the source.
-    pub source: (i64, String, String),
+    pub source: (PoolId, String, String),
     /// The pool, namespace and name of the destination.
-    pub destination: (i64, String, String),
+    pub destination: (PoolId, String, String),
     /// The destination's id.
     pub destination_id: String,
     /// Whether the source's data can be copied.

@@ -77,12 +77,14 @@ mod tests {
     use spirula_classes::rbd::SnapshotNamespace;
     use spirula_classes::rbd::migration::{DESTINATION, state};
 
+    use spirula_maps::PoolId;
+
     use super::*;
 
     fn record(snap_seqs: &[(u64, u64)]) -> Migration {
         Migration {
             header_type: DESTINATION,
-            pool_id: 1,
+            pool_id: PoolId::new(1),
             pool_namespace: Bytes::new(),
             image_name: Bytes::new(),
             image_id: Bytes::new(),

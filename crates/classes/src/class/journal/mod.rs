@@ -8,6 +8,7 @@
 
 pub(crate) mod tags;
 
+use spirula_maps::PoolOrNone;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
@@ -117,7 +118,7 @@ fn write(object: &mut dyn Object, key: &[u8], value: &impl Encode) -> Result<Not
     Ok(Nothing)
 }
 
-type Creation = (u8, (u8, i64));
+type Creation = (u8, (u8, PoolOrNone));
 
 fn create(object: &mut dyn Object, (order, (splay_width, pool_id)): Creation) -> Result<Nothing> {
     if omap::find(object, ORDER)?.is_some() {
@@ -140,7 +141,7 @@ fn get_splay_width(object: &mut dyn Object, _: Nothing) -> Result<u8> {
     read(object, SPLAY_WIDTH)
 }
 
-fn get_pool_id(object: &mut dyn Object, _: Nothing) -> Result<i64> {
+fn get_pool_id(object: &mut dyn Object, _: Nothing) -> Result<PoolOrNone> {
     read(object, POOL_ID)
 }
 

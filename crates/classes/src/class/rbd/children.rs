@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
+use spirula_maps::PoolId;
 
 use super::arguments::arguments;
 use super::{features, keys, snapshot_record as record};
@@ -14,7 +15,7 @@ use crate::{Error, Object, Result};
 arguments! {
     /// A parent; its encoding is the key of its list of clones.
     pub(super) struct ParentKey {
-        pub(super) pool_id: u64,
+        pub(super) pool_id: PoolId,
         pub(super) image_id: Bytes,
         pub(super) snap_id: u64,
     }
@@ -58,7 +59,7 @@ pub(super) fn get(object: &mut dyn Object, parent: ParentKey) -> Result<Ids> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChildImageSpec {
     /// Its pool.
-    pub pool_id: i64,
+    pub pool_id: PoolId,
     /// The namespace in it.
     pub pool_namespace: Bytes,
     /// The image.
@@ -69,7 +70,7 @@ pub struct ChildImageSpec {
 impl Encode for ChildImageSpec {
     fn encode(&self, w: &mut Writer) {
         w.section(2, 1, |w| {
-            w.i64(self.pool_id);
+            w.put(&self.pool_id);
             w.put(&self.image_id);
             w.put(&self.pool_namespace);
         });

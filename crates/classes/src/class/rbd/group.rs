@@ -2,6 +2,7 @@
 //! The directory of groups is one like that of images. Formats: Ceph's `src/cls/rbd/cls_rbd_types.h`.
 
 use bytes::Bytes;
+use spirula_maps::PoolOrNone;
 
 use super::{features, keys};
 use crate::method::{Nothing, input, stored};
@@ -21,6 +22,7 @@ versioned! {
     #[derive(Eq)]
     pub(crate) struct GroupImageSpec("GroupImageSpec", version 1, compat 1) {
         pub(crate) image_id: Bytes;
+        /// As the client says: Ceph takes any number, and -1 for none.
         pub(crate) pool_id: i64;
     }
 
@@ -36,7 +38,7 @@ versioned! {
     #[derive(Eq)]
     pub struct GroupSpec("GroupSpec", version 1, compat 1) {
         /// Its pool.
-        pub pool_id: i64;
+        pub pool_id: PoolOrNone;
         /// Its id.
         pub group_id: Bytes;
     }
@@ -121,7 +123,7 @@ pub(super) fn leave(object: &mut dyn Object, group: GroupSpec) -> Result<Nothing
 
 pub(super) fn get(object: &mut dyn Object, _: Nothing) -> Result<GroupSpec> {
     let none = GroupSpec {
-        pool_id: NO_POOL,
+        pool_id: PoolOrNone::NONE,
         group_id: Bytes::new(),
     };
     Ok(group_of(object)?.unwrap_or(none))

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use spirula_maps::PoolId;
 
 use super::keys;
 use crate::method::{Nothing, stored};
@@ -24,7 +25,7 @@ versioned! {
     /// A snapshot of an image.
     #[derive(Eq)]
     pub(crate) struct ImageSnapshotSpec("ImageSnapshotSpec", version 1, compat 1) {
-        pub(crate) pool: i64;
+        pub(crate) pool: PoolId;
         pub(crate) image_id: Bytes;
         pub(crate) snap_id: u64;
     }

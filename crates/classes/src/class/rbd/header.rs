@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use spirula_maps::PoolOrNone;
 use spirula_maps::snap::NOSNAP;
 
 use super::arguments::{Trailing, arguments};
@@ -18,9 +19,6 @@ const DATA_POOL: &str = "data_pool_id";
 const STRIPE_UNIT: &str = "stripe_unit";
 const STRIPE_COUNT: &str = "stripe_count";
 
-/// Stands for no pool.
-const NO_POOL: i64 = -1;
-
 arguments! {
     /// Input of `create`.
     pub(super) struct Create {
@@ -30,7 +28,7 @@ arguments! {
         pub(super) features: u64,
         /// The prefix of its objects' names.
         pub(super) object_prefix: Bytes,
-        pub(super) data_pool: Trailing<i64>,
+        pub(super) data_pool: Trailing<PoolOrNone>,
     }
 }
 
@@ -44,9 +42,9 @@ pub(super) fn create(object: &mut dyn Object, op: Create) -> Result<Nothing> {
     if keys::has(object, OBJECT_PREFIX)? {
         return Err(Error::EEXIST);
     }
-    let data_pool = op.data_pool.0.unwrap_or(NO_POOL);
+    let data_pool = op.data_pool.0.and_then(|pool| pool.0);
     let has_data_pool = op.features & features::DATA_POOL != 0;
-    if op.features & features::OPERATIONS != 0 || has_data_pool != (data_pool != NO_POOL) {
+    if op.features & features::OPERATIONS != 0 || has_data_pool != data_pool.is_some() {
         return Err(Error::EINVAL);
     }
     let now = to_bytes(&object.now());
@@ -60,8 +58,8 @@ pub(super) fn create(object: &mut dyn Object, op: Create) -> Result<Nothing> {
         (timestamps::ACCESS, now.clone()),
         (timestamps::MODIFY, now),
     ]);
-    if has_data_pool {
-        values.insert(DATA_POOL, to_bytes(&data_pool));
+    if let Some(pool) = data_pool {
+        values.insert(DATA_POOL, to_bytes(&pool));
     }
     let values = values
         .into_iter()
@@ -99,9 +97,9 @@ pub(super) fn get_object_prefix(object: &mut dyn Object, _: Nothing) -> Result<B
     keys::require(object, OBJECT_PREFIX)
 }
 
-/// The pool of the data; -1 for the header's pool.
-pub(super) fn get_data_pool(object: &mut dyn Object, _: Nothing) -> Result<i64> {
-    Ok(keys::get(object, DATA_POOL)?.unwrap_or(NO_POOL))
+/// The pool of the data; none for the header's pool.
+pub(super) fn get_data_pool(object: &mut dyn Object, _: Nothing) -> Result<PoolOrNone> {
+    Ok(keys::get(object, DATA_POOL)?.unwrap_or_default())
 }
 
 /// The size of an object in bytes; EINVAL for an impossible order.

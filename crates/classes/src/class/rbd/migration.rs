@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, Writer};
+use spirula_maps::PoolId;
 
 use super::{features, keys};
 use crate::method::Nothing;
@@ -44,7 +45,7 @@ pub struct Migration {
     /// Whether this is the header of the source or of the destination.
     pub header_type: u8,
     /// The pool of the other image.
-    pub pool_id: i64,
+    pub pool_id: PoolId,
     /// The namespace in it.
     pub pool_namespace: Bytes,
     /// The other image's name.
@@ -82,7 +83,7 @@ impl Encode for Migration {
         };
         w.section(WITH_SOURCE, compat, |w| {
             w.u8(self.header_type);
-            w.i64(self.pool_id);
+            w.put(&self.pool_id);
             w.put(&self.pool_namespace);
             w.put(&self.image_name);
             w.put(&self.image_id);
@@ -103,7 +104,7 @@ impl Decode for Migration {
         r.section("MigrationSpec", WITH_SOURCE, |version, r| {
             Ok(Self {
                 header_type: r.u8()?,
-                pool_id: r.i64()?,
+                pool_id: r.get()?,
                 pool_namespace: r.get()?,
                 image_name: r.get()?,
                 image_id: r.get()?,

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, Writer, versioned};
+use spirula_maps::PoolOrNone;
 use spirula_maps::snap::NOSNAP;
 
 use super::arguments::{Trailing, arguments};
@@ -16,7 +17,7 @@ pub(super) const KEY: &str = "parent";
 /// A parent. Perhaps only snapshots see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parent {
-    pub(super) pool_id: i64,
+    pub(super) pool_id: PoolOrNone,
     pub(super) pool_namespace: Bytes,
     pub(super) image_id: Bytes,
     pub(super) snap_id: u64,
@@ -27,7 +28,7 @@ pub(super) struct Parent {
 impl Default for Parent {
     fn default() -> Self {
         Self {
-            pool_id: -1,
+            pool_id: PoolOrNone::NONE,
             pool_namespace: Bytes::new(),
             image_id: Bytes::new(),
             snap_id: NOSNAP,
@@ -39,7 +40,7 @@ impl Default for Parent {
 impl Parent {
     /// Whether there is a parent.
     pub(super) fn exists(&self) -> bool {
-        self.pool_id >= 0 && !self.image_id.is_empty() && self.snap_id != NOSNAP
+        self.pool_id != PoolOrNone::NONE && !self.image_id.is_empty() && self.snap_id != NOSNAP
     }
 
     fn is_same_snapshot(&self, other: &Self) -> bool {
@@ -55,7 +56,7 @@ impl Parent {
 impl Encode for Parent {
     fn encode(&self, w: &mut Writer) {
         w.section(2, 2, |w| {
-            w.i64(self.pool_id);
+            w.put(&self.pool_id);
             w.put(&self.pool_namespace);
             w.put(&self.image_id);
             w.u64(self.snap_id);
@@ -68,7 +69,7 @@ impl Decode for Parent {
     fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
         r.section("cls_rbd_parent", 2, |version, r| {
             Ok(Self {
-                pool_id: r.i64()?,
+                pool_id: r.get()?,
                 pool_namespace: if version >= 2 { r.get()? } else { Bytes::new() },
                 image_id: r.get()?,
                 snap_id: r.u64()?,
@@ -82,8 +83,8 @@ versioned! {
     /// A parent as clients name it.
     #[derive(Eq)]
     pub struct ParentImageSpec("ParentImageSpec", version 1, compat 1) {
-        /// Its pool, -1 for none.
-        pub pool_id: i64;
+        /// Its pool.
+        pub pool_id: PoolOrNone;
         /// The namespace in it.
         pub pool_namespace: Bytes;
         /// The image.
@@ -96,7 +97,7 @@ versioned! {
 arguments! {
     /// A parent as clients before Nautilus name it, and as they are told of it.
     pub(super) struct Legacy {
-        pub(super) pool_id: i64,
+        pub(super) pool_id: PoolOrNone,
         pub(super) image_id: Bytes,
         pub(super) snap_id: u64,
         pub(super) overlap: u64,
@@ -113,7 +114,7 @@ arguments! {
 
 impl Encode for Legacy {
     fn encode(&self, w: &mut Writer) {
-        w.i64(self.pool_id);
+        w.put(&self.pool_id);
         w.put(&self.image_id);
         w.u64(self.snap_id);
         w.u64(self.overlap);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, Writer};
+use spirula_maps::PoolId;
 
 /// The kind of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -14,7 +15,7 @@ pub enum SnapshotNamespace {
     /// Part of a group's snapshot.
     Group {
         /// The group's pool.
-        pool: i64,
+        pool: PoolId,
         /// The group.
         group_id: Bytes,
         /// The group's snapshot.
@@ -100,7 +101,7 @@ impl Encode for SnapshotNamespace {
                     group_id,
                     group_snapshot_id,
                 } => {
-                    w.i64(*pool);
+                    w.put(pool);
                     w.put(group_id);
                     w.put(group_snapshot_id);
                 }
@@ -131,7 +132,7 @@ impl Decode for SnapshotNamespace {
             Ok(match r.u32()? {
                 USER => Self::User,
                 GROUP => Self::Group {
-                    pool: r.i64()?,
+                    pool: r.get()?,
                     group_id: r.get()?,
                     group_snapshot_id: r.get()?,
                 },

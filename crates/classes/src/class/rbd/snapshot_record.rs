@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, UTime, Writer};
+use spirula_maps::PoolOrNone;
 use spirula_maps::snap::NOSNAP;
 
 use super::keys;
@@ -55,7 +56,7 @@ impl Default for Snapshot {
 impl Snapshot {
     /// Whether it sees anything of a parent.
     pub(super) fn has_parent(&self) -> bool {
-        self.parent.pool_id != -1 || self.parent_overlap.is_some()
+        self.parent.pool_id != PoolOrNone::NONE || self.parent_overlap.is_some()
     }
 }
 

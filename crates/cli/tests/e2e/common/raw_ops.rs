@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spirula_denc::UTime;
-use spirula_maps::{ObjectLocator, ObjectName, PgId, SnapContext, SpgId, snap};
+use spirula_maps::{ObjectLocator, ObjectName, PgId, PoolId, SnapContext, SpgId, snap};
 use spirula_msgr::Connection;
 use spirula_proto::osd::{ExtentArgs, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, Payload};
@@ -19,7 +19,7 @@ pub struct RawPool {
     /// The connection.
     pub connection: Connection,
     primary: i32,
-    pool: u64,
+    pool: PoolId,
     epoch: u32,
     tid: u64,
 }
@@ -33,7 +33,7 @@ impl RawPool {
         Self {
             connection: client.osd(primary).await.unwrap(),
             primary,
-            pool: map["pool_id"].as_u64().unwrap(),
+            pool: PoolId::try_from(map["pool_id"].as_u64().unwrap()).unwrap(),
             epoch: u32::try_from(map["epoch"].as_u64().unwrap()).unwrap(),
             tid: 0,
         }
@@ -61,7 +61,7 @@ impl RawPool {
             trace: Default::default(),
             client_inc: 0,
             mtime: UTime::now(),
-            locator: ObjectLocator::pool(self.pool.cast_signed()),
+            locator: ObjectLocator::pool(self.pool),
             oid: ObjectName::from(name),
             ops,
             snapid: snap::NOSNAP,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, PgState, PingTimes, StoreStatfs};
+use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, PgState, PingTimes, PoolId, StoreStatfs};
 use spirula_proto::internal::report::SlowOps;
 use spirula_proto::internal::report::*;
 use spirula_proto::{Blob, Payload};
@@ -132,8 +132,8 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
             .pgs()
             .map(|id| (id, Blob::of(&pg)))
             .collect(),
-        pool_statfs: [i64::MIN, 1, 2, i64::MAX]
-            .map(|p| (p, Blob::of(&space(n, m))))
+        pool_statfs: [0, 1, 2, i64::MAX]
+            .map(|p| (PoolId::try_from(p).unwrap(), Blob::of(&space(n, m))))
             .into(),
         slow_ops: SlowOps {
             count: u,
@@ -188,7 +188,7 @@ fn no_number_ends_the_monitor() {
             );
         }
         let stats = &w.mon.view.state.stats;
-        assert!(stats.total().sum.num_bytes <= 1 << 60 && stats.pool(1).used() <= 1 << 61);
+        assert!(stats.total().sum.num_bytes <= 1 << 60 && stats.pool(PoolId::new(1)).used() <= 1 << 61);
     }
     // A later primary of a PG is listened to, as no report is of a future epoch.
     let newest = w.mon.view.state.osd.map.epoch;
@@ -206,7 +206,13 @@ fn no_number_ends_the_monitor() {
 #[test]
 fn other_reports_with_extreme_numbers_are_taken() {
     let mut w = world(2);
-    let (pg, u) = (PgId { pool: 1, seed: 0 }, u32::MAX);
+    let (pg, u) = (
+        PgId {
+            pool: PoolId::new(1),
+            seed: 0,
+        },
+        u32::MAX,
+    );
     let reports = [
         OsdReport::Alive(OsdAlive { epoch: u, want: u }),
         OsdReport::Beacon(OsdBeacon {
@@ -255,7 +261,7 @@ fn other_reports_with_extreme_numbers_are_taken() {
             epoch: u,
             acting: [(
                 PgId {
-                    pool: u64::MAX,
+                    pool: PoolId::try_from(i64::MAX).unwrap(),
                     seed: u,
                 },
                 vec![i32::MIN],

@@ -1,6 +1,7 @@
 //! The clients' I/O on block images, from the question to the answer.
 
 use spirula_manager::{ImagesToName, News, Request};
+use spirula_maps::PoolId;
 use spirula_proto::internal::image_io::{ImageIo, ImageIoCounts, ImageIoPoll, ImageIoQuery, ImageIoReport};
 
 use super::*;
@@ -52,12 +53,12 @@ fn osds_are_asked_while_somebody_wants_to_know_and_the_answer_is_the_modules() {
         "{text}"
     );
     assert_eq!(polls(&mut w, 0), polls(&mut w, 1));
-    assert_eq!(polls(&mut w, 0)[0].pools, [1]);
+    assert_eq!(polls(&mut w, 0)[0].pools, [1].map(PoolId::new));
     (0..2).for_each(|osd| answer(&mut w, osd, Vec::new()));
     w.pass(Duration::from_secs(5));
     for osd in 0..2 {
         let image = ImageIo {
-            pool: 1,
+            pool: PoolId::new(1),
             id: "abc".into(),
             write_ops: 5 * (osd + 1),
             write_bytes: 4096,
@@ -67,7 +68,7 @@ fn osds_are_asked_while_somebody_wants_to_know_and_the_answer_is_the_modules() {
     }
     w.pass(Duration::from_secs(1));
     let wanted = ImagesToName {
-        pool: 1,
+        pool: PoolId::new(1),
         namespace: String::new(),
         ids: vec!["abc".into()],
     };
@@ -125,7 +126,7 @@ fn only_osds_are_heard() {
     w.pass(Duration::from_secs(5));
     let round = polls(&mut w, 0).last().unwrap().round;
     let images = vec![ImageIo {
-        pool: 1,
+        pool: PoolId::new(1),
         id: "abc".into(),
         write_ops: 1,
         ..ImageIo::default()

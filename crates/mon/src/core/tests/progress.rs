@@ -1,6 +1,6 @@
 //! Progress events, and forced recovery.
 
-use spirula_maps::{PgId, PgStat};
+use spirula_maps::{PgId, PgStat, PoolId};
 use spirula_proto::internal::report::{ForceCopy, OsdReportReply};
 
 use super::*;
@@ -34,7 +34,7 @@ impl Pgs {
     fn report(&mut self, state: PgState, recovered: i64) {
         let epoch = self.w.mon.view.state.osd.map.epoch;
         for seed in 0..4 {
-            let pg = PgId::new(1, seed);
+            let pg = PgId::new(PoolId::new(1), seed);
             let at = self.w.mon.view.state.osd.map.map_pg(pg);
             self.seq += 1;
             let mut stat = PgStat {
@@ -133,7 +133,7 @@ fn primaries_are_told_what_an_operator_wants_first() {
         (0, "pg 1.1 doesn't require backfilling; \n")
     );
     p.report(MOVES, 0);
-    let primary = p.w.mon.view.state.stats.pgs[&PgId::new(1, 1)].acting_primary;
+    let primary = p.w.mon.view.state.stats.pgs[&PgId::new(PoolId::new(1), 1)].acting_primary;
     let said = p.say(force);
     assert_eq!(said.0, 0);
     assert_eq!(
@@ -150,7 +150,7 @@ fn primaries_are_told_what_an_operator_wants_first() {
     assert_eq!(said.0, -2);
     assert!(said.1.contains("to cancel-force-backfill; ") && said.1.contains("pg 9.9 does not exist; "));
     let wish = ForceCopy {
-        pgs: vec![PgId::new(1, 1)],
+        pgs: vec![PgId::new(PoolId::new(1), 1)],
         backfill: true,
         on: false,
     };

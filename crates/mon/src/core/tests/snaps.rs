@@ -1,6 +1,6 @@
 //! Snapshots of pools.
 
-use spirula_maps::IntervalSet;
+use spirula_maps::{IntervalSet, PoolId};
 use spirula_proto::internal::report::{OsdReportReply, PurgedSnapsWanted};
 use spirula_proto::mon::{MPoolOp, MPoolOpReply, PoolOpCode};
 
@@ -10,7 +10,7 @@ use crate::service::Service;
 fn op(w: &mut World, session: SessionId, op: PoolOpCode, name: &str, snapid: u64) -> (i32, Option<u64>) {
     let m = MPoolOp {
         fsid: Fsid([7; 16]),
-        pool: 1,
+        pool: PoolId::new(1),
         op,
         snapid,
         name: name.to_owned(),
@@ -35,7 +35,7 @@ fn world() -> World {
 
 /// Reports as the primary of PG `seed` that it has trimmed `snaps`.
 fn trimmed(w: &mut World, seed: u32, snaps: &[u64]) {
-    let pg = PgId::new(1, seed);
+    let pg = PgId::new(PoolId::new(1), seed);
     let at = w.mon.view.state.osd.map.map_pg(pg);
     let stat = PgStat {
         state: PgState::ACTIVE.with(PgState::CLEAN),
@@ -64,7 +64,7 @@ fn a_pool_has_one_kind_of_snapshots_and_removed_ones_queue_until_all_pgs_trimmed
             .osd
             .map
             .removed_snaps_queue
-            .get(&1)
+            .get(&PoolId::new(1))
             .map(IntervalSet::to_string)
     };
     assert_eq!(op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 1), (-95, None));
@@ -78,7 +78,7 @@ fn a_pool_has_one_kind_of_snapshots_and_removed_ones_queue_until_all_pgs_trimmed
     );
     assert_eq!(op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 9), (-2, None));
     assert_eq!(op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 2), (0, None));
-    assert_eq!(w.mon.view.state.osd.map.pools[&1].snap_seq, 4);
+    assert_eq!(w.mon.view.state.osd.map.pools[&PoolId::new(1)].snap_seq, 4);
     let epoch = w.mon.view.state.osd.map.epoch;
     assert_eq!(op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 2), (0, None));
     assert_eq!(
@@ -108,7 +108,7 @@ fn a_pool_has_one_kind_of_snapshots_and_removed_ones_queue_until_all_pgs_trimmed
         panic!("another answer");
     };
     assert_eq!(
-        (all.epoch, all.pools[&1].to_string().as_str()),
+        (all.epoch, all.pools[&PoolId::new(1)].to_string().as_str()),
         (epoch, "[2~1,4~1]")
     );
     assert!(ask(epoch + 1).is_none());
@@ -140,8 +140,14 @@ fn pool_snapshots_have_names() {
     );
     assert_eq!(say(&mut w, "rmsnap", "b"), (0, "removed pool p snap b".into()));
     let map = &w.mon.view.state.osd.map;
-    assert_eq!(map.removed_snaps_queue[&1].to_string(), "[1~2]");
-    assert_eq!((map.pools[&1].snap_seq, map.pools[&1].snap_epoch), (4, map.epoch));
+    assert_eq!(map.removed_snaps_queue[&PoolId::new(1)].to_string(), "[1~2]");
+    assert_eq!(
+        (
+            map.pools[&PoolId::new(1)].snap_seq,
+            map.pools[&PoolId::new(1)].snap_epoch
+        ),
+        (4, map.epoch)
+    );
     w.command(
         1,
         r#"{"prefix":"osd pool rm","pool":"p","pool2":"p","yes_i_really_really_mean_it":true}"#,

@@ -7,6 +7,7 @@ use spirula_denc::encode_to_vec;
 use spirula_errno::*;
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::HObject;
+use spirula_maps::types::or_none;
 use spirula_proto::osd::{AssertVersionArgs, OpArgs};
 use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
 
@@ -43,7 +44,7 @@ impl Staging<'_> {
             oid: w.oid.clone(),
             key: w.locator.key.clone(),
             nspace: w.locator.nspace.clone(),
-            pool: w.locator.pool,
+            pool: or_none::number(w.locator.pool),
             hash: raw.seed,
             snap: w.snapid,
             ..HObject::min()

@@ -197,6 +197,8 @@ impl RepairBody {
 
 #[cfg(test)]
 mod tests {
+    use spirula_maps::PoolId;
+
     use super::*;
     use crate::pg::message::{PeerBody, PeerMessage, PeeringId};
     use spirula_maps::PgId;
@@ -249,7 +251,7 @@ mod tests {
         let told = outcomes.map(|o| RepairBody::Told(7, o));
         for body in bodies.into_iter().chain(told) {
             let m = PeerMessage {
-                pgid: PgId::new(1, 2),
+                pgid: PgId::new(PoolId::new(1), 2),
                 id: PeeringId { epoch: 5, round: 6 },
                 body: PeerBody::Repair(body),
             };
