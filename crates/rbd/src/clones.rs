@@ -10,8 +10,9 @@ use spirula_client::{IoCtx, errno};
 
 use crate::cls::{announce, ask, tell};
 use crate::error::unless;
-use crate::header::{Header, text};
-use crate::image::{Image, Inner, Options};
+use crate::header::{Header, pool_of, text};
+use crate::image::Image;
+use crate::site::{Options, Site};
 use crate::{Error, Result, names};
 
 /// Pairs of metadata asked for at a time.
@@ -42,14 +43,6 @@ pub(crate) struct Link<'a> {
 /// The parent's header.
 pub(crate) fn parent_header(link: &Link<'_>) -> String {
     names::header(&text(&link.spec.image_id))
-}
-
-/// The parent's pool.
-///
-/// # Errors
-/// `ENOENT` where the spec names none.
-pub(crate) fn pool_of(spec: &ParentImageSpec) -> Result<PoolId> {
-    spec.pool_id.0.ok_or(Error::os("open pool", errno::ENOENT))
 }
 
 /// The key in a pool's list of children: the parent's pool, image and snapshot.
@@ -181,17 +174,17 @@ pub(crate) async fn metadata(io: &IoCtx, header: &str) -> Result<BTreeMap<Bytes,
 }
 
 /// The clones of a protected snapshot, from the lists of all pools.
-pub(crate) async fn listed_in_pools(image: &Inner, snap: u64) -> Result<BTreeSet<Child>> {
+pub(crate) async fn listed_in_pools(site: &Site, snap: u64) -> Result<BTreeSet<Child>> {
     let spec = ParentImageSpec {
-        pool_id: image.io.pool_id().into(),
-        image_id: Bytes::from(image.fixed.id.clone()),
+        pool_id: site.io.pool_id().into(),
+        image_id: Bytes::from(site.fixed.id.clone()),
         snap_id: snap,
         ..ParentImageSpec::default()
     };
-    let namespace = image.io.namespace().clone();
+    let namespace = site.io.namespace().clone();
     let mut found = BTreeSet::new();
-    for (pool, _) in image.io.rados().pools().await? {
-        let io = image.io.rados().pool_by_id(pool).await?;
+    for (pool, _) in site.io.rados().pools().await? {
+        let io = site.io.rados().pool_by_id(pool).await?;
         let io = io.with_namespace(namespace.clone());
         let listed = ask::<BTreeSet<Bytes>>(&io, names::CHILDREN, "get_children", &key(&spec)).await;
         let ids = match listed {
@@ -214,13 +207,13 @@ pub(crate) async fn listed_in_pools(image: &Inner, snap: u64) -> Result<BTreeSet
 /// # Errors
 /// `ENOENT` where there is no such snapshot.
 pub async fn children(image: &Image, snap: u64) -> Result<BTreeSet<Child>> {
-    children_of(&image.inner, snap).await
+    children_of(&image.inner.site, snap).await
 }
 
-pub(crate) async fn children_of(inner: &Inner, snap: u64) -> Result<BTreeSet<Child>> {
-    let listed = ask::<BTreeSet<ChildImageSpec>>(&inner.io, inner.header_oid(), "children_list", &snap);
+pub(crate) async fn children_of(site: &Site, snap: u64) -> Result<BTreeSet<Child>> {
+    let listed = ask::<BTreeSet<ChildImageSpec>>(&site.io, site.header_oid(), "children_list", &snap);
     let specs = unless(listed.await, errno::ENOENT)?.unwrap_or_default();
-    let mut found = listed_in_pools(inner, snap).await?;
+    let mut found = listed_in_pools(site, snap).await?;
     found.extend(specs.into_iter().map(|spec| Child {
         pool: spec.pool_id,
         namespace: text(&spec.pool_namespace),
@@ -229,7 +222,7 @@ pub(crate) async fn children_of(inner: &Inner, snap: u64) -> Result<BTreeSet<Chi
     Ok(found)
 }
 
-impl Inner {
+impl Site {
     /// Removes this image from its parent's list of clones, where `header` names a parent.
     pub(crate) async fn detach_from_parent(&self, header: &Header) -> Result<()> {
         match &header.parent {

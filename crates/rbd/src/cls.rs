@@ -172,3 +172,8 @@ pub(crate) fn output<T: Decode>(reply: &OpReply, at: usize) -> Result<T> {
     let (_, data) = reply.outs.get(at).ok_or(Error::os("answer", errno::EIO))?;
     Ok(Reader::new(data).get()?)
 }
+
+/// Decodes a value; `None` where it is not one.
+pub(crate) fn read<T: Decode>(data: &[u8]) -> Option<T> {
+    Reader::new(data).get().ok()
+}

@@ -11,9 +11,10 @@ use crate::cls::tell;
 use crate::create::clone_open;
 use crate::diff::DiffOptions;
 use crate::header::Snapshot;
-use crate::image::{Image, Options};
+use crate::image::Image;
 use crate::progress::Meter;
 use crate::progress::Share;
+use crate::site::Options;
 use crate::transfer::{SPARSE, Writes, parts};
 use crate::{CloneFormat, CreateOptions, Progress, Result, clones, create, names};
 
@@ -38,7 +39,7 @@ impl Step<'_> {
                 writes.discard(difference.offset, difference.len).await?;
             } else {
                 for Extent { offset, len } in parts(difference.offset, difference.len) {
-                    let data = self.source.inner.read(offset, len).await?;
+                    let data = self.source.inner.view.read(offset, len).await?;
                     writes.write(offset, data, self.block, self.is_new).await?;
                 }
             }
@@ -166,16 +167,17 @@ impl DeepCopy<'_> {
 
     /// The parent of the image, or of a snapshot of it.
     async fn parent(&self) -> Result<Option<Image>> {
-        if let Some(inner) = self.source.inner.parent() {
-            return Ok(Some(Image { inner }));
+        if let Some(parent) = self.source.inner.view.parent() {
+            return Ok(Some(Image::of(parent)));
         }
         match self.snapshots.first() {
             Some(first) => Ok(self
                 .open_at(&first.name)
                 .await?
                 .inner
+                .view
                 .parent()
-                .map(|inner| Image { inner })),
+                .map(Image::of)),
             None => Ok(None),
         }
     }

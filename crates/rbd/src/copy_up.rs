@@ -14,10 +14,10 @@ use spirula_client::Piece;
 use spirula_denc::{Encode, Writer};
 
 use crate::Result;
+use crate::change::Change;
 use crate::cls;
-use crate::image::{Inner, Writing};
-use crate::io::Change;
 use crate::object_map;
+use crate::writing::Writing;
 
 /// Blocks of this many bytes that hold only zeros are not copied.
 const CHUNK: usize = 4096;
@@ -68,81 +68,77 @@ impl Encode for SparseCopy {
     }
 }
 
-impl Inner {
+impl Writing {
     /// Copies the parent's data into an object, unless the object exists, and then changes it.
-    pub(crate) async fn copy_up(
-        self: &Rc<Self>,
-        writing: &Writing,
-        object: u64,
-        change: Option<Change>,
-    ) -> Result<()> {
-        let turn = Rc::clone(self.copy_ups.borrow_mut().entry(object).or_default());
+    pub(crate) async fn copy_up(&self, object: u64, change: Option<Change>) -> Result<()> {
+        let copy_ups = &self.copy_ups.0;
+        let turn = Rc::clone(copy_ups.borrow_mut().entry(object).or_default());
         let waited = turn.try_lock().is_err();
         let done = {
             let _turn = turn.lock().await;
-            self.copy_up_alone(writing, object, change, waited).await
+            self.copy_up_alone(object, change, waited).await
         };
         // This one and the one in the map: nobody else waits.
         if Rc::strong_count(&turn) == 2 {
-            self.copy_ups.borrow_mut().remove(&object);
+            copy_ups.borrow_mut().remove(&object);
         }
         done
     }
 
-    async fn copy_up_alone(
-        self: &Rc<Self>,
-        writing: &Writing,
-        object: u64,
-        change: Option<Change>,
-        waited: bool,
-    ) -> Result<()> {
+    async fn copy_up_alone(&self, object: u64, change: Option<Change>, waited: bool) -> Result<()> {
         if waited
             && let Some(change) = &change
-            && self.change_existing(writing, object, change).await?
+            && self.change_existing(object, change).await?
         {
             return Ok(());
         }
         let whole = Piece {
             object,
             offset: 0,
-            len: self.fixed.layout.object_size.into(),
+            len: self.site.fixed.layout.object_size.into(),
         };
         let data = self
-            .read_parent(&writing.header, self.snap, whole)
+            .view
+            .read_parent(&self.header, self.site.snap, whole)
             .await?
             .unwrap_or_default();
         let copy = SparseCopy::of(data);
         if copy.is_empty() {
             return match change {
-                Some(change) => self.change_any(writing, object, change).await,
+                Some(change) => self.change_any(object, change).await,
                 None => Ok(()),
             };
         }
         let mut ops = vec![cls::rbd("sparse_copyup", &copy)?];
         // Not kept while its copy is on its way: an object may be large.
         drop(copy);
-        let has_snapshots = !writing.header.snapshots.is_empty();
-        self.note_copy(writing, object, change.as_ref()).await?;
-        let apart = has_snapshots || change.as_ref().is_none_or(Change::compares);
+        let has_snapshots = !self.header.snapshots.is_empty();
+        self.note_copy(object, change.as_ref()).await?;
+        let apart = has_snapshots || change.as_ref().is_none_or(|c| c.compares);
         if apart {
-            let copy = cls::change(&self.data, "copy from parent", self.fixed.object(object), ops);
+            let copy = cls::change(
+                &self.site.data,
+                "copy from parent",
+                self.site.fixed.object(object),
+                ops,
+            );
             copy.await?;
             return match change {
-                Some(change) => self.change_any(writing, object, change).await,
+                Some(change) => self.change_any(object, change).await,
                 None => Ok(()),
             };
         }
-        ops.extend(change.map(Change::into_ops).unwrap_or_default());
-        let io = self.writer(&writing.header);
-        cls::change(&io, "write", self.fixed.object(object), ops).await
+        ops.extend(change.map(|c| c.ops).unwrap_or_default());
+        let io = self.writer();
+        cls::change(&io, "write", self.site.fixed.object(object), ops).await
     }
 
     /// Marks the object as existing in the object maps of the image and of its snapshots.
-    async fn note_copy(&self, writing: &Writing, object: u64, change: Option<&Change>) -> Result<()> {
-        let Some(map) = &writing.map else {
+    async fn note_copy(&self, object: u64, change: Option<&Change>) -> Result<()> {
+        let Some(map) = &self.map else {
             return Ok(());
         };
-        let header = &writing.header;
+        let header = &self.header;
         let clean = if header.has(features::FAST_DIFF) {
             EXISTS_CLEAN
         } else {
@@ -151,10 +147,11 @@ impl Inner {
         // The data is that of the oldest snapshot, and unchanged in later ones.
         let states = std::iter::once(EXISTS).chain(std::iter::repeat(clean));
         for (snap, state) in header.snapshots.keys().zip(states) {
-            object_map::set_in_snapshot(&self.io, &self.fixed.id, *snap, object, (state, None)).await?;
+            object_map::set_in_snapshot(&self.site.io, &self.site.fixed.id, *snap, object, (state, None))
+                .await?;
         }
         let state = match change {
-            Some(change) => change.state(),
+            Some(change) => change.state,
             None if header.snapshots.is_empty() => EXISTS,
             None => clean,
         };

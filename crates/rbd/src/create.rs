@@ -9,8 +9,9 @@ use spirula_maps::{PoolId, PoolOrNone, release};
 use crate::bounds::{MAX_MAPPED, MAX_ORDER, MIN_ORDER};
 use crate::clones::{self, Link};
 use crate::cls::{self, change, tell};
-use crate::image::{Image, Options};
+use crate::image::Image;
 use crate::remove::remove_named;
+use crate::site::Options;
 use crate::{Error, JournalOptions, Result, directory, journal, mirror, names};
 
 /// The default size of objects as a power of two.

@@ -16,7 +16,8 @@ use tokio::task::JoinHandle;
 
 use crate::error::unless;
 use crate::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID};
-use crate::image::{Image, Inner};
+use crate::image::Image;
+use crate::view::View;
 use crate::{Error, Result, object_map};
 
 /// Object sets that are compared at the same time (`rbd_concurrent_management_ops`).
@@ -174,7 +175,7 @@ fn next_mapped(known: u8, state: u8, is_last: bool) -> u8 {
     }
 }
 
-impl Inner {
+impl View {
     /// The changed objects according to the object maps. `None` where the maps can't be used.
     async fn mapped_changes(&self, from: u64, end: u64) -> Result<Option<BitVector>> {
         let header = self.header();
@@ -194,8 +195,10 @@ impl Inner {
                 None => (header.size, header.flags),
                 Some(id) => header.snapshots.get(&id).map_or((0, 0), |s| (s.size, s.flags)),
             };
-            let objects = self.objects(size);
-            if flags & (FLAG_FAST_DIFF_INVALID | FLAG_OBJECT_MAP_INVALID) != 0 || objects > self.max_mapped {
+            let objects = self.site.objects(size);
+            if flags & (FLAG_FAST_DIFF_INVALID | FLAG_OBJECT_MAP_INVALID) != 0
+                || objects > self.site.limits.max_mapped
+            {
                 return Ok(None);
             }
             let Some(map) = self.loaded_map(snap, objects).await? else {
@@ -220,7 +223,7 @@ impl Inner {
     }
 
     async fn loaded_map(&self, snap: Option<u64>, objects: u64) -> Result<Option<BitVector>> {
-        let loaded = object_map::load(&self.io, &self.fixed.id, snap).await;
+        let loaded = object_map::load(&self.site.io, &self.site.fixed.id, snap).await;
         let loaded = match loaded {
             Err(e) if e.is(errno::ENOENT) || e.is(errno::EINVAL) => return Ok(None),
             other => other?,
@@ -232,7 +235,12 @@ impl Inner {
     async fn differences(self: Rc<Self>, ask: Rc<Ask>, range: Range<u64>) -> Result<Said> {
         let mut objects: BTreeMap<u64, Vec<(Piece, u64)>> = BTreeMap::new();
         let mut at = range.start;
-        for piece in self.fixed.layout.pieces(range.start, range.end - range.start) {
+        for piece in self
+            .site
+            .fixed
+            .layout
+            .pieces(range.start, range.end - range.start)
+        {
             let len = piece.len;
             objects.entry(piece.object).or_default().push((piece, at));
             at += len;
@@ -274,11 +282,11 @@ impl Inner {
         object: u64,
         pieces: &[(Piece, u64)],
     ) -> Result<Vec<(Range<u64>, bool)>> {
-        let listed = self.data.list_snaps(self.fixed.object(object)).await;
+        let listed = self.site.data.list_snaps(self.site.fixed.object(object)).await;
         let Some(history) = unless(listed.map_err(Error::from), errno::ENOENT)? else {
             return self.of_parent(ask, pieces).await;
         };
-        let size = u64::from(self.fixed.layout.object_size);
+        let size = u64::from(self.site.fixed.layout.object_size);
         let exists = |at: u64| compare(&history, 0, at).exists;
         let begins_to_hide = ask.own && exists(ask.end) && !(ask.from > 0 && exists(ask.from));
         let mut found = Vec::new();
@@ -312,7 +320,7 @@ impl Inner {
         let seen = self.header().overlap_at(snap)?.min(parent.size());
         let ask = Rc::new(Ask {
             from: 0,
-            end: parent.snap.unwrap_or(NOSNAP),
+            end: parent.site.snap.unwrap_or(NOSNAP),
             whole_objects: ask.whole_objects,
             own: false,
             mapped: None,
@@ -320,7 +328,7 @@ impl Inner {
         let mut found = Vec::new();
         for (piece, at) in pieces {
             let range = *at..(at + piece.len).min(seen);
-            for part in sets(parent.fixed.layout.set_size(), range) {
+            for part in sets(parent.site.fixed.layout.set_size(), range) {
                 let said = Box::pin(Rc::clone(&parent).differences(Rc::clone(&ask), part)).await?;
                 // Ranges that the parent has lost hide nothing here.
                 found.extend(said.into_iter().filter(|(_, has_data)| *has_data));
@@ -354,7 +362,7 @@ struct Ask {
 
 /// The differences of an image, in order, one after the other.
 pub struct Differences {
-    image: Rc<Inner>,
+    image: Rc<View>,
     ask: Rc<Ask>,
     /// The object sets that have not been compared yet.
     sets: Box<dyn Iterator<Item = Range<u64>>>,
@@ -405,7 +413,7 @@ impl Image {
     /// `ENOENT` where there is no such snapshot, `EINVAL` where it is newer than the one that is read.
     pub async fn differences(&self, options: &DiffOptions) -> Result<Differences> {
         self.refresh().await?;
-        let image = Rc::clone(&self.inner);
+        let image = Rc::clone(&self.inner.view);
         let header = image.header();
         let from = match &options.from {
             None => 0,
@@ -414,7 +422,7 @@ impl Image {
                 snap.ok_or(Error::os("diff", errno::ENOENT))?.id
             }
         };
-        let end = image.snap.unwrap_or(NOSNAP);
+        let end = image.site.snap.unwrap_or(NOSNAP);
         if from > end {
             return Err(Error::os("diff", errno::EINVAL));
         }
@@ -431,7 +439,7 @@ impl Image {
             mapped,
         };
         Ok(Differences {
-            sets: Box::new(sets(image.fixed.layout.set_size(), 0..len)),
+            sets: Box::new(sets(image.site.fixed.layout.set_size(), 0..len)),
             ask: Rc::new(ask),
             image,
             asked: VecDeque::new(),

@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_classes::rbd::features;
 use spirula_client::{IoCtx, errno};
 
-use crate::cls::{Nothing, announce, ask, change, create, rbd, tell};
+use crate::cls::{Nothing, ask, change, create, rbd, tell};
 use crate::error::unless;
-use crate::header::{Header, text};
-use crate::image::{Image, Options};
-use crate::message::Task;
-use crate::{Error, Progress, Result, names};
+use crate::header::text;
+use crate::{Error, Result, names};
 
 /// Entries asked for at a time.
 const BATCH: u64 = 1024;
@@ -137,25 +134,7 @@ pub(crate) async fn remove(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Gives an image another name.
-///
-/// # Errors
-/// `ENOENT` where there is none of this name, `EEXIST` where there is one of the other; and as [`Image::open`] where the image's journal has
-/// to tell of it.
-pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<()> {
-    let id = image_id(io, from).await?;
-    if Header::read(io, &id).await?.has(features::JOURNALING) {
-        let image = Image::open_by_id(io, from, &id, Options::default()).await?;
-        let name = to.to_owned();
-        let renamed = image.operate(Task::Rename { name }, Progress::untold()).await;
-        let closed = image.close().await;
-        return renamed.and(closed);
-    }
-    rename_entry(io, &id, from, to).await?;
-    announce(io, names::header(&id), Bytes::new()).await;
-    Ok(())
-}
-
+/// Moves an image's entries to another name.
 pub(crate) async fn rename_entry(io: &IoCtx, id: &str, from: &str, to: &str) -> Result<()> {
     if from == to {
         return Err(Error::os("rename", errno::EEXIST));

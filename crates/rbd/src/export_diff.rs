@@ -11,14 +11,15 @@ use tokio::task::JoinHandle;
 
 use crate::diff::{DiffOptions, Difference, Differences};
 use crate::diff_file::{Format, Record, write, write_banner, write_data};
-use crate::image::{Image, Inner};
+use crate::image::Image;
 use crate::progress::Meter;
 use crate::transfer::{AT_ONCE, WINDOW, is_zero, parts};
+use crate::view::View;
 use crate::{Error, Progress, Result};
 
 /// Differences of an image, with the data of the next ones read ahead.
 struct Reads {
-    image: Rc<Inner>,
+    image: Rc<View>,
     differences: Differences,
     queue: VecDeque<(Difference, Option<JoinHandle<Result<Bytes>>>)>,
     bytes: u64,
@@ -110,9 +111,9 @@ impl Image {
         progress: &Progress,
     ) -> Result<()> {
         let differences = self.differences(options).await?;
-        let (image, header) = (Rc::clone(&self.inner), self.header());
+        let (image, header) = (Rc::clone(&self.inner.view), self.header());
         write_banner(out, format)?;
-        let snapshot = image.snap.and_then(|id| header.snapshots.get(&id));
+        let snapshot = image.site.snap.and_then(|id| header.snapshots.get(&id));
         let from = options.from.clone().map(Record::From);
         let to = snapshot.map(|s| Record::To(s.name.clone()));
         let protected = snapshot.filter(|_| format == Format::V2);

@@ -1,7 +1,5 @@
 //! Features that come and go while an image is in use (Ceph's `src/librbd/operation/{Enable,Disable}FeaturesRequest.cc`).
 
-use std::rc::Rc;
-
 use spirula_classes::rbd::features::{DEEP_FLATTEN, EXCLUSIVE_LOCK, FAST_DIFF, JOURNALING, OBJECT_MAP};
 use spirula_classes::rbd::object_state::NONEXISTENT;
 use spirula_client::errno;
@@ -11,10 +9,11 @@ use crate::bounds::MAX_MAPPED;
 use crate::cls::{self, tell};
 use crate::error::unless;
 use crate::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID, Header};
-use crate::image::{Image, Inner};
+use crate::image::Image;
 use crate::journal::{self, Operation};
 use crate::message::Task;
 use crate::mirror::{self, MIRROR_BY_JOURNAL, MIRROR_MODE_IMAGE, disable, mirror_mode, mirrored_image};
+use crate::operating::Operating;
 use crate::{Error, JournalOptions, Progress, Result, names};
 
 /// Features that users may enable and disable.
@@ -55,25 +54,31 @@ fn flags(features: u64) -> u64 {
     flag(OBJECT_MAP, FLAG_OBJECT_MAP_INVALID) | flag(FAST_DIFF, FLAG_FAST_DIFF_INVALID)
 }
 
-impl Inner {
+/// The snapshots with their sizes, and the image itself.
+fn maps(header: &Header) -> Vec<(Option<u64>, u64)> {
+    let snapshots = header.snapshots.values().map(|s| (Some(s.id), s.size));
+    snapshots.chain([(None, header.size)]).collect()
+}
+
+impl Operating<'_> {
     /// Enables or disables features, as far as they are not yet so.
-    pub(crate) async fn update_features(self: &Rc<Self>, features: u64, enabled: bool) -> Result<()> {
-        let operation = self.begin_operation().await?;
+    pub(crate) async fn update_features(self, features: u64, enabled: bool) -> Result<()> {
         match enabled {
             true => self.enable(features).await?,
             false => self.disable(features).await?,
         }
-        drop(operation);
-        if !self.header().has(EXCLUSIVE_LOCK) {
-            self.release().await?;
+        let image = self.image;
+        drop(self);
+        if !image.view.header().has(EXCLUSIVE_LOCK) {
+            image.release().await?;
         }
-        self.announce_header().await;
+        image.site.announce_header().await;
         Ok(())
     }
 
-    async fn enable(self: &Rc<Self>, features: u64) -> Result<()> {
+    async fn enable(&self, features: u64) -> Result<()> {
         let alone = self.alone().await;
-        let header = self.header();
+        let header = self.view.header();
         let mut new = features & !header.features;
         if new & MAPS != 0 {
             new |= MAPS;
@@ -82,21 +87,21 @@ impl Inner {
         if all & EXCLUSIVE_LOCK == 0 && new & (MAPS | JOURNALING) != 0 {
             return Err(invalid());
         }
-        if new & OBJECT_MAP != 0 && self.objects(header.size) > MAX_MAPPED {
+        if new & OBJECT_MAP != 0 && self.site.objects(header.size) > MAX_MAPPED {
             return Err(invalid());
         }
         if new & JOURNALING != 0 {
-            mirror::check_unmirrored(&self.io).await?;
-            let options = self.journal_options.borrow().clone();
-            journal::create(&self.io, &self.fixed.id, &options).await?;
+            mirror::check_unmirrored(&self.site.io).await?;
+            let options = self.image.journal_options.borrow().clone();
+            journal::create(&self.site.io, &self.site.fixed.id, &options).await?;
         }
         let operation = Operation::UpdateFeatures {
             features,
             enabled: true,
         };
         self.noted(operation, self.set_enabled(&header, new)).await?;
-        self.reread().await?;
-        self.follow_features().await?;
+        self.view.reread().await?;
+        self.image.follow_features().await?;
         drop(alone);
         Ok(())
     }
@@ -106,18 +111,18 @@ impl Inner {
         self.set_flags(header, flags, flags).await?;
         if new & OBJECT_MAP != 0 {
             // The new maps' content is not known yet, which the flags say.
-            for (snap, size) in self.maps(header) {
-                let input = (self.objects(size), NONEXISTENT);
-                let oid = names::object_map(&self.fixed.id, snap);
-                tell(&self.io, oid, "object_map_resize", &input).await?;
+            for (snap, size) in maps(header) {
+                let input = (self.site.objects(size), NONEXISTENT);
+                let oid = names::object_map(&self.site.fixed.id, snap);
+                tell(&self.site.io, oid, "object_map_resize", &input).await?;
             }
         }
         self.set_features(header.features | new, new).await
     }
 
-    async fn disable(self: &Rc<Self>, features: u64) -> Result<()> {
+    async fn disable(&self, features: u64) -> Result<()> {
         let alone = self.alone().await;
-        let header = self.header();
+        let header = self.view.header();
         let mut old = features & header.features;
         if old & MAPS != 0 {
             old |= MAPS & header.features;
@@ -129,33 +134,34 @@ impl Inner {
         if old & JOURNALING != 0 {
             self.end_mirroring_by_journal(&header).await?;
             // All that it tells of is done, and nobody is under way.
-            let journal = self.journal.take();
-            if let Some(journal) = journal {
-                journal.close().await;
-            }
+            self.image.lock.close_journal().await;
         }
         let operation = Operation::UpdateFeatures {
             features,
             enabled: false,
         };
         self.noted(operation, self.set_disabled(&header, old)).await?;
-        self.reread().await?;
+        self.view.reread().await?;
         drop(alone);
         Ok(())
     }
 
     async fn set_disabled(&self, header: &Header, old: u64) -> Result<()> {
         if old & OBJECT_MAP != 0 {
-            self.map.take();
+            self.view.set_map(None);
         }
         self.set_features(header.features & !old, old).await?;
         // Removes objects that no client reads any more.
         if old & JOURNALING != 0 {
-            journal::remove(&self.io, &self.fixed.id).await?;
+            journal::remove(&self.site.io, &self.site.fixed.id).await?;
         }
         if old & OBJECT_MAP != 0 {
-            for (snap, _) in self.maps(header) {
-                let removed = self.io.remove(names::object_map(&self.fixed.id, snap)).await;
+            for (snap, _) in maps(header) {
+                let removed = self
+                    .site
+                    .io
+                    .remove(names::object_map(&self.site.fixed.id, snap))
+                    .await;
                 unless(removed.map_err(Error::from), errno::ENOENT)?;
             }
         }
@@ -164,24 +170,18 @@ impl Inner {
 
     /// Ends the mirroring of an image by its journal, in a pool that is mirrored as a whole.
     /// `EINVAL` where images are chosen one by one: these keep their journals.
-    async fn end_mirroring_by_journal(self: &Rc<Self>, header: &Header) -> Result<()> {
-        let mirrored = mirrored_image(&self.io, &self.fixed.id).await?;
+    async fn end_mirroring_by_journal(&self, header: &Header) -> Result<()> {
+        let mirrored = mirrored_image(&self.site.io, &self.site.fixed.id).await?;
         if mirrored.is_none_or(|m| m.mode != MIRROR_BY_JOURNAL) {
             return Ok(());
         }
-        if mirror_mode(&self.io).await? == MIRROR_MODE_IMAGE {
+        if mirror_mode(&self.site.io).await? == MIRROR_MODE_IMAGE {
             return Err(invalid());
         }
-        match disable::removable(&self.io, &self.fixed.id, header).await? {
+        match disable::removable(&self.site.io, &self.site.fixed.id, header).await? {
             Some(mirrored) => self.end_mirroring(mirrored).await,
             None => Ok(()),
         }
-    }
-
-    /// The snapshots with their sizes, and the image itself.
-    fn maps(&self, header: &Header) -> Vec<(Option<u64>, u64)> {
-        let snapshots = header.snapshots.values().map(|s| (Some(s.id), s.size));
-        snapshots.chain([(None, header.size)]).collect()
     }
 
     async fn set_features(&self, features: u64, mask: u64) -> Result<()> {
@@ -194,7 +194,7 @@ impl Inner {
         if mask == 0 {
             return Ok(());
         }
-        for (snap, _) in self.maps(header) {
+        for (snap, _) in maps(header) {
             let set = cls::rbd("set_flags", &(flags, (mask, snap.unwrap_or(NOSNAP))))?;
             self.change_header("flags", set).await?;
         }

@@ -10,23 +10,23 @@ use crate::error::unless;
 use crate::image::{Image, Inner};
 use crate::journal::Operation;
 use crate::message::Task;
+use crate::operating::Operating;
 use crate::progress::Meter;
 use crate::{Error, Progress, Result, cls};
 
-impl Inner {
+impl Operating<'_> {
     /// Copies the parent's data into the image, and removes the link to the parent.
-    pub(crate) async fn flatten(self: &Rc<Self>, progress: &Progress) -> Result<()> {
-        let _operation = self.begin_operation().await?;
-        let seen = self.header().overlap_at(None)?;
-        if self.header().parent.is_none() || seen == 0 {
+    pub(crate) async fn flatten(&self, progress: &Progress) -> Result<()> {
+        let seen = self.view.header().overlap_at(None)?;
+        if self.view.header().parent.is_none() || seen == 0 {
             return Err(Error::os("flatten", errno::EINVAL));
         }
-        let objects = self.objects(seen);
+        let objects = self.site.objects(seen);
         let meter = Meter::new(progress, objects);
-        let copy = self.for_each(0..objects, |inner, object| {
-            let meter = Rc::clone(&meter);
+        let copy = self.site.limits.for_each(0..objects, |object| {
+            let (image, meter) = (Rc::clone(self.image), Rc::clone(&meter));
             async move {
-                inner.copy_object(object).await?;
+                copy_object(&image, object).await?;
                 meter.reached(object + 1)
             }
         });
@@ -34,37 +34,39 @@ impl Inner {
         let alone = self.alone().await;
         // Before, it could be ended without effect.
         self.noted(Operation::Flatten, self.let_go_of_parent()).await?;
-        self.reread().await?;
+        self.view.reread().await?;
         drop(alone);
-        self.announce_header().await;
+        self.site.announce_header().await;
         Ok(())
     }
 
     async fn let_go_of_parent(&self) -> Result<()> {
-        let header = self.header();
+        let header = self.view.header();
         // Snapshots go on to see the parent, unless their objects got the copies, too.
         let is_deep = header.has(features::DEEP_FLATTEN);
         if is_deep || !header.snapshots.values().any(|s| s.parent_overlap.is_some()) {
-            self.detach_from_parent(&header).await?;
+            self.site.detach_from_parent(&header).await?;
         }
         let detach = cls::rbd("parent_detach", &Nothing)?;
         self.change_header("flatten", detach).await
     }
+}
 
-    async fn copy_object(self: &Rc<Self>, object: u64) -> Result<()> {
-        let _turn = self.copy_turn().await;
-        let writing = self.begin_write().await?;
-        if !self.sees_parent(&writing.header, object)? {
+/// Copies the parent's data into an object, while the image is flattened.
+async fn copy_object(image: &Rc<Inner>, object: u64) -> Result<()> {
+    let site = &image.site;
+    let _turn = site.limits.copy_turn(site.fixed.layout.object_size).await;
+    let writing = image.begin_write().await?;
+    if !writing.sees_parent(object)? {
+        return Ok(());
+    }
+    if writing.may_exist(object) {
+        let stat = site.data.stat(site.fixed.object(object)).await;
+        if unless(stat.map_err(Error::from), errno::ENOENT)?.is_some() {
             return Ok(());
         }
-        if writing.map.as_ref().is_none_or(|m| m.may_exist(object)) {
-            let stat = self.data.stat(self.fixed.object(object)).await;
-            if unless(stat.map_err(Error::from), errno::ENOENT)?.is_some() {
-                return Ok(());
-            }
-        }
-        self.copy_up(&writing, object, None).await
     }
+    writing.copy_up(object, None).await
 }
 
 impl Image {

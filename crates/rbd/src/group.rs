@@ -28,20 +28,26 @@ impl Image {
     /// `ENOENT` where the group can't be found.
     pub async fn group(&self) -> Result<Option<GroupNames>> {
         let inner = &self.inner;
-        let asked = ask(&inner.io, inner.header_oid(), "image_group_get", &Nothing).await;
+        let asked = ask(
+            &inner.site.io,
+            inner.site.header_oid(),
+            "image_group_get",
+            &Nothing,
+        )
+        .await;
         let spec: Option<GroupSpec> = unless(asked, errno::ENOENT)?;
         // Without one the image names no pool.
         let Some((spec, id)) = spec.and_then(|s| s.pool_id.0.map(|id| (s, id))) else {
             return Ok(None);
         };
-        let rados = inner.io.rados();
+        let rados = inner.site.io.rados();
         let pool = rados.pool_by_id(id).await?;
-        let pool = pool.with_namespace(inner.io.namespace());
+        let pool = pool.with_namespace(inner.site.io.namespace());
         let name: Bytes = ask(&pool, names::GROUPS, "dir_get_name", &spec.group_id).await?;
         let map = rados.latest_map().await?;
         Ok(Some(GroupNames {
             pool: map.pool_names.get(&id).cloned().unwrap_or_default(),
-            namespace: String::from_utf8_lossy(inner.io.namespace().as_bytes()).into_owned(),
+            namespace: String::from_utf8_lossy(inner.site.io.namespace().as_bytes()).into_owned(),
             group: text(&name),
         }))
     }

@@ -88,6 +88,14 @@ pub struct Header {
     pub parent: Option<Parent>,
 }
 
+/// The parent's pool.
+///
+/// # Errors
+/// `ENOENT` where the spec names none.
+pub(crate) fn pool_of(spec: &ParentImageSpec) -> Result<PoolId> {
+    spec.pool_id.0.ok_or(Error::os("open pool", errno::ENOENT))
+}
+
 /// Bytes of a stored object as text.
 pub(crate) fn text(bytes: &Bytes) -> String {
     String::from_utf8_lossy(bytes).into_owned()

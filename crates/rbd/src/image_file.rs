@@ -10,8 +10,9 @@ use spirula_client::errno;
 use crate::create::Striping;
 use crate::diff::DiffOptions;
 use crate::diff_file::{Format, write_data};
-use crate::image::{Image, Options};
+use crate::image::Image;
 use crate::progress::Meter;
+use crate::site::Options;
 use crate::{CreateOptions, Error, Progress, Result};
 
 const BANNER: &[u8; 13] = b"rbd image v2\n";

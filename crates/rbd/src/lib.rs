@@ -5,8 +5,10 @@
 //! [`Image`] is an open image; [`list()`] and [`create()`] work on a pool's images. Everything runs
 //! on tokio's current-thread runtime, inside a `LocalSet` or `LocalRuntime`.
 
+mod announce;
 mod asked;
 mod bounds;
+mod change;
 mod clones;
 mod cls;
 mod config;
@@ -22,11 +24,12 @@ mod feature_update;
 mod flatten;
 mod group;
 mod header;
+mod holder;
 mod image;
 mod image_file;
 mod import_diff;
-mod io;
 mod journal;
+mod limits;
 mod lock;
 mod map_scan;
 mod merge_diff;
@@ -38,18 +41,28 @@ mod names;
 mod namespaces;
 mod naming;
 mod object_map;
+mod operate;
+mod operating;
+mod perform;
 mod progress;
+mod read;
 mod remove;
+mod rename;
 mod requests;
 mod resize;
+mod site;
 mod snapshots;
 mod sparsify;
 mod stored;
+mod traffic;
 mod transfer;
 mod trash;
 mod usage;
 mod users;
+mod view;
 mod watcher;
+mod write;
+mod writing;
 
 pub use clones::{Child, children};
 pub use config::{
@@ -57,11 +70,11 @@ pub use config::{
 };
 pub use create::{CloneFormat, CreateOptions, Striping, clone, create, mark_pool};
 pub use diff::{DiffOptions, Difference, Differences};
-pub use directory::{image_id, image_name, is_old_image, list, rename};
+pub use directory::{image_id, image_name, is_old_image, list};
 pub use error::{Error, Result};
 pub use group::GroupNames;
 pub use header::{Fixed, Header, Parent, Snapshot};
-pub use image::{ExtentStatus, Image, Options};
+pub use image::Image;
 pub use image_file::{ImageHead, read_image_head};
 pub use import_diff::{ImportError, ImportNews};
 pub use journal::JournalOptions;
@@ -76,7 +89,10 @@ pub use mirror::{
 pub use namespaces::{namespace_create, namespace_remove, namespaces};
 pub use naming::{ParentNames, name_of};
 pub use progress::Progress;
+pub use read::ExtentStatus;
 pub use remove::remove;
+pub use rename::rename;
+pub use site::Options;
 pub use snapshots::NO_LIMIT;
 pub use spirula_classes::rbd::{MirrorImage, MirrorImageState, SnapshotNamespace, TrashImage, features};
 pub use stored::read_stored;

@@ -15,7 +15,9 @@ use crate::error::unless;
 use crate::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID, Snapshot};
 use crate::image::{Image, Inner};
 use crate::message::Task;
+use crate::operating::Operating;
 use crate::progress::Meter;
+use crate::view::View;
 use crate::{Error, Progress, Result, cls, names, object_map};
 
 /// The state of an object at a snapshot, or in the image as it is (`NOSNAP`).
@@ -44,11 +46,11 @@ fn may_stay(said: u8, is: u8) -> bool {
     said == is || is == NONEXISTENT && matches!(said, EXISTS | PENDING)
 }
 
-impl Inner {
+impl View {
     /// The state of an object at a snapshot, or now, as the OSDs know it.
     pub(crate) async fn state_of(&self, object: u64, snap: Option<u64>) -> Result<u8> {
         let header = self.header();
-        let listed = self.data.list_snaps(self.fixed.object(object)).await;
+        let listed = self.site.data.list_snaps(self.site.fixed.object(object)).await;
         let listed = unless(listed.map_err(Error::from), errno::ENOENT)?;
         let has_clean = header.has(features::FAST_DIFF);
         let at = snap.unwrap_or(NOSNAP);
@@ -65,13 +67,13 @@ impl Inner {
         told: impl Fn(u64, u8) + 'static,
     ) -> Result<()> {
         let header = self.header();
-        let objects = self.objects(header.size_at(snap)?);
+        let objects = self.site.objects(header.size_at(snap)?);
         let meter = Meter::new(progress, objects);
         let told = Rc::new(told);
-        let look = self.for_each(0..objects, |inner, object| {
-            let (meter, told) = (Rc::clone(&meter), Rc::clone(&told));
+        let look = self.site.limits.for_each(0..objects, |object| {
+            let (view, meter, told) = (Rc::clone(self), Rc::clone(&meter), Rc::clone(&told));
             async move {
-                told(object, inner.state_of(object, snap).await?);
+                told(object, view.state_of(object, snap).await?);
                 meter.reached(object + 1)
             }
         });
@@ -85,19 +87,20 @@ impl Inner {
         if !header.has(features::OBJECT_MAP) {
             return Err(Error::os("object map", errno::EINVAL));
         }
-        let objects = self.objects(header.size_at(snap)?);
-        match objects <= self.max_mapped {
+        let objects = self.site.objects(header.size_at(snap)?);
+        match objects <= self.site.limits.max_mapped {
             true => Ok(objects),
             false => Err(Error::os("object map", errno::E2BIG)),
         }
     }
+}
 
+impl Operating<'_> {
     /// Rebuilds the object map of a snapshot, or of the image, from the objects that exist. No
     /// write is under way meanwhile.
-    pub(crate) async fn rebuild_map(self: &Rc<Self>, snap: Option<u64>, progress: &Progress) -> Result<()> {
-        let _operation = self.begin_operation().await?;
+    pub(crate) async fn rebuild_map(&self, snap: Option<u64>, progress: &Progress) -> Result<()> {
         let alone = self.alone().await;
-        let objects = self.check_mapped(snap)?;
+        let objects = self.view.check_mapped(snap)?;
         let mut states = BitVector::default();
         states.resize(objects, NONEXISTENT);
         let states = Rc::new(RefCell::new(states));
@@ -105,34 +108,33 @@ impl Inner {
         let keep = move |object, state| {
             kept.borrow_mut().replace(object, object + 1, |_| state);
         };
-        self.each_state(snap, progress, keep).await?;
+        self.view.each_state(snap, progress, keep).await?;
         let states = states.take();
-        match (snap, self.map()) {
+        match (snap, self.view.map()) {
             (None, Some(map)) => map.rebuilt(states).await?,
             (None, None) => return Err(Error::os("object map", errno::EROFS)),
             (Some(_), _) => {
-                let oid = names::object_map(&self.fixed.id, snap);
-                cls::tell(&self.io, oid, "object_map_save", &states).await?;
+                let oid = names::object_map(&self.site.fixed.id, snap);
+                cls::tell(&self.site.io, oid, "object_map_save", &states).await?;
             }
         }
         let mask = FLAG_OBJECT_MAP_INVALID | FLAG_FAST_DIFF_INVALID;
         let valid = cls::rbd("set_flags", &(0_u64, (mask, snap.unwrap_or(NOSNAP))))?;
         self.change_header("flags", valid).await?;
-        self.reread().await?;
+        self.view.reread().await?;
         drop(alone);
-        self.announce_header().await;
+        self.site.announce_header().await;
         Ok(())
     }
 
     /// Checks the object map of a snapshot, or of the image, against the objects that exist. A map
     /// that misses one is marked as invalid.
-    async fn check_map(self: &Rc<Self>, snap: Option<u64>, progress: &Progress) -> Result<()> {
-        let _operation = self.begin_operation().await?;
+    pub(crate) async fn check_map(&self, snap: Option<u64>, progress: &Progress) -> Result<()> {
         let alone = self.alone().await;
-        let objects = self.check_mapped(snap)?;
-        let said = match (snap, self.map()) {
+        let objects = self.view.check_mapped(snap)?;
+        let said = match (snap, self.view.map()) {
             (None, Some(map)) => map.states(),
-            _ => object_map::load(&self.io, &self.fixed.id, snap).await?,
+            _ => object_map::load(&self.site.io, &self.site.fixed.id, snap).await?,
         };
         let is_good = Rc::new(Cell::new(said.len() >= objects));
         let good = Rc::clone(&is_good);
@@ -141,17 +143,23 @@ impl Inner {
                 good.set(false);
             }
         };
-        self.each_state(snap, progress, compare).await?;
+        self.view.each_state(snap, progress, compare).await?;
         if is_good.get() {
             return Ok(());
         }
-        object_map::invalidate(&self.io, &self.fixed.id, self.header().features, snap).await?;
-        if let (None, Some(map)) = (snap, self.map()) {
+        object_map::invalidate(
+            &self.site.io,
+            &self.site.fixed.id,
+            self.view.header().features,
+            snap,
+        )
+        .await?;
+        if let (None, Some(map)) = (snap, self.view.map()) {
             map.distrust();
         }
-        self.reread().await?;
+        self.view.reread().await?;
         drop(alone);
-        self.announce_header().await;
+        self.site.announce_header().await;
         Ok(())
     }
 }
@@ -167,7 +175,9 @@ impl Image {
         match snap {
             None => self.operate(Task::RebuildObjectMap, progress).await,
             Some(_) => {
-                let rebuild = |inner: Rc<Inner>| async move { inner.rebuild_map(snap, &progress).await };
+                let rebuild = |inner: Rc<Inner>| async move {
+                    inner.begin_operation().await?.rebuild_map(snap, &progress).await
+                };
                 self.inner.start(rebuild).await
             }
         }
@@ -180,7 +190,8 @@ impl Image {
     /// As [`Image::rebuild_object_map`].
     pub async fn check_object_map(&self, snap: Option<u64>, progress: &Progress) -> Result<()> {
         let progress = progress.clone();
-        let check = |inner: Rc<Inner>| async move { inner.check_map(snap, &progress).await };
+        let check =
+            |inner: Rc<Inner>| async move { inner.begin_operation().await?.check_map(snap, &progress).await };
         self.inner.start(check).await
     }
 }

@@ -10,26 +10,24 @@ use crate::cls::{ask, tell};
 use crate::header::text;
 use crate::image::{Image, Inner};
 use crate::journal::Operation;
+use crate::operating::Operating;
 use crate::{Result, clones, config};
 
-impl Inner {
-    async fn set_metadata(self: &Rc<Self>, key: String, value: String) -> Result<()> {
-        config::check(&key, &value)?;
-        let _operation = self.begin_operation().await?;
+impl Operating<'_> {
+    async fn set_metadata(&self, key: String, value: String) -> Result<()> {
         let values = BTreeMap::from([(key.clone(), Bytes::from(value.clone()))]);
-        let set = tell(&self.io, self.header_oid(), "metadata_set", &values);
+        let set = tell(&self.site.io, self.site.header_oid(), "metadata_set", &values);
         self.noted(Operation::MetadataSet { key, value }, set).await?;
-        self.announce_header().await;
+        self.site.announce_header().await;
         Ok(())
     }
 
-    async fn remove_metadata(self: &Rc<Self>, key: String) -> Result<()> {
-        let _operation = self.begin_operation().await?;
-        let _: Bytes = ask(&self.io, self.header_oid(), "metadata_get", &key).await?;
-        let remove = tell(&self.io, self.header_oid(), "metadata_remove", &key);
+    async fn remove_metadata(&self, key: String) -> Result<()> {
+        let _: Bytes = ask(&self.site.io, self.site.header_oid(), "metadata_get", &key).await?;
+        let remove = tell(&self.site.io, self.site.header_oid(), "metadata_remove", &key);
         let operation = Operation::MetadataRemove { key: key.clone() };
         self.noted(operation, remove).await?;
-        self.announce_header().await;
+        self.site.announce_header().await;
         Ok(())
     }
 }
@@ -41,8 +39,8 @@ impl Image {
     /// `ENOENT` where there is no such key.
     pub async fn metadata(&self, key: &str) -> Result<String> {
         let value: Bytes = ask(
-            &self.inner.io,
-            self.inner.header_oid(),
+            &self.inner.site.io,
+            self.inner.site.header_oid(),
             "metadata_get",
             &key.to_owned(),
         )
@@ -55,7 +53,7 @@ impl Image {
     /// # Errors
     /// Where that can't be read.
     pub async fn metadata_list(&self) -> Result<BTreeMap<String, String>> {
-        let all = clones::metadata(&self.inner.io, &self.inner.header_oid()).await?;
+        let all = clones::metadata(&self.inner.site.io, &self.inner.site.header_oid()).await?;
         Ok(all.iter().map(|(key, value)| (text(key), text(value))).collect())
     }
 
@@ -65,7 +63,10 @@ impl Image {
     /// `EROFS` where the image is open for reading, `EINVAL` where the key is that of an option which can't have the value.
     pub async fn set_metadata(&self, key: &str, value: &str) -> Result<()> {
         let (key, value) = (key.to_owned(), value.to_owned());
-        let set = |inner: Rc<Inner>| async move { inner.set_metadata(key, value).await };
+        let set = |inner: Rc<Inner>| async move {
+            config::check(&key, &value)?;
+            inner.begin_operation().await?.set_metadata(key, value).await
+        };
         self.inner.start(set).await
     }
 
@@ -75,7 +76,8 @@ impl Image {
     /// `ENOENT` where there is no such key.
     pub async fn remove_metadata(&self, key: &str) -> Result<()> {
         let key = key.to_owned();
-        let remove = |inner: Rc<Inner>| async move { inner.remove_metadata(key).await };
+        let remove =
+            |inner: Rc<Inner>| async move { inner.begin_operation().await?.remove_metadata(key).await };
         self.inner.start(remove).await
     }
 }

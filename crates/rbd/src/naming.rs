@@ -47,23 +47,23 @@ impl Image {
     /// # Errors
     /// `ENOENT` where the parent can't be found.
     pub async fn parent_names(&self) -> Result<Option<ParentNames>> {
-        let Some(parent) = self.inner.parent() else {
+        let Some(parent) = self.inner.view.parent() else {
             return Ok(None);
         };
         let header = parent.header();
-        let snap = parent.snap.and_then(|id| header.snapshots.get(&id));
+        let snap = parent.site.snap.and_then(|id| header.snapshots.get(&id));
         let snap = snap.ok_or(Error::os("parent", errno::ENOENT))?;
-        let (image, trash) = name_of(&parent.io, &parent.fixed.id).await?;
-        let map = parent.io.rados().latest_map().await?;
-        let pool = map.pool_names.get(&parent.io.pool_id());
+        let (image, trash) = name_of(&parent.site.io, &parent.site.fixed.id).await?;
+        let map = parent.site.io.rados().latest_map().await?;
+        let pool = map.pool_names.get(&parent.site.io.pool_id());
         Ok(Some(ParentNames {
             pool: pool.cloned().unwrap_or_default(),
-            namespace: String::from_utf8_lossy(parent.io.namespace().as_bytes()).into_owned(),
+            namespace: String::from_utf8_lossy(parent.site.io.namespace().as_bytes()).into_owned(),
             image,
-            id: parent.fixed.id.clone(),
+            id: parent.site.fixed.id.clone(),
             snapshot: snap.name.clone(),
             trash,
-            overlap: self.inner.header().overlap_at(self.inner.snap)?,
+            overlap: self.inner.view.header().overlap_at(self.inner.site.snap)?,
         }))
     }
 
@@ -74,8 +74,9 @@ impl Image {
     pub async fn lock_kind(&self) -> Result<Option<LockType>> {
         let info = self
             .inner
+            .site
             .io
-            .lock_info(self.inner.header_oid(), cls::LOCK)
+            .lock_info(self.inner.site.header_oid(), cls::LOCK)
             .await?;
         Ok((!info.lockers.is_empty()).then_some(info.kind))
     }
@@ -85,7 +86,7 @@ impl Image {
     /// # Errors
     /// `ENOENT` where the image is gone.
     pub async fn times(&self) -> Result<(UTime, UTime)> {
-        let (io, oid) = (&self.inner.io, self.inner.header_oid());
+        let (io, oid) = (&self.inner.site.io, self.inner.site.header_oid());
         let read = ask(io, &oid, "get_access_timestamp", &Nothing).await?;
         let written = ask(io, &oid, "get_modify_timestamp", &Nothing).await?;
         Ok((read, written))

@@ -6,7 +6,9 @@ use spirula_classes::rbd::{SnapshotNamespace, features};
 use spirula_client::{IoCtx, errno};
 
 use crate::error::unless;
-use crate::image::{Image, Inner, Options, Purpose};
+use crate::image::{Image, Inner};
+use crate::operating::Operating;
+use crate::site::{Options, Purpose};
 use crate::{Error, Progress, Result, directory, journal, mirror, names};
 
 /// Removes an image's header, its journal and its object map.
@@ -77,9 +79,9 @@ impl Inner {
     /// Removes the image's data and its links to other images, if no other client uses it. `EPERM`
     /// where the data may belong to another image.
     pub(crate) async fn empty(self: &Rc<Self>, progress: &Progress) -> Result<()> {
-        let header = self.header();
-        self.check_own_data()?;
-        if self.purpose != Purpose::Migrate && header.has(features::MIGRATING) {
+        let header = self.view.header();
+        self.site.check_own_data()?;
+        if self.site.purpose != Purpose::Migrate && header.has(features::MIGRATING) {
             return Err(Error::os("remove", errno::EBUSY));
         }
         if header.op_features & features::GROUP != 0 {
@@ -89,27 +91,42 @@ impl Inner {
             return Err(Error::os("remove", errno::ENOTEMPTY));
         }
         // One of them is this client.
-        if users(&self.io, &self.fixed.id).await? > 1 {
+        if users(&self.site.io, &self.site.fixed.id).await? > 1 {
             return Err(Error::os("remove", errno::EBUSY));
         }
-        let mirrored = mirror::disable::removable(&self.io, &self.fixed.id, &header).await?;
+        let mirrored = mirror::disable::removable(&self.site.io, &self.site.fixed.id, &header).await?;
         // Snapshots whose removal was interrupted go now, unless clones need them.
         for snapshot in header.snapshots.values().filter(|s| s.namespace.is_trash()) {
-            self.remove_snapshot(&snapshot.name, &snapshot.namespace).await?;
+            self.begin_operation()
+                .await?
+                .remove_snapshot(&snapshot.name, &snapshot.namespace)
+                .await?;
         }
-        if self.header().snapshots.values().any(|s| s.namespace.is_trash()) {
+        if self
+            .view
+            .header()
+            .snapshots
+            .values()
+            .any(|s| s.namespace.is_trash())
+        {
             return Err(Error::os("remove", errno::ENOTEMPTY));
         }
         if let Some(mirrored) = mirrored {
             self.end_mirroring(mirrored).await?;
         }
-        let _operation = self.begin_operation().await?;
+        self.begin_operation().await?.empty(progress).await
+    }
+}
+
+impl Operating<'_> {
+    /// Removes the image's data and the link to the parent, where no snapshots are left.
+    async fn empty(&self, progress: &Progress) -> Result<()> {
         let alone = self.alone().await;
         let writing = self.write_alone(&alone);
         if !writing.header.snapshots.is_empty() {
             return Err(Error::os("remove", errno::ENOTEMPTY));
         }
-        self.trim(&writing, writing.header.size, 0, progress).await?;
-        self.detach_from_parent(&writing.header).await
+        writing.trim(writing.header.size, 0, progress).await?;
+        self.site.detach_from_parent(&writing.header).await
     }
 }

@@ -5,38 +5,39 @@ use std::rc::Rc;
 use spirula_classes::rbd::object_state::{EXISTS, NONEXISTENT, PENDING};
 use spirula_client::errno;
 
+use crate::change::Change;
 use crate::error::unless;
-use crate::image::{Image, Inner, Writing};
-use crate::io::Change;
+use crate::image::Image;
 use crate::journal::Operation;
 use crate::message::Task;
+use crate::operating::Operating;
 use crate::progress::Meter;
+use crate::writing::Writing;
 use crate::{Error, Progress, Result, cls};
 
-impl Inner {
+impl Operating<'_> {
     /// Changes the image's size. Data beyond a smaller size is lost.
-    pub(crate) async fn resize(self: &Rc<Self>, size: u64, allow_shrink: bool) -> Result<()> {
-        let _operation = self.begin_operation().await?;
-        let old = self.header().size;
+    pub(crate) async fn resize(&self, size: u64, allow_shrink: bool) -> Result<()> {
+        let old = self.view.header().size;
         if size < old && !allow_shrink {
             return Err(Error::os("resize", errno::EINVAL));
         }
         if size != old {
             let resize = self.resize_in_operation(size);
             self.noted(Operation::Resize(size), resize).await?;
-            self.header_changed().await?;
+            self.view.header_changed().await?;
         }
         Ok(())
     }
 
     /// Changes the size within another operation. Other clients are not notified.
-    pub(crate) async fn resize_in_operation(self: &Rc<Self>, size: u64) -> Result<()> {
+    pub(crate) async fn resize_in_operation(&self, size: u64) -> Result<()> {
         let alone = self.alone().await;
         let writing = self.write_alone(&alone);
         let old = writing.header.size;
-        let objects = self.objects(size);
+        let objects = self.site.objects(size);
         if size < old {
-            self.trim(&writing, old, size, &Progress::untold()).await?;
+            writing.trim(old, size, &Progress::untold()).await?;
         } else if let Some(map) = &writing.map {
             map.resize(objects).await?;
         }
@@ -44,35 +45,32 @@ impl Inner {
         if let Some(map) = writing.map.as_ref().filter(|_| size < old) {
             map.resize(objects).await?;
         }
-        self.reread().await
+        self.view.reread().await
     }
+}
 
+impl Writing {
     /// Removes the data beyond a new size.
-    pub(crate) async fn trim(
-        self: &Rc<Self>,
-        writing: &Writing,
-        old: u64,
-        new: u64,
-        progress: &Progress,
-    ) -> Result<()> {
-        let layout = self.fixed.layout;
-        let (from, to) = (self.objects(new), self.objects(old));
-        self.keep_for_snapshots(writing, from, to).await?;
-        if let Some(map) = writing.map.as_ref().filter(|_| from < to) {
+    pub(crate) async fn trim(&self, old: u64, new: u64, progress: &Progress) -> Result<()> {
+        let layout = self.site.fixed.layout;
+        let (from, to) = (self.site.objects(new), self.site.objects(old));
+        self.keep_for_snapshots(from, to).await?;
+        if let Some(map) = self.map.as_ref().filter(|_| from < to) {
             map.update(from, to, PENDING, Some(EXISTS)).await?;
         }
-        let may_exist = |object: &u64| writing.map.as_ref().is_none_or(|m| m.may_exist(*object));
+        let may_exist = |object: &u64| self.may_exist(*object);
         let meter = Meter::new(progress, to.saturating_sub(from));
-        let remove = self.for_each((from..to).filter(may_exist), |inner, object| {
-            let (io, meter) = (inner.writer(&writing.header), Rc::clone(&meter));
+        let remove = self.site.limits.for_each((from..to).filter(may_exist), |object| {
+            let (io, meter) = (self.writer(), Rc::clone(&meter));
+            let oid = self.site.fixed.object(object);
             async move {
-                let removed = io.remove(inner.fixed.object(object)).await;
+                let removed = io.remove(oid).await;
                 unless(removed.map_err(Error::from), errno::ENOENT)?;
                 meter.reached(object - from + 1)
             }
         });
         remove.await?;
-        if let Some(map) = writing.map.as_ref().filter(|_| from < to) {
+        if let Some(map) = self.map.as_ref().filter(|_| from < to) {
             map.update(from, to, NONEXISTENT, Some(PENDING)).await?;
         }
         // Of the last object set all objects may be cut.
@@ -81,7 +79,7 @@ impl Inner {
             let len = layout.object_len(object, new);
             if len < layout.object_len(object, old) {
                 let cut = Change::truncate(len);
-                self.change_object(writing, object, cut).await?;
+                self.change_object(object, cut).await?;
             }
         }
         Ok(())
@@ -89,18 +87,18 @@ impl Inner {
 
     /// Copies the parent's data that snapshots see beyond the new size: objects written there later
     /// would hide it.
-    async fn keep_for_snapshots(self: &Rc<Self>, writing: &Writing, from: u64, to: u64) -> Result<()> {
-        if writing.header.snapshots.is_empty() {
+    async fn keep_for_snapshots(&self, from: u64, to: u64) -> Result<()> {
+        if self.header.snapshots.is_empty() {
             return Ok(());
         }
         for object in from..to {
-            let oid = self.fixed.object(object);
-            if !self.sees_parent(&writing.header, object)? {
+            let oid = self.site.fixed.object(object);
+            if !self.sees_parent(object)? {
                 continue;
             }
-            let stat = self.data.stat(oid).await.map_err(Error::from);
+            let stat = self.site.data.stat(oid).await.map_err(Error::from);
             if unless(stat, errno::ENOENT)?.is_none() {
-                self.copy_up(writing, object, None).await?;
+                self.copy_up(object, None).await?;
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ use crate::image::{Image, Inner};
 use crate::journal::Operation;
 use crate::message::Task;
 use crate::object_map::{self, invalidate};
+use crate::operating::Operating;
 use crate::{Error, Progress, Result, cls, names};
 
 /// Stands for an unlimited number of snapshots.
@@ -26,21 +27,18 @@ fn found<'a>(header: &'a Header, name: &str, namespace: &SnapshotNamespace) -> R
     snap.ok_or(Error::os("snapshot", errno::ENOENT))
 }
 
-impl Inner {
+/// Fails with `EOPNOTSUPP` where a client does not take snapshots of this kind.
+pub(crate) fn check_namespace(namespace: &SnapshotNamespace) -> Result<()> {
+    match namespace {
+        SnapshotNamespace::User | SnapshotNamespace::Group { .. } | SnapshotNamespace::Mirror(_) => Ok(()),
+        _ => Err(Error::os("snapshot", errno::EOPNOTSUPP)),
+    }
+}
+
+impl Operating<'_> {
     /// Takes a snapshot.
-    pub(crate) async fn create_snapshot(
-        self: &Rc<Self>,
-        name: &str,
-        namespace: SnapshotNamespace,
-    ) -> Result<()> {
-        if !matches!(
-            namespace,
-            SnapshotNamespace::User | SnapshotNamespace::Group { .. } | SnapshotNamespace::Mirror(_)
-        ) {
-            return Err(Error::os("snapshot", errno::EOPNOTSUPP));
-        }
-        let _operation = self.begin_operation().await?;
-        if self.header().snapshot(name, &namespace).is_some() {
+    pub(crate) async fn create_snapshot(&self, name: &str, namespace: &SnapshotNamespace) -> Result<()> {
+        if self.view.header().snapshot(name, namespace).is_some() {
             return Err(Error::os("snapshot", errno::EEXIST));
         }
         let alone = self.alone().await;
@@ -48,30 +46,30 @@ impl Inner {
             namespace: namespace.clone(),
             name: name.to_owned(),
         };
-        let create = self.add_snapshot_with_map(name, &namespace);
+        let create = self.add_snapshot_with_map(name, namespace);
         let id = self.noted(operation, create).await?;
         // From here on writes preserve it.
-        self.reread().await?;
+        self.view.reread().await?;
         drop(alone);
-        let completed = match &namespace {
+        let completed = match namespace {
             SnapshotNamespace::Mirror(mirror) if mirror.is_primary() => {
-                self.complete_mirror_snapshot(id).await
+                self.view.complete_mirror_snapshot(id).await
             }
             _ => Ok(()),
         };
-        self.reread().await?;
-        self.announce_header().await;
+        self.view.reread().await?;
+        self.site.announce_header().await;
         completed
     }
 
     async fn add_snapshot_with_map(&self, name: &str, namespace: &SnapshotNamespace) -> Result<u64> {
         let id = self.add_snapshot(name, namespace).await?;
-        let header = self.header();
-        if let Some(map) = self.map() {
+        let header = self.view.header();
+        if let Some(map) = self.view.map() {
             let kept = map.add_snapshot(id, header.has(features::FAST_DIFF)).await;
             if let Err(e) = kept {
-                tracing::warn!("object map of a snapshot of image {}: {e}", self.fixed.id);
-                invalidate(&self.io, &self.fixed.id, header.features, Some(id)).await?;
+                tracing::warn!("object map of a snapshot of image {}: {e}", self.site.fixed.id);
+                invalidate(&self.site.io, &self.site.fixed.id, header.features, Some(id)).await?;
             }
         }
         Ok(id)
@@ -81,12 +79,12 @@ impl Inner {
     /// faster with a newer id.
     async fn add_snapshot(&self, name: &str, namespace: &SnapshotNamespace) -> Result<u64> {
         loop {
-            let id = self.data.self_managed_snap_create().await?;
+            let id = self.site.data.self_managed_snap_create().await?;
             let add = cls::rbd("snapshot_add", &(name.to_owned(), (id, namespace.clone())))?;
             match self.change_header("snapshot", add).await {
                 Ok(()) => return Ok(id),
                 Err(e) => {
-                    self.data.self_managed_snap_remove(id).await?;
+                    self.site.data.self_managed_snap_remove(id).await?;
                     if !e.is(errno::ESTALE) {
                         return Err(e);
                     }
@@ -97,13 +95,8 @@ impl Inner {
 
     /// Removes a snapshot. With clones it goes to the trash namespace, and is removed with the last
     /// clone.
-    pub(crate) async fn remove_snapshot(
-        self: &Rc<Self>,
-        name: &str,
-        namespace: &SnapshotNamespace,
-    ) -> Result<()> {
-        let _operation = self.begin_operation().await?;
-        let header = self.header();
+    pub(crate) async fn remove_snapshot(&self, name: &str, namespace: &SnapshotNamespace) -> Result<()> {
+        let header = self.view.header();
         let snap = found(&header, name, namespace)?;
         if snap.protected {
             return Err(Error::os("remove snapshot", errno::EBUSY));
@@ -113,7 +106,7 @@ impl Inner {
             name: name.to_owned(),
         };
         self.noted(operation, self.drop_snapshot(&header, snap)).await?;
-        self.announce_header().await;
+        self.site.announce_header().await;
         Ok(())
     }
 
@@ -123,9 +116,9 @@ impl Inner {
             // If the removal is interrupted, no client uses the half-removed snapshot.
             let trash = cls::rbd("snapshot_trash_add", &snap.id)?;
             self.change_header("remove snapshot", trash).await?;
-            self.reread().await?;
+            self.view.reread().await?;
         }
-        let now = self.header();
+        let now = self.view.header();
         let now = now.snapshots.get(&snap.id);
         if now.is_some_and(|s| s.children > 0) {
             return Ok(());
@@ -134,56 +127,55 @@ impl Inner {
             self.remove_map_of(header, snap).await?;
         }
         if matches!(snap.namespace, SnapshotNamespace::Mirror(_)) {
-            self.forget_mirror_state(snap.id).await?;
+            self.site.forget_mirror_state(snap.id).await?;
         }
-        self.data.self_managed_snap_remove(snap.id).await?;
+        self.site.data.self_managed_snap_remove(snap.id).await?;
         let remove = cls::rbd("snapshot_remove", &snap.id)?;
         self.change_header("remove snapshot", remove).await?;
-        self.reread().await?;
+        self.view.reread().await?;
         // It may have been the last that saw anything of the parent.
-        if header.parent_is_seen() && !self.header().parent_is_seen() {
-            self.detach_from_parent(header).await?;
+        if header.parent_is_seen() && !self.view.header().parent_is_seen() {
+            self.site.detach_from_parent(header).await?;
         }
         Ok(())
     }
 
     /// Removes a snapshot's object map. Writes before it count as writes since the snapshot before.
     async fn remove_map_of(&self, header: &Header, snap: &Snapshot) -> Result<()> {
-        let id = &self.fixed.id;
+        let id = &self.site.fixed.id;
         if header.has(features::FAST_DIFF) {
             let next = header
                 .snapshots
                 .range((Bound::Excluded(snap.id), Bound::Unbounded))
                 .next()
                 .map(|(id, _)| *id);
-            match object_map::load(&self.io, id, Some(snap.id)).await {
+            match object_map::load(&self.site.io, id, Some(snap.id)).await {
                 // It was done before.
                 Err(e) if e.is(errno::ENOENT) => {}
                 Ok(removed) if snap.flags & FLAG_OBJECT_MAP_INVALID == 0 => {
                     self.merge_map(next, &removed).await?;
                 }
-                _ => invalidate(&self.io, id, header.features, next).await?,
+                _ => invalidate(&self.site.io, id, header.features, next).await?,
             }
         }
-        let removed = self.io.remove(names::object_map(id, Some(snap.id))).await;
+        let removed = self.site.io.remove(names::object_map(id, Some(snap.id))).await;
         unless(removed.map_err(Error::from), errno::ENOENT).map(drop)
     }
 
     async fn merge_map(&self, next: Option<u64>, removed: &BitVector) -> Result<()> {
-        match (next, self.map()) {
+        match (next, self.view.map()) {
             (None, Some(map)) => map.remove_snapshot(removed).await,
             (None, None) => Ok(()),
             (Some(next), _) => {
-                let oid = names::object_map(&self.fixed.id, Some(next));
-                let merged = tell(&self.io, oid, "object_map_snap_remove", removed).await;
+                let oid = names::object_map(&self.site.fixed.id, Some(next));
+                let merged = tell(&self.site.io, oid, "object_map_snap_remove", removed).await;
                 unless(merged, errno::ENOENT).map(drop)
             }
         }
     }
 
-    pub(crate) async fn rename_snapshot(self: &Rc<Self>, id: u64, name: &str) -> Result<()> {
-        let _operation = self.begin_operation().await?;
-        let header = self.header();
+    pub(crate) async fn rename_snapshot(&self, id: u64, name: &str) -> Result<()> {
+        let header = self.view.header();
         if header.snapshot(name, &SnapshotNamespace::User).is_some() {
             return Err(Error::os("rename snapshot", errno::EEXIST));
         }
@@ -199,7 +191,7 @@ impl Inner {
         let rename = cls::rbd("snapshot_rename", &(id, name.to_owned()))?;
         let rename = self.change_header("rename snapshot", rename);
         self.noted(operation, rename).await?;
-        self.header_changed().await
+        self.view.header_changed().await
     }
 
     async fn set_protection(&self, id: u64, status: u8) -> Result<()> {
@@ -207,9 +199,8 @@ impl Inner {
         self.change_header("protect snapshot", set).await
     }
 
-    pub(crate) async fn protect_snapshot(self: &Rc<Self>, name: &str) -> Result<()> {
-        let _operation = self.begin_operation().await?;
-        let header = self.header();
+    pub(crate) async fn protect_snapshot(&self, name: &str) -> Result<()> {
+        let header = self.view.header();
         let snap = found(&header, name, &SnapshotNamespace::User)?;
         if !header.has(features::LAYERING) {
             return Err(Error::os("protect snapshot", errno::ENOSYS));
@@ -223,12 +214,11 @@ impl Inner {
         };
         let protect = self.set_protection(snap.id, PROTECTED);
         self.noted(operation, protect).await?;
-        self.header_changed().await
+        self.view.header_changed().await
     }
 
-    pub(crate) async fn unprotect_snapshot(self: &Rc<Self>, name: &str) -> Result<()> {
-        let _operation = self.begin_operation().await?;
-        let header = self.header();
+    pub(crate) async fn unprotect_snapshot(&self, name: &str) -> Result<()> {
+        let header = self.view.header();
         let snap = found(&header, name, &SnapshotNamespace::User)?;
         if !snap.protected {
             return Err(Error::os("unprotect snapshot", errno::EINVAL));
@@ -238,15 +228,15 @@ impl Inner {
             name: name.to_owned(),
         };
         let unprotected = self.noted(operation, self.try_to_unprotect(snap.id)).await;
-        self.header_changed().await?;
+        self.view.header_changed().await?;
         unprotected
     }
 
-    async fn try_to_unprotect(self: &Rc<Self>, id: u64) -> Result<()> {
+    async fn try_to_unprotect(&self, id: u64) -> Result<()> {
         // From now on no client can make a clone that the search below misses.
         self.set_protection(id, UNPROTECTING).await?;
-        self.announce_header().await;
-        let clones = listed_in_pools(self, id).await;
+        self.site.announce_header().await;
+        let clones = listed_in_pools(self.site, id).await;
         let has_none = clones.as_ref().is_ok_and(|c| c.is_empty());
         let status = if has_none { UNPROTECTED } else { PROTECTED };
         self.set_protection(id, status).await?;
@@ -257,20 +247,19 @@ impl Inner {
     }
 
     /// Rolls the image back to a snapshot.
-    pub(crate) async fn roll_back(self: &Rc<Self>, name: &str) -> Result<()> {
-        let _operation = self.begin_operation().await?;
-        let snap = found(&self.header(), name, &SnapshotNamespace::User)?.clone();
+    pub(crate) async fn roll_back(&self, name: &str) -> Result<()> {
+        let snap = found(&self.view.header(), name, &SnapshotNamespace::User)?.clone();
         let operation = Operation::SnapRollback {
             namespace: SnapshotNamespace::User,
             name: name.to_owned(),
         };
         self.noted(operation, self.roll_back_to(&snap)).await?;
-        self.announce_header().await;
+        self.site.announce_header().await;
         Ok(())
     }
 
-    async fn roll_back_to(self: &Rc<Self>, snap: &Snapshot) -> Result<()> {
-        if self.header().size != snap.size {
+    async fn roll_back_to(&self, snap: &Snapshot) -> Result<()> {
+        if self.view.header().size != snap.size {
             self.resize_in_operation(snap.size).await?;
         }
         let alone = self.alone().await;
@@ -290,15 +279,15 @@ impl Inner {
             map.replace(both).await?;
         } else if let Some(map) = &writing.map {
             // The snapshot's map is not known.
-            map.update(0, self.objects(snap.size), EXISTS, None).await?;
+            map.update(0, self.site.objects(snap.size), EXISTS, None).await?;
         }
-        let may_exist = |object: &u64| writing.map.as_ref().is_none_or(|m| m.may_exist(*object));
-        let objects = (0..self.objects(snap.size)).filter(may_exist);
+        let may_exist = |object: &u64| writing.may_exist(*object);
+        let objects = (0..self.site.objects(snap.size)).filter(may_exist);
         let id = snap.id;
-        let roll_back = self.for_each(objects, |inner, object| {
-            let io = inner.writer(&writing.header);
+        let roll_back = self.site.limits.for_each(objects, |object| {
+            let (io, oid) = (writing.writer(), self.site.fixed.object(object));
             async move {
-                let rolled = io.rollback(inner.fixed.object(object), id).await;
+                let rolled = io.rollback(oid, id).await;
                 unless(rolled.map_err(Error::from), errno::ENOENT).map(drop)
             }
         });
@@ -306,14 +295,18 @@ impl Inner {
         if let (Some(map), Some(wanted)) = (&writing.map, wanted) {
             map.replace(wanted).await?;
         }
-        self.reread().await?;
+        self.view.reread().await?;
         drop(alone);
         Ok(())
     }
 
-    pub(crate) async fn set_snapshot_limit(self: &Rc<Self>, limit: u64) -> Result<()> {
-        let _operation = self.begin_operation().await?;
-        let set_limit = tell(&self.io, self.header_oid(), "snapshot_set_limit", &limit);
+    pub(crate) async fn set_snapshot_limit(&self, limit: u64) -> Result<()> {
+        let set_limit = tell(
+            &self.site.io,
+            self.site.header_oid(),
+            "snapshot_set_limit",
+            &limit,
+        );
         self.noted(Operation::SnapLimit(limit), set_limit).await
     }
 
@@ -323,12 +316,12 @@ impl Inner {
         if snap.flags & FLAG_OBJECT_MAP_INVALID != 0 {
             return Ok(None);
         }
-        let loaded = object_map::load(&self.io, &self.fixed.id, Some(snap.id)).await;
+        let loaded = object_map::load(&self.site.io, &self.site.fixed.id, Some(snap.id)).await;
         let Some(mut map) = unless(loaded, errno::ENOENT)? else {
             return Ok(None);
         };
-        let objects = self.objects(snap.size);
-        if objects > self.max_mapped {
+        let objects = self.site.objects(snap.size);
+        if objects > self.site.limits.max_mapped {
             return Err(Error::os("object map", errno::E2BIG));
         }
         map.resize(objects, EXISTS);
@@ -400,7 +393,8 @@ impl Image {
     /// `ENOENT` where there is none.
     pub async fn roll_back(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        let roll_back = |inner: Rc<Inner>| async move { inner.roll_back(&name).await };
+        let roll_back =
+            |inner: Rc<Inner>| async move { inner.begin_operation().await?.roll_back(&name).await };
         self.inner.start(roll_back).await
     }
 
@@ -410,7 +404,13 @@ impl Image {
     /// Where the header can't be read.
     pub async fn snapshot_limit(&self) -> Result<u64> {
         let inner = &self.inner;
-        ask(&inner.io, inner.header_oid(), "snapshot_get_limit", &Nothing).await
+        ask(
+            &inner.site.io,
+            inner.site.header_oid(),
+            "snapshot_get_limit",
+            &Nothing,
+        )
+        .await
     }
 
     /// Sets the largest allowed number of snapshots.
@@ -418,7 +418,8 @@ impl Image {
     /// # Errors
     /// `ERANGE` where there are more.
     pub async fn set_snapshot_limit(&self, limit: u64) -> Result<()> {
-        let set_limit = |inner: Rc<Inner>| async move { inner.set_snapshot_limit(limit).await };
+        let set_limit =
+            |inner: Rc<Inner>| async move { inner.begin_operation().await?.set_snapshot_limit(limit).await };
         self.inner.start(set_limit).await
     }
 }

@@ -7,43 +7,51 @@ use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, PENDING};
 use spirula_client::errno;
 
 use crate::error::unless;
-use crate::image::{Image, Inner};
+use crate::image::Image;
 use crate::message::Task;
+use crate::operating::Operating;
 use crate::progress::Meter;
+use crate::site::Site;
+use crate::writing::Writing;
 use crate::{Error, Progress, Result, cls};
 
 /// The smallest piece of zeros that can be asked for, in bytes.
 const SMALLEST: u64 = 4096;
 
-impl Inner {
+/// Fails with `EINVAL` where zeros can't be looked for in pieces of this size.
+pub(crate) fn check_piece(site: &Site, piece: u64) -> Result<()> {
+    let largest = u64::from(site.fixed.layout.object_size);
+    match (SMALLEST..=largest).contains(&piece) && piece.is_power_of_two() {
+        true => Ok(()),
+        false => Err(Error::os("sparsify", errno::EINVAL)),
+    }
+}
+
+impl Operating<'_> {
     /// Frees the space of all aligned pieces that hold only zeros.
-    pub(crate) async fn sparsify(self: &Rc<Self>, piece: u64, progress: &Progress) -> Result<()> {
-        if !(SMALLEST..=u64::from(self.fixed.layout.object_size)).contains(&piece) || !piece.is_power_of_two()
-        {
-            return Err(Error::os("sparsify", errno::EINVAL));
-        }
-        let _operation = self.begin_operation().await?;
-        let objects = self.objects(self.header().size);
+    pub(crate) async fn sparsify(&self, piece: u64, progress: &Progress) -> Result<()> {
+        let objects = self.site.objects(self.view.header().size);
         let meter = Meter::new(progress, objects);
-        let work = self.for_each(0..objects, |inner, object| {
-            let meter = Rc::clone(&meter);
+        let work = self.site.limits.for_each(0..objects, |object| {
+            let (image, meter) = (Rc::clone(self.image), Rc::clone(&meter));
             async move {
-                inner.sparsify_object(object, piece).await?;
+                image.begin_write().await?.sparsify_object(object, piece).await?;
                 meter.reached(object + 1)
             }
         });
         work.await
     }
+}
 
+impl Writing {
     /// Sparsifies an object. An object that hides the parent's data stays, so that zeros remain
     /// zeros.
-    async fn sparsify_object(self: &Rc<Self>, object: u64, piece: u64) -> Result<()> {
-        let writing = self.begin_write().await?;
-        if writing.map.as_ref().is_some_and(|m| !m.may_exist(object)) {
+    async fn sparsify_object(&self, object: u64, piece: u64) -> Result<()> {
+        if !self.may_exist(object) {
             return Ok(());
         }
-        let io = self.writer(&writing.header);
-        let oid = self.fixed.object(object);
+        let io = self.writer();
+        let oid = self.site.fixed.object(object);
         let sparsify = async |removes_empty: bool| {
             let ops = vec![cls::rbd("sparsify", &(piece, removes_empty))?];
             unless(
@@ -52,21 +60,21 @@ impl Inner {
             )
         };
         let size = async || {
-            let stat = self.data.stat(oid.clone()).await.map_err(Error::from);
+            let stat = self.site.data.stat(oid.clone()).await.map_err(Error::from);
             Ok::<_, Error>(unless(stat, errno::ENOENT)?.map(|(size, _)| size))
         };
         sparsify(false).await?;
-        if let Some(map) = &writing.map
+        if let Some(map) = &self.map
             && map.state(object) == EXISTS_CLEAN
-            && self.state_of(object, None).await? == EXISTS
+            && self.view.state_of(object, None).await? == EXISTS
         {
             // It is not as the newest snapshot has it any more, though it reads the same.
             map.set(object, EXISTS).await?;
         }
-        if self.sees_parent(&writing.header, object)? || size().await? != Some(0) {
+        if self.sees_parent(object)? || size().await? != Some(0) {
             return Ok(());
         }
-        let Some(map) = &writing.map else {
+        let Some(map) = &self.map else {
             return sparsify(true).await.map(drop);
         };
         // Somebody may write it meanwhile, so only the OSD knows whether it is empty when it is removed.

@@ -5,15 +5,12 @@ use spirula_classes::rbd::migration::Migration;
 use spirula_classes::rbd::{
     BitVector, ChildImageSpec, MirrorImage, ParentImageSpec, SnapshotInfo, TrashImage,
 };
-use spirula_denc::{Decode, Extent, Reader};
+use spirula_denc::Extent;
 
+use crate::cls::read;
 use crate::image_file::read_image_head;
 use crate::message::{Message, read_response};
 use crate::{bounds, diff_file, journal, migration};
-
-pub(crate) fn read<T: Decode>(data: &[u8]) -> Option<T> {
-    Reader::new(data).get().ok()
-}
 
 /// Decodes bytes as each kind of stored or sent structure that a client with write access to a pool
 /// controls. Undecodable bytes, an error elsewhere, are ignored here.

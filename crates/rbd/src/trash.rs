@@ -15,10 +15,11 @@ use spirula_maps::PoolId;
 use crate::cls::{announce, ask, tell};
 use crate::error::unless;
 use crate::header::{Header, text};
-use crate::image::{Image, Options, Purpose};
+use crate::image::Image;
 use crate::mirror::disable;
 use crate::progress::Meter;
 use crate::remove::{remove_content, remove_objects};
+use crate::site::{Options, Purpose};
 use crate::{Error, Progress, Result, directory, names};
 
 /// Entries asked for at a time.

@@ -6,7 +6,8 @@ use spirula_maps::snap::NOSNAP;
 
 use crate::error::unless;
 use crate::header::FLAG_OBJECT_MAP_INVALID;
-use crate::image::{Image, Inner};
+use crate::image::Image;
+use crate::site::Site;
 use crate::{DiffOptions, Error, Result, object_map};
 
 /// The space of an image or snapshot.
@@ -18,7 +19,7 @@ pub struct Usage {
     pub used: u64,
 }
 
-impl Inner {
+impl Site {
     /// The bytes of an object within an image of `size` bytes.
     fn object_bytes(&self, object: u64, size: u64) -> u64 {
         self.fixed.layout.object_len(object, size)
@@ -93,7 +94,7 @@ impl Image {
     /// `ENOENT` where there is no such snapshot.
     pub async fn usage(&self, snap: Option<u64>) -> Result<Usage> {
         let inner = &self.inner;
-        let header = inner.header();
+        let header = inner.view.header();
         let size = header.size_at(snap)?;
         let flags = match snap {
             None => header.flags,
@@ -102,9 +103,9 @@ impl Image {
         let has_map = header.has(spirula_classes::rbd::features::FAST_DIFF);
         let before = header.snapshots.range(..snap.unwrap_or(NOSNAP)).next_back();
         let used = if has_map && flags & FLAG_OBJECT_MAP_INVALID == 0 {
-            inner.mapped(snap, size).await?
+            inner.site.mapped(snap, size).await?
         } else {
-            inner.scanned(snap, before.map(|(id, _)| *id), size).await?
+            inner.site.scanned(snap, before.map(|(id, _)| *id), size).await?
         };
         Ok(Usage {
             provisioned: size,

@@ -18,7 +18,7 @@ impl Image {
     /// Where they can't be asked for.
     pub async fn watchers(&self) -> Result<Vec<WatchItem>> {
         let inner = &self.inner;
-        let mut all = inner.io.list_watchers(inner.header_oid()).await?;
+        let mut all = inner.site.io.list_watchers(inner.site.header_oid()).await?;
         let own = inner.client_id();
         all.retain(|w| (w.name.num.cast_unsigned(), w.cookie) != (own.gid, own.handle));
         Ok(all)
@@ -30,7 +30,7 @@ impl Image {
     /// Where they can't be asked for.
     pub async fn lockers(&self) -> Result<LockInfo> {
         let inner = &self.inner;
-        Ok(inner.io.lock_info(inner.header_oid(), LOCK).await?)
+        Ok(inner.site.io.lock_info(inner.site.header_oid(), LOCK).await?)
     }
 
     /// Takes the lock for a person, under a cookie of their own; the lock outlives this client.
@@ -49,8 +49,8 @@ impl Image {
             duration: Duration::ZERO,
             flags: 0,
         };
-        inner.io.lock(inner.header_oid(), &request).await?;
-        inner.announce_header().await;
+        inner.site.io.lock(inner.site.header_oid(), &request).await?;
+        inner.site.announce_header().await;
         Ok(())
     }
 
@@ -67,10 +67,14 @@ impl Image {
         let held = self.lockers().await?;
         let found = held.lockers.iter().find(|l| l.name == name);
         let locker = found.ok_or(Error::os("break lock", errno::ENOENT))?;
-        inner.shut_out(locker.addr).await?;
-        let broken = inner.io.break_lock(inner.header_oid(), LOCK, name, cookie).await;
+        inner.site.shut_out(locker.addr).await?;
+        let broken = inner
+            .site
+            .io
+            .break_lock(inner.site.header_oid(), LOCK, name, cookie)
+            .await;
         broken?;
-        inner.announce_header().await;
+        inner.site.announce_header().await;
         Ok(())
     }
 }

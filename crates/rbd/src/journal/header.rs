@@ -7,9 +7,9 @@ use spirula_client::{BytesList, IoCtx, errno};
 use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
 use spirula_maps::PoolOrNone;
 
+use crate::cls::read;
 use crate::cls::{self, Nothing, ask_of};
 use crate::error::unless;
-use crate::stored::read;
 use crate::{Error, Result, bounds, names};
 
 /// The id of the image itself among the clients of its journal.

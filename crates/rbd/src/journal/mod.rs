@@ -11,6 +11,7 @@ mod commits;
 mod entry;
 mod event;
 mod header;
+mod open;
 mod player;
 mod replay;
 
@@ -31,9 +32,6 @@ use tokio::task::JoinSet;
 
 use self::commits::Commits;
 use self::header::JournalHeader;
-use self::player::Player;
-use self::replay::Replay;
-use crate::image::{Inner, Writing};
 use crate::{Error, Result};
 
 pub(crate) use event::{Event, Operation};
@@ -95,54 +93,6 @@ fn gap() -> Error {
 pub(crate) struct Noted(Vec<u64>);
 
 impl Journal {
-    /// Replays to `image` the events that it may lack, and begins to append under a new tag.
-    /// `image` must be a view that does not append events of its own.
-    ///
-    /// # Errors
-    /// `EROFS` where another cluster writes the journal, `EBADMSG` where it can't be read, `ENOSYS` where it tells of what can't be
-    /// done here.
-    pub(crate) async fn open(image: Rc<Inner>) -> Result<Self> {
-        let (header, position) = JournalHeader::open(&image.io, &image.fixed.id).await?;
-        let mut commits = Commits::new(header.width, position.clone());
-        let mut player = Player::find(&header, &position).await?;
-        let mut replay = Replay::new(image);
-        let mut done = Vec::new();
-        while let Some((entry, event)) = player.next().await? {
-            replay.apply(event).await?;
-            done.push(commits.begin(entry));
-        }
-        replay.finish().await?;
-        if commits.done(&done) {
-            tracing::info!("{} entries of a journal were done again", done.len());
-        }
-        if let Some(position) = commits.take_changed() {
-            header.commit(&position).await?;
-        }
-        let tag = header.create_tag(commits.last().cloned()).await?;
-        let set = *header.sets().await?.end();
-        let mut sizes = Vec::new();
-        for place in 0..header.width {
-            sizes.push(header.size_of(header.object_of(set, place)).await?);
-        }
-        let recorder = Recorder {
-            tag,
-            number: 0,
-            set,
-            sizes,
-            broken: false,
-        };
-        Ok(Self {
-            header: Rc::new(header),
-            recorder: Mutex::new(recorder),
-            waiting: RefCell::default(),
-            commits: RefCell::new(commits),
-            telling: Mutex::default(),
-            will_tell: Cell::default(),
-            closed: Cell::default(),
-            operations: Cell::default(),
-        })
-    }
-
     /// The size of the largest event in bytes.
     pub(crate) fn max_event(&self) -> usize {
         let fits = self.header.object_size.saturating_sub(entry::OVERHEAD as u64);
@@ -285,53 +235,42 @@ impl Journal {
     pub(crate) fn lose(&self) {
         self.closed.set(true);
     }
-}
 
-impl Writing {
-    /// Runs a write after the journal has its events, if the image has a journal. A failed write is
-    /// replayed when the lock is next taken, unless the error is `may_fail`.
-    pub(crate) async fn noted(
-        &self,
-        events: impl FnOnce(&Journal) -> Vec<Event>,
+    /// Runs a write after the journal has its events. A failed write is replayed when the lock is
+    /// next taken, unless the error is `may_fail`.
+    pub(crate) async fn around_write(
+        self: &Rc<Self>,
+        events: Vec<Event>,
         work: impl Future<Output = Result<()>>,
         may_fail: Option<Errno>,
     ) -> Result<()> {
-        let Some(journal) = &self.journal else {
-            return work.await;
-        };
-        let noted = journal.note(events(journal)).await?;
+        let noted = self.note(events).await?;
         let done = work.await;
         let counts = |e: &Error| may_fail.is_none_or(|errno| !e.is(errno));
         if !done.as_ref().is_err_and(counts) {
-            journal.done(&noted);
+            self.done(&noted);
         }
         done
     }
-}
 
-impl Inner {
-    /// Runs an operation between its two journal entries, if the image has a journal. Mirror
-    /// daemons run it as well, so the caller has checked that it can be done.
-    pub(crate) async fn noted<T>(
-        &self,
+    /// Runs an operation between its two entries. Mirror daemons run it as well, so the caller has
+    /// checked that it can be done.
+    pub(crate) async fn around_operation<T>(
+        self: &Rc<Self>,
         operation: Operation,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let journal = self.journal.borrow().clone();
-        let Some(journal) = journal else {
-            return work.await;
-        };
-        let number = journal.operations.get() + 1;
-        journal.operations.set(number);
-        let begun = journal.note(vec![Event::Begin { number, operation }]).await?;
+        let number = self.operations.get() + 1;
+        self.operations.set(number);
+        let begun = self.note(vec![Event::Begin { number, operation }]).await?;
         // The operation must not be followed by a replay of writes from before it.
-        journal.tell().await;
+        self.tell().await;
         let done = work.await;
         let result = done.as_ref().err().map_or(0, |e| -e.errno());
-        let ended = journal.note(vec![Event::End { number, result }]).await?;
-        journal.done(&begun);
-        journal.done(&ended);
-        journal.tell().await;
+        let ended = self.note(vec![Event::End { number, result }]).await?;
+        self.done(&begun);
+        self.done(&ended);
+        self.tell().await;
         done
     }
 }

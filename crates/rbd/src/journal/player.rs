@@ -9,7 +9,7 @@ use spirula_denc::Reader;
 use super::entry::{self, EntryId, Parsed};
 use super::event::Event;
 use super::header::JournalHeader;
-use crate::stored::read;
+use crate::cls::read;
 use crate::{Error, Result, bounds};
 
 /// Bytes per read.

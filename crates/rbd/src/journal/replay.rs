@@ -100,12 +100,12 @@ impl Replay {
 
     /// How much of a range lies within the image.
     fn within(&self, offset: u64, len: u64) -> u64 {
-        len.min(self.image.size().saturating_sub(offset))
+        len.min(self.image.view.size().saturating_sub(offset))
     }
 
     async fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
         // Writes were cut into events; events of one write become one write again.
-        let whole = u64::from(self.image.fixed.layout.object_size);
+        let whole = u64::from(self.image.site.fixed.layout.object_size);
         if let Some((from, before)) = &mut self.write
             && from.checked_add(before.len() as u64) == Some(offset)
             && !offset.is_multiple_of(whole)
@@ -148,20 +148,24 @@ impl Replay {
             Operation::Flatten => Task::Flatten,
             Operation::SnapRollback { namespace, name } => {
                 return match namespace {
-                    SnapshotNamespace::User => image.roll_back(&name).await,
+                    SnapshotNamespace::User => image.begin_operation().await?.roll_back(&name).await,
                     _ => Err(Error::os("journal", errno::ENOSYS)),
                 };
             }
             Operation::SnapLimit(limit) => {
-                return unless(image.set_snapshot_limit(limit).await, errno::ERANGE).map(drop);
+                return unless(
+                    image.begin_operation().await?.set_snapshot_limit(limit).await,
+                    errno::ERANGE,
+                )
+                .map(drop);
             }
             Operation::UpdateFeatures { features, enabled } => Task::UpdateFeatures { features, enabled },
             Operation::MetadataSet { key, value } => {
                 let values = BTreeMap::from([(key, Bytes::from(value))]);
-                return tell(&image.io, image.header_oid(), "metadata_set", &values).await;
+                return tell(&image.site.io, image.site.header_oid(), "metadata_set", &values).await;
             }
             Operation::MetadataRemove { key } => {
-                let removed = tell(&image.io, image.header_oid(), "metadata_remove", &key).await;
+                let removed = tell(&image.site.io, image.site.header_oid(), "metadata_remove", &key).await;
                 return unless(removed, errno::ENOENT).map(drop);
             }
         };

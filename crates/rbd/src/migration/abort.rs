@@ -10,16 +10,19 @@ use spirula_classes::rbd::{SnapshotNamespace, features};
 use spirula_client::{IoCtx, errno};
 use spirula_denc::Extent;
 
+use super::checks::{refuse_mirroring, refuse_watchers, under_way};
 use super::children::{give_back, unlist};
 use super::pair::{Mark, Pair, Side};
+use super::record::{remove_record, set_state};
 use super::source::{has_head, history};
 use super::steps::newest_copied;
-use super::{refuse_mirroring, refuse_watchers, remove_record, set_state, under_way};
 use crate::clones::children_of;
 use crate::error::unless;
-use crate::image::{Image, Inner, Options, Purpose};
+use crate::image::{Image, Inner};
 use crate::progress::Meter;
 use crate::remove::{is_gone, remove_named, remove_objects};
+use crate::site::{Options, Purpose};
+use crate::view::View;
 use crate::{Error, Progress, Result, directory, trash};
 
 /// The description in the source's record once the source holds all the destination's data, and the
@@ -112,7 +115,7 @@ async fn take_back(
 ) -> Result<()> {
     let to = &pair.destination;
     refuse_watchers(&to.io, &to.id).await?;
-    check_destination(&destination.inner, record).await?;
+    check_destination(&destination.inner.view, record).await?;
     let from = &pair.source;
     // Whether the destination does without the source must be known whatever happens.
     let is_complete = match record.state {
@@ -129,14 +132,14 @@ async fn take_back(
     // From here on nobody begins to write to the destination.
     set_state(&to.io, &to.id, state::ABORTING, "").await?;
     refuse_watchers(&to.io, &to.id).await?;
-    destination.inner.reread().await?;
+    destination.inner.view.reread().await?;
     destination.inner.acquire().await?;
     let source = open(from, true).await?;
     let work = async {
-        let images = (&destination.inner, &source.inner);
+        let images = (&destination.inner.view, &source.inner);
         revert(images, record, is_complete, progress).await?;
         let twins = record.snap_seqs.iter().map(|(s, d)| (*s, *d));
-        give_back(&destination.inner, &source.inner, twins).await
+        give_back(&destination.inner.view, &source.inner.site, twins).await
     };
     let done = work.await;
     let closed = source.close().await;
@@ -145,7 +148,7 @@ async fn take_back(
 }
 
 /// Checks that the destination can be removed.
-async fn check_destination(destination: &Inner, record: &Migration) -> Result<()> {
+async fn check_destination(destination: &View, record: &Migration) -> Result<()> {
     let header = destination.header();
     if header.op_features & features::GROUP != 0 {
         return Err(Error::os("migration", errno::EOPNOTSUPP));
@@ -154,7 +157,7 @@ async fn check_destination(destination: &Inner, record: &Migration) -> Result<()
     for (id, snapshot) in &header.snapshots {
         let is_users = snapshot.namespace == SnapshotNamespace::User;
         let is_new = *id > newest;
-        if !is_users || is_new && !children_of(destination, *id).await?.is_empty() {
+        if !is_users || is_new && !children_of(&destination.site, *id).await?.is_empty() {
             return Err(Error::os("migration", errno::EBUSY));
         }
     }
@@ -163,22 +166,22 @@ async fn check_destination(destination: &Inner, record: &Migration) -> Result<()
 
 /// Writes to the source the data in which the destination differs.
 async fn revert(
-    (destination, source): (&Rc<Inner>, &Rc<Inner>),
+    (destination, source): (&Rc<View>, &Rc<Inner>),
     record: &Migration,
     is_complete: bool,
     progress: &Progress,
 ) -> Result<()> {
     let size = destination.header().size;
-    if size > source.header().size {
-        source.resize(size, false).await?;
+    if size > source.view.header().size {
+        source.begin_operation().await?.resize(size, false).await?;
     }
-    let objects = destination.objects(size);
+    let objects = destination.site.objects(size);
     let meter = Meter::new(progress, objects);
     for object in 0..objects {
         if let Some(data) = held((destination, record), object, is_complete).await? {
             let len = data.len() as u64;
             let mut rest = data;
-            for Extent { offset, len } in destination.fixed.layout.whole_extents(object, 0, len) {
+            for Extent { offset, len } in destination.site.fixed.layout.whole_extents(object, 0, len) {
                 let take = usize::try_from(len).unwrap_or(usize::MAX).min(rest.len());
                 write_where_different(source, offset, rest.split_to(take)).await?;
             }
@@ -192,14 +195,14 @@ async fn revert(
 /// exist shows the source's data, unless everything was copied; so does an object that was not
 /// copied completely.
 async fn held(
-    (destination, record): (&Rc<Inner>, &Migration),
+    (destination, record): (&Rc<View>, &Migration),
     object: u64,
     is_complete: bool,
 ) -> Result<Option<Bytes>> {
-    let layout = destination.fixed.layout;
+    let layout = destination.site.fixed.layout;
     let len = layout.object_len(object, destination.header().size);
     if !is_complete {
-        let known = history(&destination.data, destination.fixed.object(object)).await?;
+        let known = history(&destination.site.data, destination.site.fixed.object(object)).await?;
         let newest = newest_copied(record);
         if !known.is_some_and(|k| has_head(&k) && k.seq >= newest) {
             return Ok(None);
@@ -214,7 +217,7 @@ async fn held(
 
 async fn write_where_different(source: &Rc<Inner>, offset: u64, data: Bytes) -> Result<()> {
     let len = data.len() as u64;
-    if source.read(offset, len).await? == data {
+    if source.view.read(offset, len).await? == data {
         return Ok(());
     }
     if data.iter().all(|b| *b == 0) {
@@ -229,7 +232,7 @@ async fn empty_destination(side: &Side, progress: &Progress) -> Result<()> {
     let image = open(side, true).await?;
     let emptied = async {
         image.inner.remove_snapshots().await?;
-        image.inner.reread().await?;
+        image.inner.view.reread().await?;
         image.inner.empty(progress).await
     };
     let emptied = emptied.await;

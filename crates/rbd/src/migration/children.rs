@@ -10,13 +10,14 @@ use bytes::Bytes;
 use spirula_classes::rbd::{ParentImageSpec, features};
 use spirula_client::errno;
 
-use super::notify;
 use super::pair::Pair;
+use super::record::notify;
 use crate::clones::{Child, Link, attach_again, children_of, detach_from, forget_child};
 use crate::cls::{self, Nothing, change};
 use crate::error::unless;
 use crate::header::Header;
-use crate::image::Inner;
+use crate::site::Site;
+use crate::view::View;
 use crate::{Error, Result, names};
 
 /// Two snapshots with the same content: the destination's and the source's.
@@ -26,7 +27,7 @@ struct Twins {
     to: u64,
 }
 
-fn spec(image: &Inner, snap: u64) -> ParentImageSpec {
+fn spec(image: &Site, snap: u64) -> ParentImageSpec {
     ParentImageSpec {
         pool_id: image.io.pool_id().into(),
         pool_namespace: image.io.namespace().as_bytes().to_vec().into(),
@@ -37,26 +38,26 @@ fn spec(image: &Inner, snap: u64) -> ParentImageSpec {
 
 /// Makes all clones of the destination's snapshots clones of the source's snapshots.
 pub(super) async fn give_back(
-    destination: &Inner,
-    source: &Inner,
+    destination: &View,
+    source: &Site,
     twins: impl Iterator<Item = (u64, u64)>,
 ) -> Result<()> {
     for (to, from) in twins {
         let twins = Twins { from, to };
         let listed = match destination.header().snapshots.contains_key(&from) {
-            true => children_of(destination, from).await?,
+            true => children_of(&destination.site, from).await?,
             false => BTreeSet::new(),
         };
         let there = children_of(source, to).await?;
         for child in listed.union(&there) {
-            relink((destination, source), twins, child, listed.contains(child)).await?;
+            relink((&destination.site, source), twins, child, listed.contains(child)).await?;
         }
     }
     Ok(())
 }
 
 async fn relink(
-    (destination, source): (&Inner, &Inner),
+    (destination, source): (&Site, &Site),
     twins: Twins,
     child: &Child,
     is_listed: bool,

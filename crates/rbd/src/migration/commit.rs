@@ -4,14 +4,16 @@ use spirula_classes::rbd::migration::state;
 use spirula_classes::rbd::{SnapshotNamespace, features};
 use spirula_client::{IoCtx, errno};
 
+use super::checks::{refuse_mirroring, refuse_watchers, under_way};
 use super::children::unlist;
 use super::pair::{Pair, Side};
-use super::{refuse_mirroring, refuse_watchers, remove_record, under_way};
+use super::record::remove_record;
 use crate::clones::children_of;
 use crate::cls::tell;
 use crate::error::unless;
-use crate::image::{Image, Inner, Options, Purpose};
+use crate::image::{Image, Inner};
 use crate::remove::{remove_content, remove_objects};
+use crate::site::{Options, Purpose};
 use crate::{Error, Progress, Result, names};
 
 /// Commits a migration: removes the source, after which the destination is an image like any other.
@@ -77,13 +79,13 @@ impl Inner {
     /// Fails with `EBUSY` where the image has clones or snapshots that are not users', and with
     /// `EMLINK` where it belongs to a group.
     async fn refuse_children(&self) -> Result<()> {
-        let header = self.header();
+        let header = self.view.header();
         if header.op_features & features::GROUP != 0 {
             return Err(Error::os("migration", errno::EMLINK));
         }
         for (id, snapshot) in &header.snapshots {
             let is_users = snapshot.namespace == SnapshotNamespace::User;
-            if !is_users || !children_of(self, *id).await?.is_empty() {
+            if !is_users || !children_of(&self.site, *id).await?.is_empty() {
                 return Err(Error::os("migration", errno::EBUSY));
             }
         }
@@ -92,12 +94,18 @@ impl Inner {
 
     /// Removes all snapshots, newest first.
     pub(super) async fn remove_snapshots(self: &std::rc::Rc<Self>) -> Result<()> {
-        let header = self.header();
+        let header = self.view.header();
         for snapshot in header.snapshots.values().rev() {
             if snapshot.protected {
-                self.unprotect_snapshot(&snapshot.name).await?;
+                self.begin_operation()
+                    .await?
+                    .unprotect_snapshot(&snapshot.name)
+                    .await?;
             }
-            self.remove_snapshot(&snapshot.name, &snapshot.namespace).await?;
+            self.begin_operation()
+                .await?
+                .remove_snapshot(&snapshot.name, &snapshot.namespace)
+                .await?;
         }
         Ok(())
     }

@@ -11,17 +11,21 @@ use spirula_classes::rbd::migration::{Migration, state};
 use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, NONEXISTENT};
 use spirula_client::{IoCtx, errno};
 
+use super::checks::under_way;
 use super::content::{Content, changes, trimmed};
 use super::pair::{Pair, Side};
+use super::record::{notify, record, set_state};
 use super::source::{Look, Region, has_head, history};
 use super::steps::{Step, steps};
-use super::{notify, record, set_state, under_way};
 use crate::cls::{self, change};
-use crate::image::{Image, Inner, Options, Purpose, Writing};
+use crate::image::{Image, Inner};
 use crate::message::Task;
 use crate::object_map;
 use crate::progress::Meter;
 use crate::progress::Share;
+use crate::site::{Options, Purpose, Site};
+use crate::view::View;
+use crate::writing::Writing;
 use crate::{Error, Progress, Result};
 
 /// `assert_snapc_seq`: the write's newest snapshot must be newer than the object's.
@@ -92,7 +96,7 @@ async fn run(
 ) -> Result<()> {
     tell_state(pair, state::EXECUTING, "").await?;
     let destination = &destination.inner;
-    let copier = Rc::new(Copier::new(Rc::clone(&source.inner), record.clone()));
+    let copier = Rc::new(Copier::new(Rc::clone(&source.inner.view), record.clone()));
     let teller = Rc::new(Teller::new(pair, progress));
     let (mut from, mut in_vain) = (0, 0);
     loop {
@@ -115,7 +119,7 @@ async fn run(
             Some(object) => from = object,
         }
     }
-    copier.check_executing(destination).await?;
+    copier.check_executing(&destination.site).await?;
     tell_state(pair, state::EXECUTED, "").await?;
     notify(&pair.destination.io, &pair.destination.id).await;
     Ok(())
@@ -129,12 +133,13 @@ async fn copy_all(
     from: u64,
     teller: &Rc<Teller>,
 ) -> Result<Option<u64>> {
-    let objects = destination.objects(copier.size(destination));
+    let objects = destination.site.objects(copier.size(&destination.view));
     let lost = Rc::new(Cell::new(None::<u64>));
-    let copy = destination.for_each(from..objects, |inner, object| {
+    let copy = destination.site.limits.for_each(from..objects, |object| {
+        let destination = Rc::clone(destination);
         let (copier, teller, lost) = (Rc::clone(copier), Rc::clone(teller), Rc::clone(&lost));
         async move {
-            let done = copier.copy(&inner, object).await;
+            let done = copier.copy(&destination, object).await;
             if done.as_ref().is_err_and(|e| e.is(errno::EAGAIN)) {
                 lost.set(Some(lost.get().map_or(object, |first| first.min(object))));
             }
@@ -196,24 +201,24 @@ impl Teller {
 
 /// Copies objects from the source to the destination.
 struct Copier {
-    source: Rc<Inner>,
+    source: Rc<View>,
     record: Migration,
 }
 
 /// An object that is being copied, and its destination.
 struct Copy<'a> {
-    destination: &'a Rc<Inner>,
+    destination: &'a Site,
     writing: &'a Writing,
     object: u64,
 }
 
 impl Copier {
-    fn new(source: Rc<Inner>, record: Migration) -> Self {
+    fn new(source: Rc<View>, record: Migration) -> Self {
         Self { source, record }
     }
 
     /// The bytes of the destination that come from the source, at the snapshot with most of them.
-    fn size(&self, destination: &Inner) -> u64 {
+    fn size(&self, destination: &View) -> u64 {
         let header = destination.header();
         let all = steps(&self.record, &header.snapshots).into_iter();
         let sizes = all.filter_map(|s| header.size_at(s.target).ok());
@@ -228,7 +233,7 @@ impl Copier {
     }
 
     /// Fails with `ESTALE` where another client has ended the migration, or marked it as executed.
-    async fn check_executing(&self, destination: &Inner) -> Result<()> {
+    async fn check_executing(&self, destination: &Site) -> Result<()> {
         let now = record(&destination.io, &destination.fixed.id).await;
         match now {
             Ok(now) if now.state == state::EXECUTING && now.image_id == self.record.image_id => Ok(()),
@@ -239,22 +244,23 @@ impl Copier {
 
     /// Copies an object, unless that is done.
     async fn copy(&self, destination: &Rc<Inner>, object: u64) -> Result<()> {
-        let _turn = destination.copy_turn().await;
+        let site = &destination.site;
+        let layout = site.fixed.layout;
+        let _turn = site.limits.copy_turn(layout.object_size).await;
         let writing = destination.begin_write_as_owner().await?;
         let copy = Copy {
-            destination,
+            destination: site,
             writing: &writing,
             object,
         };
-        let oid = destination.fixed.object(object);
-        let known = history(&destination.data, oid.clone()).await?;
+        let oid = site.fixed.object(object);
+        let known = history(&site.data, oid.clone()).await?;
         let header = &writing.header;
         let mut pending = steps(&self.record, &header.snapshots);
         pending.retain(|s| known.as_ref().is_none_or(|k| s.newest() > k.seq));
         if pending.is_empty() {
             return Ok(());
         }
-        let layout = destination.fixed.layout;
         let region = Region::new(&self.source, layout, object, self.source_size()).await?;
         // A destination without a parent must hold the data that the source sees of its own.
         let flatten = self.record.flatten || header.parent.is_none() && self.source.parent().is_some();
@@ -264,7 +270,7 @@ impl Copier {
         let mut held = None;
         if known.as_ref().is_some_and(has_head) {
             let whole = u64::from(layout.object_size);
-            let data = destination.data.read(oid, 0, whole).await?;
+            let data = site.data.read(oid, 0, whole).await?;
             // A copy outside the receive budget: the next read needs room there.
             held = Some(trimmed(Bytes::copy_from_slice(&data)));
         }
@@ -317,9 +323,9 @@ impl Copy<'_> {
             return Ok(());
         }
         ops.insert(0, cls::rbd("assert_snapc_seq", &(step.newest(), NEWER))?);
-        let inner = self.destination;
-        let io = inner.data.clone().with_snap_context(step.context());
-        match change(&io, "migrate", inner.fixed.object(self.object), ops).await {
+        let site = self.destination;
+        let io = site.data.clone().with_snap_context(step.context());
+        match change(&io, "migrate", site.fixed.object(self.object), ops).await {
             Err(e) if e.is(errno::ERANGE) || e.is(errno::ENOENT) => Ok(()),
             other => other,
         }
@@ -330,7 +336,7 @@ impl Copy<'_> {
         let Some(map) = &self.writing.map else {
             return Ok(());
         };
-        let (inner, header) = (self.destination, &self.writing.header);
+        let (site, header) = (self.destination, &self.writing.header);
         let clean = match header.has(features::FAST_DIFF) {
             true => EXISTS_CLEAN,
             false => EXISTS,
@@ -340,10 +346,10 @@ impl Copy<'_> {
         if let Some(target) = step.target {
             let mut state = first;
             for (snap, snapshot) in header.snapshots.range(target..) {
-                if inner.objects(snapshot.size) > self.object {
+                if site.objects(snapshot.size) > self.object {
                     let states = (state, Some(NONEXISTENT));
-                    let id = &inner.fixed.id;
-                    object_map::set_in_snapshot(&inner.io, id, *snap, self.object, states).await?;
+                    let id = &site.fixed.id;
+                    object_map::set_in_snapshot(&site.io, id, *snap, self.object, states).await?;
                 }
                 if !is_last {
                     return Ok(());
@@ -352,7 +358,7 @@ impl Copy<'_> {
                 state = clean;
             }
         }
-        if !is_last || inner.objects(header.size) <= self.object {
+        if !is_last || site.objects(header.size) <= self.object {
             return Ok(());
         }
         let state = if step.target.is_none() { first } else { clean };

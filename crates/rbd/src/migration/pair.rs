@@ -5,7 +5,7 @@ use spirula_classes::rbd::migration::{DESTINATION, Migration, SOURCE, state};
 use spirula_client::{IoCtx, errno};
 use spirula_maps::PoolId;
 
-use super::record;
+use super::record::record;
 use crate::error::unless;
 use crate::header::text;
 use crate::remove::is_gone;

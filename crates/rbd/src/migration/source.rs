@@ -10,8 +10,8 @@ use spirula_maps::snap;
 use spirula_proto::osd_op_data::ListSnapsResponse;
 
 use crate::error::unless;
-use crate::image::Inner;
-use crate::io::put;
+use crate::read::put;
+use crate::view::View;
 use crate::{Error, Result};
 
 /// The snapshots of a data object; `None` where the object does not exist.
@@ -36,7 +36,7 @@ pub(super) fn has_head(history: &ListSnapsResponse) -> bool {
 
 /// The part of the source that an object of the destination covers.
 pub(super) struct Region<'a> {
-    source: &'a Rc<Inner>,
+    source: &'a Rc<View>,
     /// The destination's layout.
     layout: Layout,
     object: u64,
@@ -53,12 +53,12 @@ pub(super) struct Look {
 
 impl<'a> Region<'a> {
     /// The region of the source behind an object, for a source of `size` bytes.
-    pub(super) async fn new(source: &'a Rc<Inner>, layout: Layout, object: u64, size: u64) -> Result<Self> {
+    pub(super) async fn new(source: &'a Rc<View>, layout: Layout, object: u64, size: u64) -> Result<Self> {
         let mut histories = BTreeMap::new();
         for Extent { offset, len } in layout.whole_extents(object, 0, layout.object_len(object, size)) {
-            for piece in source.fixed.layout.pieces(offset, len) {
+            for piece in source.site.fixed.layout.pieces(offset, len) {
                 if let std::collections::btree_map::Entry::Vacant(entry) = histories.entry(piece.object) {
-                    entry.insert(history(&source.data, source.fixed.object(piece.object)).await?);
+                    entry.insert(history(&source.site.data, source.site.fixed.object(piece.object)).await?);
                 }
             }
         }
@@ -93,7 +93,7 @@ impl<'a> Region<'a> {
         let mut out = BytesMut::zeroed(whole);
         let mut at = 0;
         for Extent { offset, len } in self.layout.whole_extents(self.object, 0, look.len) {
-            for piece in self.source.fixed.layout.pieces(offset, len) {
+            for piece in self.source.site.fixed.layout.pieces(offset, len) {
                 if let Some(data) = self.source.read_piece_at(snap, piece).await? {
                     put(&mut out, at, &data);
                 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use spirula_classes::rbd::{MirrorImage, MirrorImageState, SnapshotNamespace};
+use spirula_classes::rbd::{MirrorImage, MirrorImageState};
 use spirula_client::{IoCtx, errno};
 use spirula_denc::Writer;
 
@@ -11,6 +11,8 @@ use crate::cls::{announce, tell};
 use crate::error::unless;
 use crate::header::{Header, text};
 use crate::image::Inner;
+use crate::operating::Operating;
+use crate::site::Site;
 use crate::{Error, Result, journal, names};
 
 /// The type of the notification about one image.
@@ -38,26 +40,25 @@ pub(crate) async fn removable(io: &IoCtx, id: &str, header: &Header) -> Result<O
     }
 }
 
-impl Inner {
-    /// Ends the mirroring of a removed image; the peers then remove their copies.
-    pub(crate) async fn end_mirroring(self: &Rc<Self>, mut image: MirrorImage) -> Result<()> {
-        let id = &self.fixed.id;
-        if image.state != MirrorImageState::DISABLING {
-            image.state = MirrorImageState::DISABLING;
-            let set = (id.clone(), image.clone());
-            tell(&self.io, names::MIRRORING, "mirror_image_set", &set).await?;
-            self.announce_mirroring(&image).await;
+impl Site {
+    /// Tells the peers that an image is not mirrored any more. Its mirror snapshots go then.
+    async fn begin_end_of_mirroring(&self, image: &mut MirrorImage) -> Result<()> {
+        if image.state == MirrorImageState::DISABLING {
+            return Ok(());
         }
-        let header = self.header();
-        for snapshot in header.snapshots.values() {
-            if matches!(snapshot.namespace, SnapshotNamespace::Mirror(_)) {
-                self.remove_snapshot(&snapshot.name, &snapshot.namespace).await?;
-            }
-        }
-        let removed = tell(&self.io, names::MIRRORING, "mirror_image_remove", id).await;
+        image.state = MirrorImageState::DISABLING;
+        let set = (self.fixed.id.clone(), image.clone());
+        tell(&self.io, names::MIRRORING, "mirror_image_set", &set).await?;
+        self.announce_mirroring(image).await;
+        Ok(())
+    }
+
+    /// Removes the record of an image that is not mirrored any more.
+    async fn finish_end_of_mirroring(&self, image: &mut MirrorImage) -> Result<()> {
+        let removed = tell(&self.io, names::MIRRORING, "mirror_image_remove", &self.fixed.id).await;
         unless(removed, errno::ENOENT)?;
         image.state = MirrorImageState::DISABLED;
-        self.announce_mirroring(&image).await;
+        self.announce_mirroring(image).await;
         Ok(())
     }
 
@@ -71,5 +72,30 @@ impl Inner {
             w.string(&text(&image.global_id));
         });
         announce(&self.io, names::MIRRORING, w.into_vec()).await;
+    }
+}
+
+impl Inner {
+    /// Ends the mirroring of a removed image; the peers then remove their copies.
+    pub(crate) async fn end_mirroring(self: &Rc<Self>, mut image: MirrorImage) -> Result<()> {
+        self.site.begin_end_of_mirroring(&mut image).await?;
+        for (snapshot, _) in mirror_snapshots(&self.view.header()) {
+            let operation = self.begin_operation().await?;
+            operation
+                .remove_snapshot(&snapshot.name, &snapshot.namespace)
+                .await?;
+        }
+        self.site.finish_end_of_mirroring(&mut image).await
+    }
+}
+
+impl Operating<'_> {
+    /// Ends the mirroring of the image within an operation; the peers then remove their copies.
+    pub(crate) async fn end_mirroring(&self, mut image: MirrorImage) -> Result<()> {
+        self.site.begin_end_of_mirroring(&mut image).await?;
+        for (snapshot, _) in mirror_snapshots(&self.view.header()) {
+            self.remove_snapshot(&snapshot.name, &snapshot.namespace).await?;
+        }
+        self.site.finish_end_of_mirroring(&mut image).await
     }
 }

@@ -21,6 +21,8 @@ use crate::error::unless;
 use crate::header::{Header, Snapshot, text};
 use crate::image::{Image, Inner};
 use crate::message::Task;
+use crate::site::Site;
+use crate::view::View;
 use crate::{Error, Progress, Result, clones, directory, journal, names};
 
 /// Images asked for at a time.
@@ -178,16 +180,16 @@ fn state_object(image: &str, snap: u64, number: usize) -> String {
 impl Inner {
     /// Takes a mirror snapshot, and drops those that peers do not need any more.
     async fn create_mirror_snapshot(self: &Rc<Self>) -> Result<()> {
-        self.refresh().await?;
+        self.view.refresh().await?;
         let refused = || Error::os("mirror snapshot", errno::EINVAL);
-        let image = mirrored_image(&self.io, &self.fixed.id)
+        let image = mirrored_image(&self.site.io, &self.site.fixed.id)
             .await?
             .ok_or_else(refused)?;
         let is_enabled = image.state == MirrorImageState::ENABLED && image.mode == MIRROR_BY_SNAPSHOTS;
-        if !is_enabled || !is_primary(&self.header()) {
+        if !is_enabled || !is_primary(&self.view.header()) {
             return Err(refused());
         }
-        let pool = self.io.clone().with_namespace("");
+        let pool = self.site.io.clone().with_namespace("");
         let peers: Vec<MirrorPeer> = ask(&pool, names::MIRRORING, "mirror_peer_list", &Nothing).await?;
         let sent_to = peers.into_iter().filter(|p| p.direction != MirrorDirection::RX);
         let peers: BTreeSet<Bytes> = sent_to.map(|p| p.uuid).collect();
@@ -206,10 +208,10 @@ impl Inner {
         });
         let create = Task::SnapCreate { name, namespace };
         self.perform_or_ask(&create, &Progress::untold()).await?;
-        self.refresh().await?;
-        while let Some((snap, peer)) = superfluous(&self.header(), &peers) {
+        self.view.refresh().await?;
+        while let Some((snap, peer)) = superfluous(&self.view.header(), &peers) {
             if let Err(e) = self.unlink_peer(snap, peer).await {
-                tracing::warn!("mirror snapshot {snap} of image {}: {e}", self.fixed.id);
+                tracing::warn!("mirror snapshot {snap} of image {}: {e}", self.site.fixed.id);
                 break;
             }
         }
@@ -219,7 +221,7 @@ impl Inner {
     /// Notes that a peer does not need a snapshot any more. Without peers the snapshot is removed,
     /// as there is a newer one.
     async fn unlink_peer(self: &Rc<Self>, snap: u64, peer: Bytes) -> Result<()> {
-        let header = self.header();
+        let header = self.view.header();
         let gone = || Error::os("mirror snapshot", errno::ENOENT);
         let snapshot = header.snapshots.get(&snap).ok_or_else(gone)?;
         let SnapshotNamespace::Mirror(mirror) = &snapshot.namespace else {
@@ -238,10 +240,12 @@ impl Inner {
             return Err(gone());
         }
         let unlink = "mirror_image_snapshot_unlink_peer";
-        tell(&self.io, self.header_oid(), unlink, &(snap, peer)).await?;
-        self.header_changed().await
+        tell(&self.site.io, self.site.header_oid(), unlink, &(snap, peer)).await?;
+        self.view.header_changed().await
     }
+}
 
+impl View {
     /// Stores the image's state at a new primary snapshot, after which peers may copy it.
     pub(crate) async fn complete_mirror_snapshot(&self, snap: u64) -> Result<()> {
         let state = self.mirror_state().await?;
@@ -254,20 +258,26 @@ impl Inner {
         for number in (0..objects).rev() {
             let from = number * STATE_OBJECT;
             let part = whole.slice(from..whole.len().min(from + STATE_OBJECT));
-            let oid = state_object(&self.fixed.id, snap, number);
-            self.io.write_full(oid, part).await?;
+            let oid = state_object(&self.site.fixed.id, snap, number);
+            self.site.io.write_full(oid, part).await?;
         }
         let done = (snap, (true, 0_u64));
         let set = "mirror_image_snapshot_set_copy_progress";
-        tell(&self.io, self.header_oid(), set, &done).await
+        tell(&self.site.io, self.site.header_oid(), set, &done).await
     }
 
     /// The state of the image: name, features, snapshots, metadata (`ImageState`).
     async fn mirror_state(&self) -> Result<Vec<u8>> {
         let header = self.header();
-        let name = directory::image_name(&self.io, &self.fixed.id).await?;
-        let limit: u64 = ask(&self.io, self.header_oid(), "snapshot_get_limit", &Nothing).await?;
-        let metadata = clones::metadata(&self.io, &self.header_oid()).await?;
+        let name = directory::image_name(&self.site.io, &self.site.fixed.id).await?;
+        let limit: u64 = ask(
+            &self.site.io,
+            self.site.header_oid(),
+            "snapshot_get_limit",
+            &Nothing,
+        )
+        .await?;
+        let metadata = clones::metadata(&self.site.io, &self.site.header_oid()).await?;
         let snapshots: Vec<&Snapshot> = header.user_snapshots().collect();
         let mut w = Writer::new();
         w.section(1, 1, |w| {
@@ -287,7 +297,9 @@ impl Inner {
         });
         Ok(w.into_vec())
     }
+}
 
+impl Site {
     /// Removes the stored state of the image at a removed snapshot.
     pub(crate) async fn forget_mirror_state(&self, snap: u64) -> Result<()> {
         for number in 0.. {
