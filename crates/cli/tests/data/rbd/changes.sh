@@ -3,7 +3,7 @@
 
 # What differs by itself: ids and times, and with them the width of columns.
 plain() {
-    sed -E 's/client\.[0-9]+/client.N/g; s/[0-9.]+:0\/[0-9]+/ADDR/g; s/\<[0-9a-f]{10,16}\>/ID/g
+    sed -E 's/client\.[0-9]+/client.N/g; s/[0-9.]+:0\/[0-9]+/ADDR/g; s/"id":"[0-9a-f]+"/"id":"ID"/g; s/rbd_data\.[0-9a-f]{8,16}\>/rbd_data.ID/g; s/\<[0-9a-f]{10,16}\>/ID/g
         s/\<(Sun|Mon|Tue|Wed|Thu|Fri|Sat) [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4}/DATE/g
         s/ +/ /g; s/ $//; /^$/d'
 }
