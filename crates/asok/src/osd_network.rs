@@ -30,10 +30,21 @@ pub fn slow_limit(values: &Values) -> f64 {
     }
 }
 
+/// The times of heartbeats from one OSD to another.
+#[derive(Debug, Clone, Copy)]
+pub struct Pings {
+    /// The OSD that sends the heartbeats.
+    pub from: i32,
+    /// The OSD that answers them.
+    pub to: i32,
+    /// The times.
+    pub times: PingTimes,
+}
+
 /// The answer to `dump_osd_network` for these times between pairs of OSDs, with the given threshold
 /// in milliseconds or that of the health check.
 pub fn dump(
-    times: impl Iterator<Item = (i32, i32, PingTimes)>,
+    pings: impl Iterator<Item = Pings>,
     threshold_ms: Option<i64>,
     values: &Values,
     now: UTime,
@@ -42,32 +53,27 @@ pub fn dump(
         Some(ms) => u64::try_from(ms).unwrap_or(0).saturating_mul(1000),
         None => slow_limit(values) as u64,
     };
-    let entries = entries(times, threshold, (now.sec, values.uint("osd_heartbeat_stale")));
+    let entries = entries(pings, threshold, (now.sec, values.uint("osd_heartbeat_stale")));
     json!({"threshold": threshold / 1000, "entries": entries})
 }
 
 /// The entries whose slowest average is at least `threshold` microseconds, the slowest first.
-fn entries(
-    times: impl Iterator<Item = (i32, i32, PingTimes)>,
-    threshold: u64,
-    (now, stale): (u32, u64),
-) -> Vec<Value> {
-    let both = |(from, to, t): (i32, i32, PingTimes)| {
-        [("back", from, to, t, t.back), ("front", from, to, t, t.front)]
-    };
-    let mut all: Vec<_> = times
-        .filter(|(.., t)| t.last_update > 0)
+fn entries(pings: impl Iterator<Item = Pings>, threshold: u64, (now, stale): (u32, u64)) -> Vec<Value> {
+    let both = |p: Pings| [("back", p, p.times.back), ("front", p, p.times.front)];
+    let mut all: Vec<_> = pings
+        .filter(|p| p.times.last_update > 0)
         .flat_map(both)
         .filter(|(.., s)| u64::from(slowest(s)) >= threshold)
         .collect();
-    all.sort_by_key(|(net, from, to, _, s)| Reverse((slowest(s), *from, *to, *net == "back")));
+    all.sort_by_key(|(net, p, s)| Reverse((slowest(s), p.from, p.to, *net == "back")));
     all.into_iter()
-        .map(|(net, from, to, t, s)| {
+        .map(|(net, p, s)| {
+            let updated = p.times.last_update;
             json!({
-                "last update": UTime::from_secs(t.last_update).to_ctime(),
-                "stale": u64::from(now.saturating_sub(t.last_update)) > stale,
-                "from osd": from,
-                "to osd": to,
+                "last update": UTime::from_secs(updated).to_ctime(),
+                "stale": u64::from(now.saturating_sub(updated)) > stale,
+                "from osd": p.from,
+                "to osd": p.to,
                 "interface": net,
                 "average": spans(s.average),
                 "min": spans(s.min),
@@ -96,10 +102,11 @@ mod tests {
             front: series(front),
         };
         let all = [
-            (0, 1, times(1500, 20)),
-            (0, 2, times(3000, 2000)),
-            (0, 3, PingTimes::default()),
+            (1, times(1500, 20)),
+            (2, times(3000, 2000)),
+            (3, PingTimes::default()),
         ];
+        let all = all.map(|(to, times)| Pings { from: 0, to, times });
         let got = entries(all.into_iter(), 1000, (1_567_616_700, 600));
         let seen: Vec<_> = got.iter().map(|e| (&e["to osd"], &e["interface"])).collect();
         assert_eq!(

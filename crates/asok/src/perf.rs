@@ -13,15 +13,39 @@ pub enum Reading {
     Count(u64),
     /// Goes up and down.
     Gauge(u64),
-    /// A number of times and their sum in microseconds.
-    Times(u64, u64),
+    /// How often something was timed, and for how long.
+    Times(Times),
+}
+
+/// A number of times, and their sum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// The number of times.
+    pub count: u64,
+    /// Their sum in microseconds.
+    pub usec: u64,
+}
+
+impl Times {
+    /// Adds one time, in microseconds.
+    pub fn add(&mut self, usec: u64) {
+        self.count += 1;
+        self.usec += usec;
+    }
+
+    /// The average since `before`, in nanoseconds; 0 if nothing happened.
+    pub fn average_ns_since(&self, before: &Self) -> u64 {
+        let count = self.count.saturating_sub(before.count);
+        let usec = self.usec.saturating_sub(before.usec);
+        usec.saturating_mul(1000).checked_div(count).unwrap_or(0)
+    }
 }
 
 impl Reading {
     fn dump(self) -> Value {
         match self {
             Self::Count(n) | Self::Gauge(n) => json!(n),
-            Self::Times(count, usec) => {
+            Self::Times(Times { count, usec }) => {
                 let sum = usec as f64 / 1e6;
                 let average = if count == 0 { 0.0 } else { sum / count as f64 };
                 json!({"avgcount": count, "sum": sum, "avgtime": average})
@@ -34,7 +58,7 @@ impl Reading {
         match self {
             Self::Count(_) => (10, "counter", "integer"),
             Self::Gauge(_) => (2, "gauge", "integer"),
-            Self::Times(..) => (5, "gauge", "real-integer-pair"),
+            Self::Times(_) => (5, "gauge", "real-integer-pair"),
         }
     }
 }
@@ -68,12 +92,12 @@ pub fn gauge(name: &'static str, n: u64, help: &'static str) -> Counter {
     }
 }
 
-/// A number of times and their sum in microseconds.
-pub fn times(name: &'static str, (count, usec): (u64, u64), help: &'static str) -> Counter {
+/// A number of times and their sum.
+pub fn times(name: &'static str, times: Times, help: &'static str) -> Counter {
     Counter {
         name,
         help,
-        reading: Reading::Times(count, usec),
+        reading: Reading::Times(times),
     }
 }
 
@@ -226,6 +250,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn averages_are_over_what_came_since() {
+        let mut t = Times::default();
+        t.add(1000);
+        let before = t;
+        assert_eq!(t.average_ns_since(&before), 0);
+        t.add(3000);
+        t.add(4000);
+        assert_eq!(t.average_ns_since(&before), 3_500_000);
+    }
+
+    #[test]
     fn buckets_are_those_of_official_histograms() {
         assert_eq!([0, 1, 2, 3, 4].map(Axis::bucket), [1, 2, 3, 3, 4]);
         assert_eq!(Axis::bucket(u64::MAX), BUCKETS - 1);
@@ -249,7 +284,14 @@ mod tests {
                 name: "osd",
                 counters: vec![
                     count("op", 4, "requests"),
-                    times("op_latency", (2, 3_000_000), ""),
+                    times(
+                        "op_latency",
+                        Times {
+                            count: 2,
+                            usec: 3_000_000,
+                        },
+                        "",
+                    ),
                 ],
                 histograms: vec![Histogram {
                     name: "h",

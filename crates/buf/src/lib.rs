@@ -224,6 +224,15 @@ impl Shared {
     }
 }
 
+/// The bytes of a budget's buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetUsage {
+    /// Bytes of buffers in use, those in files included.
+    pub in_use: usize,
+    /// Bytes of buffers that are kept for reuse.
+    pub kept: usize,
+}
+
 /// Memory that several pools share. Each pool has some of its own, which the others cannot take
 /// from it, and may borrow from the rest. So a pool that is alone can use nearly all memory, and
 /// none can be starved.
@@ -260,9 +269,12 @@ impl Budget {
         shelf.idle = shelf.bytes;
     }
 
-    /// Bytes in buffers that are in use, those in files included, and in buffers kept for reuse.
-    pub fn bytes(&self) -> (usize, usize) {
-        (self.0.in_use.load(Ordering::SeqCst), self.0.shelf().bytes)
+    /// The bytes of all buffers.
+    pub fn usage(&self) -> BudgetUsage {
+        BudgetUsage {
+            in_use: self.0.in_use.load(Ordering::SeqCst),
+            kept: self.0.shelf().bytes,
+        }
     }
 
     /// A pool with `own` bytes of its own.

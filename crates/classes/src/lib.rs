@@ -36,8 +36,8 @@ pub mod journal {
 pub mod rbd {
     pub use crate::class::rbd::{
         BitVector, ChildImageSpec, GroupSpec, MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer,
-        MirrorSnapshot, ParentImageSpec, SnapshotInfo, SnapshotNamespace, TrashImage, features, migration,
-        object_state, protection,
+        MirrorSnapshot, ParentImageSpec, SnapshotInfo, SnapshotNamespace, Striping, TrashImage, features,
+        migration, object_state, protection,
     };
 }
 

@@ -109,13 +109,22 @@ enum Content {
     Other(&'static str),
 }
 
+/// Identifies a place, whatever its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PlaceId {
+    /// A block device, by its number.
+    Device(u64),
+    /// A file, by its file system and inode.
+    File { dev: u64, ino: u64 },
+}
+
 struct Place {
     path: PathBuf,
     kind: Kind,
     /// Bytes of a file.
     len: u64,
-    /// Identifies the file or device; `None` where it does not exist yet.
-    id: Option<(u64, u64)>,
+    /// `None` where it does not exist yet.
+    id: Option<PlaceId>,
     content: Content,
 }
 
@@ -140,8 +149,11 @@ impl Place {
             kind,
             len,
             id: Some(match kind {
-                Kind::Device => (u64::MAX, meta.rdev()),
-                Kind::File => (meta.dev(), meta.ino()),
+                Kind::Device => PlaceId::Device(meta.rdev()),
+                Kind::File => PlaceId::File {
+                    dev: meta.dev(),
+                    ino: meta.ino(),
+                },
             }),
             content: identify(&start),
         })

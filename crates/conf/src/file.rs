@@ -41,8 +41,8 @@ pub enum Error {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ConfFile {
     sections: BTreeMap<String, BTreeMap<String, String>>,
-    /// The numbers of the options' lines, from 1, by section and key.
-    lines: BTreeMap<(String, String), usize>,
+    /// The numbers of the options' lines, from 1, in their sections.
+    lines: BTreeMap<String, BTreeMap<String, usize>>,
 }
 
 impl fmt::Debug for ConfFile {
@@ -149,7 +149,10 @@ impl ConfFile {
             if key.is_empty() {
                 return Err(syntax("an option without a name"));
             }
-            conf.lines.insert((section.clone(), key.clone()), at + 1);
+            conf.lines
+                .entry(section.clone())
+                .or_default()
+                .insert(key.clone(), at + 1);
             conf.sections
                 .entry(section.clone())
                 .or_default()
@@ -204,7 +207,7 @@ impl ConfFile {
     /// The number of the line, from 1, with the value that [`ConfFile::get`] returns.
     pub fn line(&self, name: &str, key: &str) -> Option<usize> {
         let key = canonical(key);
-        let line = |section: &str| self.lines.get(&(section.to_owned(), key.clone())).copied();
+        let line = |section| self.lines.get(section)?.get(&key).copied();
         nearest(name).into_iter().find_map(line)
     }
 

@@ -1,5 +1,7 @@
 //! Ranges of bytes.
 
+use std::ops::Range;
+
 use crate::{Decode, Encode, Reader, Result, Writer};
 
 /// A range of bytes of an object or an image. Encoded as Ceph's `interval_set` and maps of extents
@@ -16,6 +18,15 @@ impl Extent {
     /// One past the last byte, at most `u64::MAX`.
     pub const fn end(self) -> u64 {
         self.offset.saturating_add(self.len)
+    }
+}
+
+impl From<Range<u64>> for Extent {
+    fn from(range: Range<u64>) -> Self {
+        Self {
+            offset: range.start,
+            len: range.end.saturating_sub(range.start),
+        }
     }
 }
 

@@ -56,11 +56,11 @@ impl UTime {
             "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
         ];
         let days = self.sec / 86_400;
-        let (y, m, d) = civil(i64::from(days));
+        let Date { year, month, day } = civil(i64::from(days));
         let s = self.sec % 86_400;
-        let month = usize::try_from(m - 1).ok().and_then(|m| MONTHS.get(m));
+        let month = usize::try_from(month - 1).ok().and_then(|m| MONTHS.get(m));
         format!(
-            "{} {} {d:>2} {:02}:{:02}:{:02} {y}",
+            "{} {} {day:>2} {:02}:{:02}:{:02} {year}",
             DAYS[days as usize % 7],
             month.unwrap_or(&""),
             s / 3600,
@@ -96,20 +96,28 @@ impl From<SystemTime> for UTime {
     }
 }
 
-/// Days since 1970-01-01 to (year, month, day), the civil calendar algorithm of Howard Hinnant's
+/// A day of the civil calendar.
+struct Date {
+    year: i64,
+    month: i64,
+    day: i64,
+}
+
+/// The day that is `days` days after 1970-01-01, by the civil calendar algorithm of Howard Hinnant's
 /// "chrono-Compatible Low-Level Date Algorithms".
-fn civil(days: i64) -> (i64, i64, i64) {
+fn civil(days: i64) -> Date {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
     let doe = z.rem_euclid(146_097);
     let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
     let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
     let mp = (5 * doy + 2) / 153;
-    let (d, m) = (
-        doy - (153 * mp + 2) / 5 + 1,
-        if mp < 10 { mp + 3 } else { mp - 9 },
-    );
-    (yoe + era * 400 + i64::from(m <= 2), m, d)
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    Date {
+        year: yoe + era * 400 + i64::from(month <= 2),
+        month,
+        day: doy - (153 * mp + 2) / 5 + 1,
+    }
 }
 
 /// Ceph's own form: `2026-11-21T10:00:00.123456+0000`, or plain seconds for spans below ten years.
@@ -119,11 +127,11 @@ impl fmt::Display for UTime {
         if self.sec < 60 * 60 * 24 * 365 * 10 {
             return write!(f, "{}.{usec:06}", self.sec);
         }
-        let (y, m, d) = civil(i64::from(self.sec / 86_400));
+        let Date { year, month, day } = civil(i64::from(self.sec / 86_400));
         let s = self.sec % 86_400;
         write!(
             f,
-            "{y:04}-{m:02}-{d:02}T{:02}:{:02}:{:02}.{usec:06}+0000",
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{usec:06}+0000",
             s / 3600,
             s / 60 % 60,
             s % 60

@@ -25,8 +25,8 @@ pub use interval_set::{Interval, IntervalSet};
 pub use mgrmap::{MgrMap, MgrModule, MgrModuleOption, MgrStandby};
 pub use monmap::{ElectionStrategy, MonFeatures, MonInfo, MonMap};
 pub use osdmap::{
-    ApplyError, CleanInterval, CrushBlob, Incremental, MappingCache, NO_OSD, OsdInfo, OsdMap, OsdMapFlags,
-    OsdState, OsdXInfo, PgMapping, UpmapItem,
+    ApplyError, CleanInterval, CrushBlob, Incremental, MappingCache, NO_OSD, OsdCounts, OsdInfo, OsdMap,
+    OsdMapFlags, OsdState, OsdXInfo, PgMapping, UpmapItem,
 };
 pub use pool::{PgPool, PoolFlags, PoolSnap, PoolType};
 pub use spirula_crush::ITEM_NONE;

@@ -127,11 +127,12 @@ pub struct KvError(pub String);
 
 /// A [`KvRead`] in memory, for tests and for preparing the first state.
 #[derive(Default, Clone)]
-pub struct MemKv(BTreeMap<(String, String), Bytes>);
+pub struct MemKv(BTreeMap<String, BTreeMap<String, Bytes>>);
 
 impl fmt::Debug for MemKv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemKv({} keys)", self.0.len())
+        let keys: usize = self.0.values().map(BTreeMap::len).sum();
+        write!(f, "MemKv({keys} keys)")
     }
 }
 
@@ -139,10 +140,10 @@ impl MemKv {
     /// Applies a batch.
     pub fn apply(&mut self, txn: &Txn) {
         for op in &txn.ops {
-            let key = (op.service.clone(), op.key.clone());
+            let pairs = self.0.entry(op.service.clone()).or_default();
             match &op.value {
-                Some(v) => self.0.insert(key, v.clone()),
-                None => self.0.remove(&key),
+                Some(v) => pairs.insert(op.key.clone(), v.clone()),
+                None => pairs.remove(&op.key),
             };
         }
     }
@@ -150,23 +151,18 @@ impl MemKv {
 
 impl KvRead for MemKv {
     fn get(&self, service: &str, key: &str) -> std::result::Result<Option<Bytes>, KvError> {
-        Ok(self.0.get(&(service.to_owned(), key.to_owned())).cloned())
+        Ok(self.0.get(service).and_then(|pairs| pairs.get(key)).cloned())
     }
 
     fn next(&self, service: &str, from: &str) -> std::result::Result<Option<(String, Bytes)>, KvError> {
-        let from = (service.to_owned(), from.to_owned());
-        let first = self.0.range(from..).next().filter(|((s, _), _)| s == service);
-        Ok(first.map(|((_, k), v)| (k.clone(), v.clone())))
+        let pairs = self.0.get(service);
+        let first = pairs.and_then(|pairs| pairs.range(from.to_owned()..).next());
+        Ok(first.map(|(k, v)| (k.clone(), v.clone())))
     }
 
     fn scan(&self, service: &str) -> std::result::Result<Vec<(String, Bytes)>, KvError> {
-        let from = (service.to_owned(), String::new());
-        Ok(self
-            .0
-            .range(from..)
-            .take_while(|((s, _), _)| s == service)
-            .map(|((_, k), v)| (k.clone(), v.clone()))
-            .collect())
+        let pairs = self.0.get(service).into_iter().flatten();
+        Ok(pairs.map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 }
 

@@ -124,7 +124,11 @@ pub fn read(cookie: u64, offset: u64, data: Bytes, structured: bool, whole: bool
 /// within the range. Adjacent extents of one kind are joined. Without extents, the range counts as
 /// data.
 pub fn block_status(cookie: u64, len: u32, one: bool, extents: &[Extent]) -> Bytes {
-    let mut descriptors: Vec<(u32, u32)> = Vec::new();
+    struct Descriptor {
+        len: u32,
+        flags: u32,
+    }
+    let mut descriptors: Vec<Descriptor> = Vec::new();
     let mut left = len;
     for extent in extents {
         let part = u32::try_from(extent.len).unwrap_or(u32::MAX).min(left);
@@ -140,14 +144,14 @@ pub fn block_status(cookie: u64, len: u32, one: bool, extents: &[Extent]) -> Byt
         }
         let full = descriptors.len() == if one { 1 } else { MAX_EXTENTS };
         match descriptors.last_mut() {
-            Some(last) if last.1 == flags => last.0 += part,
+            Some(last) if last.flags == flags => last.len += part,
             _ if full => break,
-            _ => descriptors.push((part, flags)),
+            _ => descriptors.push(Descriptor { len: part, flags }),
         }
         left -= part;
     }
     if descriptors.is_empty() {
-        descriptors.push((len, 0));
+        descriptors.push(Descriptor { len, flags: 0 });
     }
     let payload = 4 + 8 * descriptors.len();
     let mut out = BytesMut::with_capacity(20 + payload);
@@ -160,7 +164,7 @@ pub fn block_status(cookie: u64, len: u32, one: bool, extents: &[Extent]) -> Byt
         payload as u32,
     );
     out.put_u32(allocation::ID);
-    for (len, flags) in descriptors {
+    for Descriptor { len, flags } in descriptors {
         out.put_u32(len);
         out.put_u32(flags);
     }

@@ -73,12 +73,25 @@ impl Early {
     }
 }
 
+/// A reactor's share of the PGs: each PG belongs to one reactor.
+#[derive(Debug, Clone, Copy)]
+pub struct Shard {
+    /// This reactor's number.
+    pub number: u32,
+    /// The number of reactors.
+    pub count: u32,
+}
+
+impl Shard {
+    /// All PGs belong to the only reactor.
+    pub const WHOLE: Self = Self { number: 0, count: 1 };
+}
+
 /// The PGs of one reactor.
 #[derive(Debug)]
 pub struct Core {
     whoami: i32,
-    /// This reactor's number, and the number of reactors: each PG belongs to one.
-    shard: (u32, u32),
+    shard: Shard,
     cfg: Arc<PgConfig>,
     map: Arc<dyn ClusterMap>,
     up: bool,
@@ -100,7 +113,7 @@ pub struct Core {
 
 impl Core {
     /// A reactor without PGs. It does nothing until a map says that the OSD is up.
-    pub fn new(whoami: i32, shard: (u32, u32), cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
+    pub fn new(whoami: i32, shard: Shard, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
         Self {
             whoami,
             shard,
@@ -129,7 +142,7 @@ impl Core {
     }
 
     fn is_mine(&self, pgid: PgId) -> bool {
-        Self::shard_of(pgid, self.shard.1) == self.shard.0
+        Self::shard_of(pgid, self.shard.count) == self.shard.number
     }
 
     /// Adds a PG as the store remembers it, unless it belongs to another reactor. `map` is the
@@ -199,13 +212,12 @@ impl Core {
 
     /// The memory that all PGs use together.
     pub fn memory(&self) -> PgMemory {
-        let add = |(a, b): (usize, usize), (c, d): (usize, usize)| (a + c, b + d);
         self.pgs
             .values()
             .map(|pg| pg.seen().memory())
             .fold(PgMemory::default(), |all, pg| PgMemory {
-                contexts: add(all.contexts, pg.contexts),
-                log: add(all.log, pg.log),
+                contexts: all.contexts + pg.contexts,
+                log: all.log + pg.log,
             })
     }
 

@@ -88,7 +88,10 @@ pub(crate) async fn attach_v1(link: &Link<'_>) -> Result<()> {
 
 /// Lists the clone in the header of its parent: format 2.
 pub(crate) async fn attach_v2(link: &Link<'_>) -> Result<()> {
-    let input = (features::CLONE_CHILD, features::CLONE_CHILD);
+    let input = features::FeatureChange {
+        new: features::CLONE_CHILD,
+        mask: features::CLONE_CHILD,
+    };
     tell(link.io, names::header(link.child), "op_features_set", &input).await?;
     link.tell_parent("child_attach").await?;
     notify(link).await;

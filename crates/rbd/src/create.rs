@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spirula_classes::rbd::object_state::NONEXISTENT;
-use spirula_classes::rbd::{ParentImageSpec, features};
+use spirula_classes::rbd::{ParentImageSpec, Striping, features};
 use spirula_client::{IoCtx, Layout, errno};
 use spirula_maps::{PoolId, PoolOrNone, release};
 
@@ -46,15 +46,6 @@ pub enum CloneFormat {
     V1,
     /// In the parent's header.
     V2,
-}
-
-/// How the bytes of an image are spread over objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Striping {
-    /// The size of a stripe unit, in bytes.
-    pub unit: u64,
-    /// The number of objects that are written in turn.
-    pub count: u64,
 }
 
 /// Options of a new image. An option that is not given has its default, or the parent's value.
@@ -174,8 +165,8 @@ impl Plan {
         );
         let ops = vec![cls::create(true), cls::rbd("create", &input)?];
         change(io, "create", &header, ops).await?;
-        if let Some(Striping { unit, count }) = self.striping {
-            tell(io, &header, "set_stripe_unit_count", &(unit, count)).await?;
+        if let Some(striping) = &self.striping {
+            tell(io, &header, "set_stripe_unit_count", striping).await?;
         }
         if self.features & features::OBJECT_MAP != 0 {
             let input = (self.layout.objects(size), NONEXISTENT);

@@ -117,10 +117,10 @@ fn compare(history: &ListSnapsResponse, start: u64, end: u64) -> Delta {
 /// Differences of an object or of an image: ranges, and whether they have data.
 type Said = RangeMap<u64, bool>;
 
-/// The differences within a range of an object, from the object's snapshots.
+/// The differences within a range of an object between two of the object's snapshots.
 fn told(
     history: &ListSnapsResponse,
-    (from, end): (u64, u64),
+    snaps: Range<u64>,
     range: &Range<u64>,
     (object_size, whole): (u64, bool),
 ) -> Said {
@@ -137,6 +137,7 @@ fn told(
         }
         delta
     };
+    let Range { start: from, end } = snaps;
     let before = match from {
         0 => 0,
         _ => sized(compare(history, 0, from)).end_size,
@@ -292,7 +293,7 @@ impl View {
         let mut found = Vec::new();
         for (piece, at) in pieces {
             let range = piece.offset..piece.offset + piece.len;
-            let mut said = told(&history, (ask.from, ask.end), &range, (size, ask.whole_objects));
+            let mut said = told(&history, ask.from..ask.end, &range, (size, ask.whole_objects));
             if begins_to_hide {
                 let gaps: Vec<Range<u64>> = said.gaps(&range).collect();
                 gaps.into_iter().for_each(|gap| said.insert(gap, false));
@@ -469,7 +470,7 @@ mod tests {
     }
 
     fn all(history: &ListSnapsResponse, from: u64, end: u64, whole: bool) -> Vec<(u64, u64, bool)> {
-        let said = told(history, (from, end), &(0..100), (100, whole));
+        let said = told(history, from..end, &(0..100), (100, whole));
         said.iter().map(|(r, data)| (r.start, r.end, *data)).collect()
     }
 

@@ -1,6 +1,8 @@
 //! Features that come and go while an image is in use (Ceph's `src/librbd/operation/{Enable,Disable}FeaturesRequest.cc`).
 
-use spirula_classes::rbd::features::{DEEP_FLATTEN, EXCLUSIVE_LOCK, FAST_DIFF, JOURNALING, OBJECT_MAP};
+use spirula_classes::rbd::features::{
+    DEEP_FLATTEN, EXCLUSIVE_LOCK, FAST_DIFF, FeatureChange, JOURNALING, OBJECT_MAP,
+};
 use spirula_classes::rbd::object_state::NONEXISTENT;
 use spirula_client::errno;
 use spirula_maps::snap::NOSNAP;
@@ -184,8 +186,8 @@ impl Operating<'_> {
         }
     }
 
-    async fn set_features(&self, features: u64, mask: u64) -> Result<()> {
-        let set = cls::rbd("set_features", &(features, mask))?;
+    async fn set_features(&self, new: u64, mask: u64) -> Result<()> {
+        let set = cls::rbd("set_features", &FeatureChange { new, mask })?;
         self.change_header("features", set).await
     }
 

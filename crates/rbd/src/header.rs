@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_classes::rbd::{ParentImageSpec, SnapshotInfo, SnapshotNamespace, features};
+use spirula_classes::rbd::{ParentImageSpec, SnapshotInfo, SnapshotNamespace, Striping, features};
 use spirula_client::{IoCtx, Layout, errno};
 use spirula_denc::UTime;
 use spirula_maps::{PoolId, PoolOrNone, SnapContext, snap};
@@ -115,11 +115,14 @@ impl Fixed {
         let object_size = bounds::object_size(order)?;
         // Without the feature there is no such striping.
         let striping = unless(
-            ask::<(u64, u64)>(io, &oid, "get_stripe_unit_count", &Nothing).await,
+            ask::<Striping>(io, &oid, "get_stripe_unit_count", &Nothing).await,
             errno::ENOEXEC,
         )?;
-        let (unit, count) = striping.unwrap_or((object_size.into(), 1));
-        let layout = bounds::layout(object_size, unit, count)?;
+        let striping = striping.unwrap_or(Striping {
+            unit: object_size.into(),
+            count: 1,
+        });
+        let layout = bounds::layout(object_size, striping.unit, striping.count)?;
         let pool: PoolOrNone = output(&reply, 2)?;
         Ok(Self {
             id: id.to_owned(),
@@ -172,7 +175,7 @@ impl Header {
         ];
         let reply = io.operate("read header", &oid, ops).await?;
         let (_, size): (u8, u64) = output(&reply, 0)?;
-        let (features, _): (u64, u64) = output(&reply, 1)?;
+        let features: features::Features = output(&reply, 1)?;
         let (snap_seq, ids): (u64, Vec<u64>) = output(&reply, 3)?;
         let spec: ParentImageSpec = output(&reply, 4)?;
         let overlap = output(&reply, 5)?;
@@ -188,7 +191,7 @@ impl Header {
         }
         Ok(Some(Self {
             size: bounds::size(size)?,
-            features,
+            features: features.all,
             op_features: output(&reply, 6)?,
             flags: output(&reply, 2)?,
             snap_seq,

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
+use spirula_classes::rbd::Striping;
 use spirula_client::errno;
 
-use crate::create::Striping;
 use crate::diff::DiffOptions;
 use crate::diff_file::{Format, write_data};
 use crate::image::Image;

@@ -68,7 +68,7 @@ pub use clones::{Child, children};
 pub use config::{
     Setting, SettingSource, pool_setting, pool_settings, remove_pool_setting, set_pool_setting,
 };
-pub use create::{CloneFormat, CreateOptions, Striping, clone, create, mark_pool};
+pub use create::{CloneFormat, CreateOptions, clone, create, mark_pool};
 pub use diff::{DiffOptions, Difference, Differences};
 pub use directory::{image_id, image_name, is_old_image, list};
 pub use error::{Error, Result};
@@ -94,7 +94,9 @@ pub use remove::remove;
 pub use rename::rename;
 pub use site::Options;
 pub use snapshots::NO_LIMIT;
-pub use spirula_classes::rbd::{MirrorImage, MirrorImageState, SnapshotNamespace, TrashImage, features};
+pub use spirula_classes::rbd::{
+    MirrorImage, MirrorImageState, SnapshotNamespace, Striping, TrashImage, features,
+};
 pub use stored::read_stored;
 pub use transfer::SPARSE;
 pub use trash::{trash_due, trash_get, trash_list, trash_move, trash_purge, trash_remove, trash_restore};

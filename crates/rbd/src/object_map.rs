@@ -69,12 +69,7 @@ pub(crate) async fn set_in_snapshot(
 impl ObjectMap {
     /// Locks and loads the map for `objects` objects; `E2BIG` where that is more than `max`. A map
     /// that can't be read or is too short is kept, but not relied on until it is rebuilt.
-    pub(crate) async fn open(
-        io: &IoCtx,
-        id: &str,
-        header: &Header,
-        (objects, max): (u64, u64),
-    ) -> Result<Self> {
+    pub(crate) async fn open(io: &IoCtx, id: &str, header: &Header, objects: u64, max: u64) -> Result<Self> {
         let map = Self {
             io: io.clone(),
             id: id.to_owned(),

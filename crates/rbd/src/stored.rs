@@ -3,7 +3,7 @@
 
 use spirula_classes::rbd::migration::Migration;
 use spirula_classes::rbd::{
-    BitVector, ChildImageSpec, MirrorImage, ParentImageSpec, SnapshotInfo, TrashImage,
+    BitVector, ChildImageSpec, MirrorImage, ParentImageSpec, SnapshotInfo, Striping, TrashImage,
 };
 use spirula_denc::Extent;
 
@@ -33,7 +33,7 @@ pub fn read_stored(data: &[u8]) {
 /// Decodes a header, and computes the image's layout.
 fn header(data: &[u8]) {
     let _ = (read::<ParentImageSpec>(data), read::<SnapshotInfo>(data));
-    let Some(((order, size), (unit, count))) = read::<((u8, u64), (u64, u64))>(data) else {
+    let Some(((order, size), Striping { unit, count })) = read::<((u8, u64), Striping)>(data) else {
         return;
     };
     let layout = bounds::object_size(order).and_then(|s| bounds::layout(s, unit, count));

@@ -155,7 +155,7 @@ impl Default for Setup {
             disk: 12 << 20,
             pg: PgConfig {
                 // Few, so that logs do not reach back to an OSD that was away.
-                log_entries_per_pg: (20, 20),
+                log_entries_per_pg: 20..=20,
                 ..PgConfig::default()
             },
         }

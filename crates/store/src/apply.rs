@@ -14,7 +14,7 @@ use crate::ObjectKey;
 use crate::alloc::Run;
 use crate::config::{BLOCK, BLOCK64};
 use crate::onode::{Extent, Onode};
-use crate::state::{BaseRead, Content, Current, State};
+use crate::state::{BaseRead, Content, Current, Edge, State};
 use crate::step::{NewRun, Step};
 use crate::table::{Dirty, Patched};
 
@@ -264,14 +264,14 @@ impl State {
         // Only the first and the last block can be written in part.
         let mut edges = Vec::new();
         if head > 0 || tail < BLOCK {
-            edges.push((0, head, tail.min(BLOCK)));
+            edges.push((0, head..tail.min(BLOCK)));
         }
         if count > 1 && tail < count * BLOCK {
-            edges.push((count - 1, 0, tail - (count - 1) * BLOCK));
+            edges.push((count - 1, 0..tail - (count - 1) * BLOCK));
         }
         let mut waiting = Vec::new();
         let mut unmapped = Vec::new();
-        for &(i, from, to) in &edges {
+        for (i, written) in edges {
             if self.current_block(first + i as u32).is_none() {
                 unmapped.push(u64::from(first) + i as u64);
             }
@@ -279,15 +279,20 @@ impl State {
             match self.content(self.current_block(first + i as u32)) {
                 Content::Here(old) => block.copy_from_slice(&old),
                 other => {
-                    block[..from].fill(0);
-                    block[to..].fill(0);
-                    waiting.push((i, from, to, other));
+                    block[..written.start].fill(0);
+                    block[written.end..].fill(0);
+                    if !matches!(other, Content::Zero) {
+                        waiting.push(Edge {
+                            at: i,
+                            written,
+                            old: other,
+                        });
+                    }
                 }
             }
         }
         buf[head..tail].copy_from_slice(data);
         let bytes = buf.freeze();
-        waiting.retain(|(_, _, _, content)| !matches!(content, Content::Zero));
         self.place_blocks(first, &bytes, new, waiting);
         self.grow(end);
         let o = self.onode_mut();
@@ -299,13 +304,7 @@ impl State {
 
     /// Maps blocks that are written through the log, and keeps their contents until they are
     /// written back.
-    fn place_blocks(
-        &mut self,
-        first: u32,
-        bytes: &Bytes,
-        new: &[NewRun],
-        waiting: Vec<(usize, usize, usize, Content)>,
-    ) {
+    fn place_blocks(&mut self, first: u32, bytes: &Bytes, new: &[NewRun], waiting: Vec<Edge>) {
         let count = bytes.len() / BLOCK;
         let mut waiting = waiting.into_iter().peekable();
         let mut dirty = Vec::with_capacity(count);
@@ -313,9 +312,9 @@ impl State {
         for i in 0..count {
             let block = bytes.slice(i * BLOCK..(i + 1) * BLOCK);
             let crc = crc32c::crc32c(&block);
-            let (crc, contents) = match waiting.next_if(|(at, ..)| *at == i) {
+            let (crc, contents) = match waiting.next_if(|edge| edge.at == i) {
                 None => (crc, Dirty::Full(block)),
-                Some((_, from, to, old)) => self.patch(first + i as u32, block, from..to, old),
+                Some(edge) => self.patch(first + i as u32, block, edge.written, edge.old),
             };
             crcs.push(crc);
             dirty.push(contents);

@@ -210,11 +210,9 @@ impl Store {
             durable = self.log.durable_seq,
             taken_in = self.taken_in,
         );
-        let (log_block, log_group) = self.log.position_after(front.last_seq);
         let applied = Applied {
             seq: front.last_seq,
-            log_block,
-            log_group,
+            log: self.log.position_after(front.last_seq),
             objects: front.counters.objects,
             stored: front.counters.stored,
         };

@@ -81,7 +81,7 @@ impl Dump {
         line("log: in use", &format_args!("{groups} groups, {log_bytes} bytes"));
         line(
             "log: starts",
-            &format_args!("block {} with group {}", applied.log_block, applied.log_group),
+            &format_args!("block {} with group {}", applied.log.block, applied.log.group),
         );
         line(
             "log: transactions",

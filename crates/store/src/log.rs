@@ -38,6 +38,22 @@ struct Kept {
     last_seq: u64,
 }
 
+/// The place of a group in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LogPosition {
+    /// The block of the log (from its start).
+    pub(crate) block: u64,
+    /// The number of the group.
+    pub(crate) group: u64,
+}
+
+/// The transactions at the front of the queue that make the next group.
+struct Ready {
+    count: usize,
+    /// Bytes of the group.
+    bytes: usize,
+}
+
 /// A group that is to be written.
 pub(crate) struct Group {
     /// Its offset on the log's device, in bytes.
@@ -142,8 +158,7 @@ impl Log {
         self.queue.len()
     }
 
-    /// The number of transactions and bytes at the front of the queue that make the next group.
-    fn ready(&self) -> (usize, usize) {
+    fn ready(&self) -> Ready {
         let (mut count, mut bytes) = (0, HEADER);
         for r in self.queue.iter().take_while(|r| r.waiting == 0) {
             if count > 0 && bytes + 8 + r.steps.len() > self.group_bytes {
@@ -152,12 +167,12 @@ impl Log {
             bytes += 8 + r.steps.len();
             count += 1;
         }
-        (count, bytes)
+        Ready { count, bytes }
     }
 
     /// Forms the next group of ready transactions. `None` if there are none, or the log is full.
     pub(crate) fn next_group(&mut self) -> Option<Group> {
-        let (count, bytes) = self.ready();
+        let Ready { count, bytes } = self.ready();
         if count == 0 {
             return None;
         }
@@ -236,12 +251,17 @@ impl Log {
         self.durable_group = self.next_group - 1;
     }
 
-    /// The start of a replay once the index has everything up to `seq`: block and number of a
-    /// group.
-    pub(crate) fn position_after(&self, seq: u64) -> (u64, u64) {
+    /// The start of a replay once the index has everything up to `seq`.
+    pub(crate) fn position_after(&self, seq: u64) -> LogPosition {
         match self.kept.iter().find(|k| k.last_seq > seq) {
-            Some(k) => (k.block, k.number),
-            None => (self.head, self.next_group),
+            Some(k) => LogPosition {
+                block: k.block,
+                group: k.number,
+            },
+            None => LogPosition {
+                block: self.head,
+                group: self.next_group,
+            },
         }
     }
 
@@ -428,8 +448,8 @@ pub(crate) fn scan(dev: &Arc<dyn BlockIo>, sb: &Superblock, applied: &Applied) -
         window: (0, Vec::new()),
     };
     let mut out = Scan {
-        head: applied.log_block.min(sb.log_blocks),
-        next_group: applied.log_group,
+        head: applied.log.block.min(sb.log_blocks),
+        next_group: applied.log.group,
         last_seq: applied.seq,
         ..Scan::default()
     };

@@ -1,5 +1,7 @@
 //! The memory of a store, as far as it is counted.
 
+use std::ops::Add;
+
 use crate::store::Store;
 
 /// The number and memory of some items.
@@ -9,6 +11,17 @@ pub struct Usage {
     pub items: usize,
     /// Their memory in bytes, roughly.
     pub bytes: usize,
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            items: self.items + other.items,
+            bytes: self.bytes + other.bytes,
+        }
+    }
 }
 
 /// The memory of a store besides buffers of its pool, and besides the index's pages, which are not

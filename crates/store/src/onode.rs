@@ -137,15 +137,15 @@ impl Onode {
         self.extents.iter().map(|e| u64::from(e.len()) * BLOCK64).sum()
     }
 
-    /// The ranges that hold data (offset, length), in bytes, merged and clipped to the object's size
+    /// The ranges that hold data, in bytes, merged and clipped to the object's size
     /// and to `len` bytes from `offset` on: written bytes, zeros included, that were not zeroed or
     /// truncated since. Gaps read as zeros.
-    pub fn data_ranges(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
+    pub fn data_ranges(&self, offset: u64, len: u64) -> Vec<Range<u64>> {
         let end = offset.saturating_add(len).min(self.size);
-        let mut out: Vec<(u64, u64)> = Vec::new();
+        let mut out: Vec<Range<u64>> = Vec::new();
         let mut add = |r: Range<u64>| match out.last_mut() {
-            Some(last) if last.0 + last.1 == r.start => last.1 += r.end - r.start,
-            _ => out.push((r.start, r.end - r.start)),
+            Some(last) if last.end == r.start => last.end = r.end,
+            _ => out.push(r),
         };
         for e in &self.extents {
             let part = e.bytes().start.max(offset)..e.bytes().end.min(end);
@@ -516,7 +516,7 @@ mod tests {
         o.unmap(3, 4, |e| freed.push(e));
         assert_eq!(freed, [run(3, 103, 1), run(4, 500, 2), run(6, 106, 1)]);
         assert_eq!(o.block(3), None);
-        assert_eq!(o.data_ranges(0, 1 << 20), [(0, 3 * 4096), (7 * 4096, 8 * 4096)]);
+        assert_eq!(o.data_ranges(0, 1 << 20), [0..3 * 4096, 7 * 4096..15 * 4096]);
         assert_eq!(o.overlapping(2, 6).count(), 2);
     }
 
@@ -529,12 +529,12 @@ mod tests {
         o.map(run(0, 100, 3), |_| ());
         o.add_hole(4000..5000);
         o.add_hole(9000..12_000);
-        assert_eq!(o.data_ranges(0, 1 << 20), [(0, 4000), (5000, 4000)]);
+        assert_eq!(o.data_ranges(0, 1 << 20), [0..4000, 5000..9000]);
         o.fill_holes(4500..4600);
-        assert_eq!(o.data_ranges(100, 4450), [(100, 3900), (4500, 50)]);
+        assert_eq!(o.data_ranges(100, 4450), [100..4000, 4500..4550]);
         o.set_size(9500);
         o.set_size(12_000);
-        assert_eq!(o.data_ranges(8000, 9000), [(8000, 1000), (9500, 2500)]);
+        assert_eq!(o.data_ranges(8000, 9000), [8000..9000, 9500..12_000]);
         // Every second byte of a block: the first ones are forgotten, as none is smaller.
         o.add_hole(0..4096);
         (0..100).for_each(|i| o.fill_holes(40 * i..40 * i + 20));

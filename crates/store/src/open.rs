@@ -13,7 +13,7 @@ use crate::exec::Executor;
 use crate::ground::Ground;
 use crate::index::{Applied, Index, IndexFile};
 use crate::layout::{LOG_START, SEPARATE_LOG_START, Superblock};
-use crate::log::{self, Log, Scan};
+use crate::log::{self, Log, LogPosition, Scan};
 use crate::notify::Notify;
 use crate::recent::What;
 use crate::replay::replay;
@@ -84,7 +84,7 @@ pub fn mkfs_on(
     Index::create(
         file,
         &Applied {
-            log_group: 1,
+            log: LogPosition { block: 0, group: 1 },
             ..Applied::default()
         },
     )?;

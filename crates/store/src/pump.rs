@@ -51,7 +51,7 @@ impl Store {
         match (purpose, done.result) {
             (Purpose::Read(id, piece), result) => self.read_done(id, piece, result, done.buf),
             (Purpose::Base(id, read), result) => self.base_done(id, &read, result, done.buf),
-            (Purpose::Direct(seq, block), Ok(())) => {
+            (Purpose::Direct { seq, block }, Ok(())) => {
                 let known = self.state.direct.remove(&block);
                 invariant!(known.is_some(), "the contents of a large write"; transaction = seq, block = block);
                 if self.log.operation_done(seq) == 1 {
@@ -66,7 +66,7 @@ impl Store {
             }
             (Purpose::Log, Ok(())) => self.group_done(),
             (Purpose::Checkpoint, Ok(())) => self.checkpoint_io_done(),
-            (Purpose::Direct(..) | Purpose::DirectFlush, Err(e)) => drop(self.io_failed("data write", &e)),
+            (Purpose::Direct { .. } | Purpose::DirectFlush, Err(e)) => drop(self.io_failed("data write", &e)),
             (Purpose::Log, Err(e)) => drop(self.io_failed("log write", &e)),
             (Purpose::Checkpoint, Err(e)) => drop(self.io_failed("write-back", &e)),
         }

@@ -2,6 +2,7 @@
 //! except blocking reads of the index for objects that were not looked up before.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -37,6 +38,16 @@ pub(crate) enum Content {
     Patched(Patched),
     OnDisk(Mapped),
     Lost,
+}
+
+/// A block that a write changes only in part.
+pub(crate) struct Edge {
+    /// The number of the block among those of the write.
+    pub(crate) at: usize,
+    /// The bytes of the block that are written.
+    pub(crate) written: Range<usize>,
+    /// The contents before.
+    pub(crate) old: Content,
 }
 
 /// The object that steps refer to, taken out of its generation.

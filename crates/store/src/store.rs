@@ -35,8 +35,12 @@ pub(crate) enum Purpose {
     Read(u64, usize),
     /// Old contents for a partial write, and its number among the reads.
     Base(u64, BaseRead),
-    /// A large write of a transaction, and its first block.
-    Direct(u64, u64),
+    /// A large write of a transaction.
+    Direct {
+        seq: u64,
+        /// The first block.
+        block: u64,
+    },
     /// The flush after large writes.
     DirectFlush,
     /// The group under way.
@@ -325,7 +329,10 @@ impl Store {
                     bufs,
                     durable: false,
                 },
-                Purpose::Direct(seq, offset / BLOCK64),
+                Purpose::Direct {
+                    seq,
+                    block: offset / BLOCK64,
+                },
             );
         }
         self.stats.transactions += 1;

@@ -561,8 +561,8 @@ impl Run {
                 let data = self.good(data)?;
                 assert_eq!(data.len() as u64, onode.size());
                 let mut written = vec![false; data.len()];
-                for (offset, len) in onode.data_ranges(0, u64::MAX) {
-                    written[offset as usize..(offset + len) as usize].fill(true);
+                for range in onode.data_ranges(0, u64::MAX) {
+                    written[range.start as usize..range.end as usize].fill(true);
                 }
                 let omap = self.all_pairs(store, |s, from| {
                     s.omap_list(&key, from, None, PageLimit::new(limit, 64), Token(0))

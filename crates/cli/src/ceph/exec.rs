@@ -151,7 +151,7 @@ impl Executor<'_> {
 
     /// Repeats a command until it fails or the user interrupts.
     async fn poll(&self, target: &Target, mut values: Map<String, Value>) -> CommandReply {
-        let (columns, rows) = terminal_size();
+        let TerminalSize { columns, rows } = terminal_size();
         values.insert("width".into(), columns.into());
         let mut until_header = 0;
         loop {
@@ -220,10 +220,22 @@ impl Executor<'_> {
     }
 }
 
-/// Columns and rows of the terminal, 80 and 25 where there is none.
-pub(crate) fn terminal_size() -> (usize, usize) {
+/// The size of a terminal, in characters.
+pub(crate) struct TerminalSize {
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+}
+
+/// The size of the terminal, 80 by 25 where there is none.
+pub(crate) fn terminal_size() -> TerminalSize {
     match rustix::termios::tcgetwinsize(io::stdin()) {
-        Ok(size) if size.ws_col > 0 => (size.ws_col.into(), size.ws_row.into()),
-        _ => (80, 25),
+        Ok(size) if size.ws_col > 0 => TerminalSize {
+            columns: size.ws_col.into(),
+            rows: size.ws_row.into(),
+        },
+        _ => TerminalSize {
+            columns: 80,
+            rows: 25,
+        },
     }
 }

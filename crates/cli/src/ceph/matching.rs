@@ -87,6 +87,12 @@ fn matched(words: &[String], signature: &[ArgDesc], partial: bool) -> usize {
     count
 }
 
+/// A word that is no value of an argument.
+struct Refused {
+    word: String,
+    why: String,
+}
+
 /// One attempt to read a line as one command.
 struct Attempt<'a> {
     words: &'a [String],
@@ -96,7 +102,7 @@ struct Attempt<'a> {
     values: Map<String, Value>,
     matches: usize,
     /// A word that an optional argument refused, for the message if no later argument takes it.
-    refused: Option<(String, String)>,
+    refused: Option<Refused>,
 }
 
 impl<'a> Attempt<'a> {
@@ -222,7 +228,10 @@ impl<'a> Attempt<'a> {
                 Err(e) if desc.required => return Err(e),
                 Err(e) => {
                     if let Mismatch::Bad(why) = e {
-                        self.refused = Some((word.clone(), why));
+                        self.refused = Some(Refused {
+                            word: word.clone(),
+                            why,
+                        });
                     }
                     return Ok(());
                 }
@@ -243,7 +252,7 @@ impl<'a> Attempt<'a> {
         if left.is_empty() {
             return Ok(self.values);
         }
-        if let Some((word, why)) = self.refused {
+        if let Some(Refused { word, why }) = self.refused {
             messages.push(format!("{word} not valid:  {why}"));
         }
         Err(Mismatch::Bad(format!("unused arguments: {}", python::list(left))))

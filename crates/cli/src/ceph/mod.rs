@@ -255,7 +255,7 @@ impl Tool {
         };
         match executor.descriptions(&target).await {
             Ok(commands) => {
-                let (columns, _) = exec::terminal_size();
+                let columns = exec::terminal_size().columns;
                 exec::print(help::commands(&commands, &beginning, columns).as_bytes());
                 Ok(0)
             }

@@ -173,15 +173,16 @@ mod tests {
         ]
     }
 
-    fn osd(text: &str) -> Result<(String, String), String> {
+    /// Its public and its cluster address.
+    fn osd(text: &str) -> Result<[String; 2], String> {
         let chosen = osd_addresses(&test_section("osd.0", text), &here());
-        let text = |a: OsdAddresses| (a.public.to_string(), a.cluster.to_string());
+        let text = |a: OsdAddresses| [a.public.to_string(), a.cluster.to_string()];
         chosen.map(text).map_err(|e| e.to_string())
     }
 
     #[test]
     fn an_osd_takes_addresses_as_ceph_does() {
-        let both = |a: &str, b: &str| Ok((a.to_owned(), b.to_owned()));
+        let both = |a: &str, b: &str| Ok([a.to_owned(), b.to_owned()]);
         let networks = "public_network = 10.1.0.0/16\ncluster_network = 192.168.7.0/24";
         assert_eq!(osd(networks), both("10.1.0.5", "192.168.7.9"));
         assert_eq!(osd("public network = 10.1.0.0/16"), both("10.1.0.5", "10.1.0.5"));

@@ -8,6 +8,18 @@ use spirula_rbd::{Child, Image, Options, children, name_of};
 
 use super::{Done, Spec, Tool, close, complain, failed};
 
+/// A clone with its names, in the order in which clones are listed.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct NamedChild {
+    /// The name of its pool.
+    pool: String,
+    /// Its name.
+    image: String,
+    /// Whether it is in the trash.
+    trash: bool,
+    child: Child,
+}
+
 impl Tool {
     pub(super) async fn clone_image(&self) -> Done {
         let (target, rest) = self.image().await?;
@@ -90,38 +102,43 @@ impl Tool {
         Ok(found)
     }
 
-    /// The pool and image of a clone by name, and whether the image is in the trash.
-    async fn named_child(&self, child: Child) -> spirula_rbd::Result<(String, String, bool, Child)> {
+    /// The names of a clone.
+    async fn named_child(&self, child: Child) -> spirula_rbd::Result<NamedChild> {
         let io = self.rados.pool_by_id(child.pool).await?;
         let map = self.rados.latest_map().await?;
         let pool = map.pool_names.get(&child.pool).cloned().unwrap_or_default();
-        let (name, trash) = name_of(&io.with_namespace(&child.namespace), &child.id).await?;
-        Ok((pool, name, trash, child))
+        let (image, trash) = name_of(&io.with_namespace(&child.namespace), &child.id).await?;
+        Ok(NamedChild {
+            pool,
+            image,
+            trash,
+            child,
+        })
     }
 
-    fn print_children(&self, children: &[(String, String, bool, Child)]) {
+    fn print_children(&self, children: &[NamedChild]) {
         let all = self.args.all;
-        let shown = children.iter().filter(|(_, _, trash, _)| all || !trash);
+        let shown = children.iter().filter(|c| all || !c.trash);
         if !self.format.is_structured() {
-            for (pool, name, trash, child) in shown {
-                let trash = if *trash {
-                    format!(" (trash {})", child.id)
+            for c in shown {
+                let trash = if c.trash {
+                    format!(" (trash {})", c.child.id)
                 } else {
                     String::new()
                 };
-                println!("{}{trash}", Spec::name(pool, &child.namespace, name));
+                println!("{}{trash}", Spec::name(&c.pool, &c.child.namespace, &c.image));
             }
             return;
         }
-        let trees = shown.map(|(pool, name, trash, child)| {
+        let trees = shown.map(|c| {
             let mut v = Map::new();
             let mut put = |key: &str, value: Value| drop(v.insert(key.to_owned(), value));
-            put("pool", json!(pool));
-            put("pool_namespace", json!(child.namespace));
-            put("image", json!(name));
+            put("pool", json!(c.pool));
+            put("pool_namespace", json!(c.child.namespace));
+            put("image", json!(c.image));
             if all {
-                put("id", json!(child.id));
-                put("trash", json!(trash));
+                put("id", json!(c.child.id));
+                put("trash", json!(c.trash));
             }
             Value::Object(v)
         });

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -20,19 +21,19 @@ const AT_ONCE: usize = 10;
 
 /// The parts of a chunk that are not zeros, in whole blocks.
 fn parts(chunk: &Bytes, block: usize) -> Vec<(usize, Bytes)> {
-    let mut parts: Vec<(usize, usize)> = Vec::new();
+    let mut parts: Vec<Range<usize>> = Vec::new();
     let mut at = 0;
     for piece in chunk.chunks(block.max(1)) {
         let end = at + piece.len();
         if piece.iter().any(|b| *b != 0) {
             match parts.last_mut() {
-                Some(last) if last.1 == at => last.1 = end,
-                _ => parts.push((at, end)),
+                Some(last) if last.end == at => last.end = end,
+                _ => parts.push(at..end),
             }
         }
         at = end;
     }
-    parts.into_iter().map(|(a, b)| (a, chunk.slice(a..b))).collect()
+    parts.into_iter().map(|r| (r.start, chunk.slice(r))).collect()
 }
 
 /// A file that is being imported.

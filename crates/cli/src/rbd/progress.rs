@@ -11,7 +11,7 @@ pub(super) struct Progress {
     percent: Rc<Cell<u64>>,
 }
 
-fn show(what: &str, shown: &Cell<u64>, (done, all): (u64, u64)) {
+fn show(what: &str, shown: &Cell<u64>, done: u64, all: u64) {
     let percent = u128::from(done) * 100 / u128::from(all.max(1));
     let percent = u64::try_from(percent).unwrap_or(100);
     if percent > shown.replace(percent.max(shown.get())) {
@@ -31,7 +31,7 @@ impl Progress {
     /// Shows that `done` of `all` is done.
     pub(super) fn update(&self, done: u64, all: u64) {
         if self.shown {
-            show(self.what, &self.percent, (done, all));
+            show(self.what, &self.percent, done, all);
         }
     }
 
@@ -40,7 +40,7 @@ impl Progress {
         let (what, shown, percent) = (self.what, self.shown, Rc::clone(&self.percent));
         spirula_rbd::Progress::new(move |done, all| {
             if shown {
-                show(what, &percent, (done, all));
+                show(what, &percent, done, all);
             }
             ControlFlow::Continue(())
         })

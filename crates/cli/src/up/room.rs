@@ -53,7 +53,7 @@ pub(crate) fn rooms(layout: &Layout, spec: &Spec) -> Vec<Room> {
     for osd in &spec.osds {
         let dir = layout.data(&DaemonName::osd(*osd));
         for name in ["block", "log"] {
-            let Some((device, growth)) = growth(&dir.join(name)) else {
+            let Some(Growing { device, growth }) = growing(&dir.join(name)) else {
                 continue;
             };
             let Some(available) = available(&dir.join(name)) else {
@@ -74,10 +74,20 @@ pub(crate) fn rooms(layout: &Layout, spec: &Spec) -> Vec<Room> {
     rooms.into_values().collect()
 }
 
-/// The file system of a file, and the bytes by which the file may still grow.
-fn growth(path: &Path) -> Option<(u64, u64)> {
+/// A file that may still grow.
+struct Growing {
+    /// The device of its file system.
+    device: u64,
+    /// The bytes by which it may grow.
+    growth: u64,
+}
+
+fn growing(path: &Path) -> Option<Growing> {
     let file = path.metadata().ok().filter(|m| m.is_file())?;
-    Some((file.dev(), file.len().saturating_sub(file.blocks() * 512)))
+    Some(Growing {
+        device: file.dev(),
+        growth: file.len().saturating_sub(file.blocks() * 512),
+    })
 }
 
 fn available(path: &Path) -> Option<u64> {

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use serde_json::{Map, Value, json};
-use spirula_asok::perf::{Counter, Logger, count, gauge, times};
+use spirula_asok::perf::{Counter, Logger, Times, count, gauge, times};
 use spirula_asok::{Answer, Command, Failure, Handler};
 use spirula_conf::options::Values;
 
@@ -175,7 +175,14 @@ fn counters() -> Vec<Counter> {
     vec![
         count("op_bytes", 7, "Bytes"),
         gauge("op_wip", 3, "Operations"),
-        times("op_latency", (3, 1_000_000), "Time"),
+        times(
+            "op_latency",
+            Times {
+                count: 3,
+                usec: 1_000_000,
+            },
+            "Time",
+        ),
     ]
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
-use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
+use spirula_denc::{EntityAddr, EntityName, EntityType, Extent, UTime};
 use spirula_maps::{HObject, ObjectLocator, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
-use spirula_osd::core::Core;
+use spirula_osd::core::{Core, Shard};
 use spirula_osd::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 use spirula_osd::pg::config::PgConfig;
 use spirula_osd::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, Want};
@@ -169,7 +169,7 @@ pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, re
         0,
     );
     let mut host = Host {
-        core: Core::new(ME, (0, 1), Arc::new(config()), map),
+        core: Core::new(ME, Shard::WHOLE, Arc::new(config()), map),
         stored,
         key: key::object_key(&object),
         full: BTreeSet::new(),
@@ -302,8 +302,11 @@ impl Host<'_> {
                 let piece = cut(r.offset, r.len).map(|range| (r.offset, o.data.slice(range)));
                 Answer::Data(Vec::from_iter(piece))
             }
-            Want::Extents { offset, len } => {
-                let found = cut(*offset, *len).map(|range| (*offset, range.len() as u64));
+            Want::Extents(e) => {
+                let found = cut(e.offset, e.len).map(|range| Extent {
+                    offset: e.offset,
+                    len: range.len() as u64,
+                });
                 Answer::Extents(Vec::from_iter(found))
             }
             Want::Omap(range) => Answer::Omap(o.page(range)),

@@ -79,7 +79,7 @@ impl StartTime {
             Some(digits) => (digits.trim(), Some(lower.ends_with("pm"))),
             None => (lower.as_str(), None),
         };
-        let (hour, minute) = clock_time(digits, half.is_some()).ok_or_else(unknown)?;
+        let ClockTime { hour, minute } = clock_time(digits, half.is_some()).ok_or_else(unknown)?;
         if hour > if half.is_some() { 12 } else { 23 } {
             let why = "hour must be in 0..23";
             return Err(Failure::Value(format!(
@@ -123,8 +123,14 @@ fn zone(time: &str) -> Option<(&str, Option<i32>)> {
     (minutes < 60 && offset < DAY_MINUTES).then_some((clock, Some(sign * offset)))
 }
 
+/// A time of day, to the minute; the hour is not checked.
+struct ClockTime {
+    hour: u32,
+    minute: u32,
+}
+
 /// `HH:MM[:SS[.…]]`; with `hour_only` the hour alone.
-fn clock_time(text: &str, hour_only: bool) -> Option<(u32, u32)> {
+fn clock_time(text: &str, hour_only: bool) -> Option<ClockTime> {
     let number = |t: &str| {
         let valid = (1..=2).contains(&t.len()) && t.bytes().all(|b| b.is_ascii_digit());
         valid.then(|| t.parse::<u32>().ok()).flatten()
@@ -140,7 +146,7 @@ fn clock_time(text: &str, hour_only: bool) -> Option<(u32, u32)> {
         }
         _ => return None,
     };
-    (minute < 60).then_some((hour, minute))
+    (minute < 60).then_some(ClockTime { hour, minute })
 }
 
 impl PartialEq for StartTime {

@@ -23,7 +23,7 @@ pub use cache::MappingCache;
 pub use incremental::Incremental;
 pub use mapping::{NO_OSD, PgMapping, UpmapItem};
 pub use names::{OsdMapFlags, OsdState};
-pub use osd::{CleanInterval, OsdInfo, OsdXInfo};
+pub use osd::{CleanInterval, OsdCounts, OsdInfo, OsdXInfo};
 pub use stretch::{StretchChange, StretchMode};
 
 use crate::features::release;

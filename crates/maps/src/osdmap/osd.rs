@@ -52,6 +52,17 @@ impl Decode for OsdInfo {
     }
 }
 
+/// The numbers of a map's OSDs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OsdCounts {
+    /// All OSDs.
+    pub all: usize,
+    /// OSDs that are up.
+    pub up: usize,
+    /// OSDs that are in.
+    pub inside: usize,
+}
+
 /// The epochs in which an OSD was up before it was stopped in good order: `begin..end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanInterval {

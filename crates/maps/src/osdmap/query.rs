@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, Fsid};
 
+use super::OsdCounts;
 use super::{OsdMap, OsdMapFlags, OsdState, WEIGHT_IN, WEIGHT_OUT};
 use crate::features::release;
 use crate::pool::PgPool;
@@ -96,15 +97,15 @@ impl OsdMap {
         (0..self.max_osd.min(i32::MAX as u32).cast_signed()).filter(|osd| self.exists(*osd))
     }
 
-    /// The number of OSDs, of those that are up, and of those that are in.
-    pub fn counts(&self) -> (usize, usize, usize) {
-        self.osds().fold((0, 0, 0), |(n, up, inside), osd| {
-            (
-                n + 1,
-                up + usize::from(self.is_up(osd)),
-                inside + usize::from(self.is_in(osd)),
-            )
-        })
+    /// The numbers of OSDs.
+    pub fn counts(&self) -> OsdCounts {
+        let mut n = OsdCounts::default();
+        for osd in self.osds() {
+            n.all += 1;
+            n.up += usize::from(self.is_up(osd));
+            n.inside += usize::from(self.is_in(osd));
+        }
+        n
     }
 
     /// Where clients reach an OSD, if it exists and has an address.

@@ -125,9 +125,14 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
         "dump_osd_network" => {
             let threshold = args.get("value").and_then(serde_json::Value::as_i64);
             let stats = mon.view.state.stats.osds.iter();
-            let times =
-                stats.flat_map(|(from, stat)| stat.hb_pingtime.iter().map(|(to, t)| (*from, *to, *t)));
-            Ok(osd_network::dump(times, threshold, &mon.view.values, mon.view.now).into())
+            let pings = stats.flat_map(|(from, stat)| {
+                stat.hb_pingtime.iter().map(|(to, times)| osd_network::Pings {
+                    from: *from,
+                    to: *to,
+                    times: *times,
+                })
+            });
+            Ok(osd_network::dump(pings, threshold, &mon.view.values, mon.view.now).into())
         }
         _ => daemon::daemon_command(&mut mon.daemon(), prefix, args),
     })

@@ -152,7 +152,7 @@ fn sessions(m: &View) -> Value {
 
 fn counters(daemon: &Daemon<'_>) -> Vec<perf::Logger<'static>> {
     let m = &*daemon.view;
-    let (osds, up, inside) = m.state.osd.map.counts();
+    let osds = m.state.osd.map.counts();
     let raw = m.state.stats.raw(&m.state.osd.map);
     let n = |n: usize| n as u64;
     let gauge = |name, value, help| perf::gauge(name, value, help);
@@ -164,9 +164,9 @@ fn counters(daemon: &Daemon<'_>) -> Vec<perf::Logger<'static>> {
             n(m.quorum.names.len()),
             "Monitors in the quorum",
         ),
-        gauge("num_osd", n(osds), "OSDs"),
-        gauge("num_osd_up", n(up), "OSDs that are up"),
-        gauge("num_osd_in", n(inside), "OSDs that are in"),
+        gauge("num_osd", n(osds.all), "OSDs"),
+        gauge("num_osd_up", n(osds.up), "OSDs that are up"),
+        gauge("num_osd_in", n(osds.inside), "OSDs that are in"),
         gauge(
             "osd_epoch",
             u64::from(m.state.osd.map.epoch),

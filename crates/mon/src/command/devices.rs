@@ -16,11 +16,20 @@ commands! {
     "device info devid:String" "mgr" "r" info, "show what is known of a disk";
 }
 
+/// A disk on a host.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    host: String,
+    /// Its name on that host.
+    dev: String,
+    /// Its link in `/dev/disk/by-path`.
+    path: String,
+}
+
 /// A disk.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Device {
-    /// Host, name on that host, and link in `/dev/disk/by-path`.
-    places: BTreeSet<(String, String, String)>,
+    places: BTreeSet<Place>,
     daemons: BTreeSet<String>,
 }
 
@@ -39,9 +48,11 @@ fn add(all: &mut Devices, daemon: &str, metadata: &BTreeMap<String, String>) {
     for (name, id) in pairs(of("device_ids")) {
         let path = paths.get(name).copied().unwrap_or_default();
         let device = all.entry(id.to_owned()).or_default();
-        device
-            .places
-            .insert((of("hostname").to_owned(), name.to_owned(), path.to_owned()));
+        device.places.insert(Place {
+            host: of("hostname").to_owned(),
+            dev: name.to_owned(),
+            path: path.to_owned(),
+        });
         device.daemons.insert(daemon.to_owned());
     }
 }
@@ -59,8 +70,7 @@ fn devices(m: &View) -> Devices {
 
 impl Device {
     fn json(&self, id: &str) -> Value {
-        let place =
-            |(host, dev, path): &(String, String, String)| json!({"host": host, "dev": dev, "path": path});
+        let place = |p: &Place| json!({"host": p.host, "dev": p.dev, "path": p.path});
         let places: Vec<Value> = self.places.iter().map(place).collect();
         json!({"devid": id, "location": places, "daemons": self.daemons})
     }
@@ -74,7 +84,7 @@ impl Device {
         let all: Vec<String> = self
             .places
             .iter()
-            .map(|(host, dev, _)| format!("{host}:{dev}"))
+            .map(|p| format!("{}:{}", p.host, p.dev))
             .collect();
         all.join(" ")
     }
@@ -84,8 +94,8 @@ impl Device {
         let all: Vec<&str> = self
             .places
             .iter()
-            .filter(|p| p.0 == host)
-            .map(|p| p.1.as_str())
+            .filter(|p| p.host == host)
+            .map(|p| p.dev.as_str())
             .collect();
         all.join(" ")
     }
@@ -133,7 +143,7 @@ fn ls_by_daemon(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 fn ls_by_host(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let host = call.args.str("host")?;
     let mut found = devices(m.view);
-    found.retain(|_, d| d.places.iter().any(|p| p.0 == host));
+    found.retain(|_, d| d.places.iter().any(|p| p.host == host));
     let columns = ["DEV", "DAEMONS", "EXPECTED FAILURE"];
     list(call, &found, &columns, |d| [d.names_on(&host), d.daemons()])
 }
@@ -148,7 +158,7 @@ fn info(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         return now(Reply::json(call.format, &d.json(&id)));
     }
     let mut text = format!("device {id}\n");
-    for (host, dev, path) in &d.places {
+    for Place { host, dev, path } in &d.places {
         text += &format!("attachment {host} {dev} {path}\n\n");
     }
     let daemons: Vec<&str> = d.daemons.iter().map(String::as_str).collect();

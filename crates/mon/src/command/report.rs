@@ -44,20 +44,30 @@ fn clean_epochs(m: &View) -> Value {
 }
 
 fn pgs_by_osd(m: &View) -> Value {
-    // Primary, acting, up but not acting.
-    let mut counts: BTreeMap<i32, (usize, usize, usize)> = BTreeMap::new();
+    #[derive(Default)]
+    struct Pgs {
+        primary: usize,
+        acting: usize,
+        up_not_acting: usize,
+    }
+    let mut counts: BTreeMap<i32, Pgs> = BTreeMap::new();
     for s in m.state.stats.pgs.values() {
         if s.acting_primary >= 0 {
-            counts.entry(s.acting_primary).or_default().0 += 1;
+            counts.entry(s.acting_primary).or_default().primary += 1;
         }
         for osd in s.acting.iter().filter(|o| m.state.osd.map.exists(**o)) {
-            counts.entry(*osd).or_default().1 += 1;
+            counts.entry(*osd).or_default().acting += 1;
         }
         for osd in s.up.iter().filter(|o| !s.acting.contains(o)) {
-            counts.entry(*osd).or_default().2 += 1;
+            counts.entry(*osd).or_default().up_not_acting += 1;
         }
     }
-    let one = |(osd, (primary, acting, up)): (i32, (usize, usize, usize))| json!({"osd": osd, "num_primary_pg": primary, "num_acting_pg": acting, "num_up_not_acting_pg": up});
+    let one = |(osd, n): (i32, Pgs)| {
+        json!({
+            "osd": osd, "num_primary_pg": n.primary, "num_acting_pg": n.acting,
+            "num_up_not_acting_pg": n.up_not_acting,
+        })
+    };
     counts.into_iter().map(one).collect()
 }
 

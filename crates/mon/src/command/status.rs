@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use spirula_denc::{EntityAddrVec, encode_to_vec};
-use spirula_maps::{MonMap, OsdMap, OsdMapFlags, PgState};
+use spirula_maps::{MonMap, OsdCounts, OsdMap, OsdMapFlags, PgState};
 use spirula_text::{addr_legacy, size, time};
 
 use super::{Call, Done, Reply, ciphers, commands, errno, health_cmd, now, refuse, services};
@@ -333,22 +333,22 @@ fn ok_to_stop(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 /// `osdmap` of status, and the whole of `osd stat`.
 pub(super) fn osdmap_summary(m: &View) -> Value {
     let map = &m.state.osd.map;
-    let (n, up, inside) = map.counts();
+    let n = map.counts();
     json!({
-        "epoch": map.epoch, "num_osds": n, "num_up_osds": up, "osd_up_since": map.last_up_change.sec,
-        "num_in_osds": inside, "osd_in_since": map.last_in_change.sec, "num_remapped_pgs": map.pg_temp.len(),
+        "epoch": map.epoch, "num_osds": n.all, "num_up_osds": n.up, "osd_up_since": map.last_up_change.sec,
+        "num_in_osds": n.inside, "osd_in_since": map.last_in_change.sec, "num_remapped_pgs": map.pg_temp.len(),
     })
 }
 
 /// One line on the OSDs.
 pub(super) fn osd_line(m: &View, map: &OsdMap) -> String {
-    let (n, up, inside) = map.counts();
+    let OsdCounts { all, up, inside } = map.counts();
     let since = |t: spirula_denc::UTime| match t.is_zero() {
         true => String::new(),
         false => format!(" (since {})", time::age(m.now.since(t))),
     };
     format!(
-        "{n} osds: {up} up{}, {inside} in{}",
+        "{all} osds: {up} up{}, {inside} in{}",
         since(map.last_up_change),
         since(map.last_in_change)
     )

@@ -7,7 +7,7 @@ use std::time::Duration;
 use spirula_denc::UTime;
 use spirula_invariant::{dropped, invariant};
 use spirula_maps::osdmap::WEIGHT_OUT;
-use spirula_maps::{Incremental, OsdMap, OsdState, OsdXInfo};
+use spirula_maps::{Incremental, OsdCounts, OsdMap, OsdState, OsdXInfo};
 use spirula_proto::internal::report::{FailureKind, OsdFailureReport};
 use spirula_proto::mon::LogPriority;
 
@@ -63,14 +63,14 @@ impl Turn<'_> {
         if !map.is_up(osd) || map.is_flagged(osd, OsdState::NODOWN) {
             return false;
         }
-        let (total, up, _) = map.counts();
+        let OsdCounts { all, up, .. } = map.counts();
         let up = up.saturating_sub(
             self.changes
                 .osd
                 .as_ref()
                 .map_or(0, |inc| going_down(inc, map).count()),
         );
-        up as f64 / total.max(1) as f64 >= self.view.values.float("mon_osd_min_up_ratio")
+        up as f64 / all.max(1) as f64 >= self.view.values.float("mon_osd_min_up_ratio")
     }
 
     /// Marks an OSD down whose process is certainly gone.
@@ -108,12 +108,12 @@ impl Turn<'_> {
     /// Whether OSDs may still be marked out by themselves: enough are in.
     fn may_mark_out(&self) -> bool {
         let map = &self.view.state.osd.map;
-        let (total, _, inside) = map.counts();
+        let OsdCounts { all, inside, .. } = map.counts();
         let leaving = self.changes.osd.as_ref().map_or(0, |inc| {
             let out = inc.new_weight.iter().filter(|(_, w)| **w == WEIGHT_OUT);
             out.filter(|(o, _)| map.is_in(**o)).count()
         });
-        let share = inside.saturating_sub(leaving) as f64 / total.max(1) as f64;
+        let share = inside.saturating_sub(leaving) as f64 / all.max(1) as f64;
         share >= self.view.values.float("mon_osd_min_in_ratio")
     }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, Keyring, ServerHandshake};
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, EntityType, Fsid, UTime};
-use spirula_maps::{MonMap, OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, release};
+use spirula_maps::{MonMap, OsdCounts, OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, release};
 use spirula_proto::internal::report::{
     FullState, Fullness, OsdAlive, OsdBoot, OsdGoingDown, OsdReport, PgStatsReport, PgTempWanted,
 };
@@ -266,7 +266,12 @@ fn osds_boot_and_a_pool_is_placed_on_them() {
     let mut w = World::new();
     let admin = w.admin();
     (0..3).for_each(|o| w.boot(o));
-    assert_eq!(w.mon.view.state.osd.map.counts(), (3, 3, 3));
+    let three = OsdCounts {
+        all: 3,
+        up: 3,
+        inside: 3,
+    };
+    assert_eq!(w.mon.view.state.osd.map.counts(), three);
     assert_eq!(w.mon.view.state.osd.map.crush.map().class_of(2), Some("ssd"));
     let ack = w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
     assert_eq!((ack.result, ack.status.as_str()), (0, "pool 'p' created"));

@@ -27,8 +27,13 @@ const HEAP_MAX: usize = 1 << 10;
 /// A decoded frame.
 #[derive(Debug)]
 pub enum Frame {
-    /// The peer's messenger features: supported and required.
-    Banner(u64, u64),
+    /// The peer's messenger features.
+    Banner {
+        /// Features that the peer supports.
+        supported: u64,
+        /// Features that the peer requires.
+        required: u64,
+    },
     /// A control frame and its payload.
     Control(Tag, Vec<u8>),
     /// A message. Its data is one buffer, aligned for direct I/O if it is larger than 1 KiB; for a
@@ -324,7 +329,10 @@ impl Decoder {
             return Ok(None);
         }
         let word = |at: usize| seen[at..].first_chunk().map_or(0, |c| u64::from_le_bytes(*c));
-        let frame = Frame::Banner(word(head), word(head + 8));
+        let frame = Frame::Banner {
+            supported: word(head),
+            required: word(head + 8),
+        };
         self.consume(total)?;
         self.state = State::Preamble;
         Ok(Some(frame))

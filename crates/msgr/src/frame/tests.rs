@@ -34,7 +34,13 @@ fn after_banner(dec: &mut Decoder) {
     banner.extend_from_slice(&[16, 0]);
     banner.extend_from_slice(&[0; 16]);
     feed(dec, &banner);
-    assert!(matches!(dec.poll(), Ok(Progress::Frame(Frame::Banner(0, 0)))));
+    assert!(matches!(
+        dec.poll(),
+        Ok(Progress::Frame(Frame::Banner {
+            supported: 0,
+            required: 0
+        }))
+    ));
 }
 
 /// Feeds as much of `bytes` as the decoder takes in one read.

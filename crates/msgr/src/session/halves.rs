@@ -90,7 +90,7 @@ impl Inbound {
                     Ack::parse(&p)?;
                 }
                 Progress::Frame(Frame::Control(tag, _)) => return Err(FrameError::Unexpected(tag).into()),
-                Progress::Frame(Frame::Banner(..)) => return Err(FrameError::Banner.into()),
+                Progress::Frame(Frame::Banner { .. }) => return Err(FrameError::Banner.into()),
             }
         }
     }

@@ -223,7 +223,9 @@ impl Handshake {
             let step = match self.dec.poll()? {
                 // No message is accepted yet, and nothing else asks the pool.
                 Progress::NeedBytes | Progress::NeedRoom(_) => return Ok(Step::NeedBytes),
-                Progress::Frame(Frame::Banner(supported, required)) => self.on_banner(supported, required)?,
+                Progress::Frame(Frame::Banner { supported, required }) => {
+                    self.on_banner(supported, required)?
+                }
                 Progress::Frame(Frame::Control(tag, payload)) => self.on_control(tag, &payload)?,
                 Progress::Frame(Frame::Message(_)) => return Err(FrameError::Unexpected(Tag::MESSAGE).into()),
             };

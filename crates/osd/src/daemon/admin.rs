@@ -115,10 +115,12 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         "dump_transitions" => Ok(transitions::dump(o)),
         "dump_watchers" => Ok(watchers::dump(&o.core)),
         "dump_osd_network" => {
-            let times = o.beats.core.times().map(|(to, t)| (o.setup.id(), to, t));
+            let from = o.setup.id();
+            let pings = o.beats.core.times();
+            let pings = pings.map(|(to, times)| osd_network::Pings { from, to, times });
             let threshold = args.get("value").and_then(Value::as_i64);
             Ok(osd_network::dump(
-                times,
+                pings,
                 threshold,
                 &o.setup.values,
                 o.setup.now(),

@@ -9,8 +9,10 @@ use std::path::Path;
 /// The part (one in this many) of a file system that the stores leave to others, such as monitors
 /// and logs.
 const LEFT_SHARE: u64 = 20;
-/// The least and the most bytes left to others.
-const LEFT: (u64, u64) = (16 << 20, 256 << 20);
+/// The least bytes left to others.
+const LEAST_LEFT: u64 = 16 << 20;
+/// The most bytes left to others.
+const MOST_LEFT: u64 = 256 << 20;
 
 /// Bytes that the file system can still give the store in `store`, of which `lacking` bytes occupy
 /// no space yet. A file system that has not enough for all stores on it is shared in proportion to
@@ -24,7 +26,7 @@ pub(super) fn below(store: &Path, lacking: u64) -> io::Result<u64> {
         return Ok(u64::MAX);
     }
     let fs = rustix::fs::statvfs(store)?;
-    let left = (fs.f_blocks * fs.f_frsize / LEFT_SHARE).clamp(LEFT.0, LEFT.1);
+    let left = (fs.f_blocks * fs.f_frsize / LEFT_SHARE).clamp(LEAST_LEFT, MOST_LEFT);
     let free = (fs.f_bavail * fs.f_frsize).saturating_sub(left);
     Ok(share(free, lacking, neighbours(store, &meta)))
 }

@@ -27,9 +27,11 @@ struct Plan {
     count: u64,
     /// Bytes of each write.
     block: u64,
-    /// Size and number of the objects that are made first and then written to at random; 0 for a
-    /// new object for each block.
-    objects: (u64, u64),
+    /// The size of the objects that are made first and then written to at random; 0 for a new
+    /// object for each block.
+    object_size: u64,
+    /// The number of these objects.
+    objects: u64,
 }
 
 fn number(args: &Map<String, Value>, name: &str, default: u64) -> Result<u64, Failure> {
@@ -50,10 +52,11 @@ fn invalid(message: String) -> Failure {
 /// Checks the arguments against the `osd_bench_*` options.
 fn plan(values: &Values, args: &Map<String, Value>) -> Result<Plan, Failure> {
     let (count, mut block) = (number(args, "count", 1 << 30)?, number(args, "size", 4 << 20)?);
-    let objects = (number(args, "object_size", 0)?, number(args, "object_num", 0)?);
+    let object_size = number(args, "object_size", 0)?;
+    let objects = number(args, "object_num", 0)?;
     let most = values.uint("osd_bench_max_block_size").min(BLOCK_MAX);
     let seconds = values.uint("osd_bench_duration");
-    if block > most || objects.0 > most {
+    if block > most || object_size > most {
         return Err(invalid(format!(
             "block 'size' values are capped at {}. If you wish to use a higher value, please adjust \
              'osd_bench_max_block_size'",
@@ -81,8 +84,8 @@ fn plan(values: &Values, args: &Map<String, Value>) -> Result<Plan, Failure> {
             bytes(block)
         )));
     }
-    if objects.0 > 0 && block > objects.0 {
-        block = objects.0;
+    if object_size > 0 && block > object_size {
+        block = object_size;
     }
     if block == 0 && count > 0 {
         return Err(invalid("block 'size' must not be 0".to_owned()));
@@ -90,6 +93,7 @@ fn plan(values: &Values, args: &Map<String, Value>) -> Result<Plan, Failure> {
     Ok(Plan {
         count,
         block,
+        object_size,
         objects,
     })
 }
@@ -100,7 +104,7 @@ fn plan(values: &Values, args: &Map<String, Value>) -> Result<Plan, Failure> {
 /// Sizes that the options do not allow.
 pub(super) async fn run(shell: &Shared, args: &Map<String, Value>) -> Result<Value, Failure> {
     let p = shell.with(|o| plan(&o.setup.values, args))?;
-    let (size, number) = p.objects;
+    let (size, number) = (p.object_size, p.objects);
     let reuse = size > 0 && number > 0;
     let fill = |n: u64| Bytes::from(vec![0x5a; usize::try_from(n).unwrap_or(0)]);
     if reuse {
@@ -187,9 +191,10 @@ mod tests {
     #[test]
     fn sizes_are_limited_as_by_official_osds() {
         let all = ask(&json!({})).unwrap();
-        assert_eq!((all.count, all.block, all.objects), (1 << 30, 4 << 20, (0, 0)));
+        assert_eq!((all.count, all.block), (1 << 30, 4 << 20));
+        assert_eq!((all.object_size, all.objects), (0, 0));
         let p = ask(&json!({"count": 40960, "size": "4096", "object_size": 8192, "object_num": 3})).unwrap();
-        assert_eq!((p.block, p.objects), (4096, (8192, 3)));
+        assert_eq!((p.block, p.object_size, p.objects), (4096, 8192, 3));
         let p = ask(&json!({"count": 40960, "size": 16384, "object_size": 8192, "object_num": 3})).unwrap();
         assert_eq!(p.block, 8192);
         let text = "'count' values greater than 12288000 for a block size of 4 KiB, assuming 100 IOPS, for 30 seconds, \

@@ -7,7 +7,7 @@ use spirula_denc::decode_all;
 use super::OsdError;
 use super::maps::Maps;
 use super::store_io::{StoreIo, info_range};
-use crate::core::Core;
+use crate::core::{Core, Shard};
 use crate::pg::config::PgConfig;
 use crate::pg::dups::DupBatch;
 use crate::pg::info::PgInfo;
@@ -16,7 +16,7 @@ use crate::pg::log::LogEntry;
 
 /// A core with the PGs that the store remembers.
 pub(super) fn core(id: i32, cfg: Arc<PgConfig>, maps: &Maps, io: &mut StoreIo) -> Result<Core, OsdError> {
-    let mut core = Core::new(id, (0, 1), cfg, maps.view().clone());
+    let mut core = Core::new(id, Shard::WHOLE, cfg, maps.view().clone());
     let (from, to) = info_range();
     for (k, v) in io.load_records(&from, &to)? {
         let Some(pgid) = key::parse_info_key(&k) else {

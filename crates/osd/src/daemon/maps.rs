@@ -11,7 +11,7 @@ use spirula_invariant::invariant;
 use spirula_maps::{Incremental, OsdMap, PoolId};
 use spirula_proto::mon::MOsdMap;
 use spirula_proto::{Payload, RawMessage};
-use spirula_store::Store;
+use spirula_store::{Store, Usage};
 use tokio::sync::Notify;
 
 use super::OsdError;
@@ -43,8 +43,11 @@ pub(super) struct Maps {
 
 impl Maps {
     /// The number of encoded maps in memory, and their bytes.
-    pub(super) fn encoded(&self) -> (usize, usize) {
-        (self.recent.len(), self.recent.values().map(Bytes::len).sum())
+    pub(super) fn encoded(&self) -> Usage {
+        Usage {
+            items: self.recent.len(),
+            bytes: self.recent.values().map(Bytes::len).sum(),
+        }
     }
 
     /// The maps that the store remembers; an empty one of epoch 0 for a new OSD.

@@ -44,9 +44,9 @@ const POOLS: [&str; 29] = [
 /// program, stacks, the index's pages and other things that are not counted, and what the allocator
 /// keeps.
 pub(super) fn dump(o: &Osd) -> Value {
-    let (used, kept) = o.io.reads.pool.budget().bytes();
+    let buffers = o.io.reads.pool.budget().usage();
     let (store, pgs) = (o.io.store.memory(), o.core.memory());
-    let usage = |(items, bytes)| Usage { items, bytes };
+    let usage = |items, bytes| Usage { items, bytes };
     let requests = o.clients.requests();
     let counted = [
         ("bloom_filter", store.presence),
@@ -55,11 +55,11 @@ pub(super) fn dump(o: &Osd) -> Value {
         ("bluestore_txc", store.log),
         ("bluestore_writing_deferred", store.changes),
         ("bluestore_writing", store.arena),
-        ("buffer_anon", usage((1, used + kept))),
-        ("buffer_meta", usage((requests, o.io.reads.totals.held()))),
-        ("osd", usage(pgs.contexts)),
-        ("osd_mapbl", usage(o.maps.encoded())),
-        ("osd_pglog", usage(pgs.log)),
+        ("buffer_anon", usage(1, buffers.in_use + buffers.kept)),
+        ("buffer_meta", usage(requests, o.io.reads.totals.held())),
+        ("osd", pgs.contexts),
+        ("osd_mapbl", o.maps.encoded()),
+        ("osd_pglog", pgs.log),
     ];
     let show = |u: Usage| json!({"items": u.items, "bytes": u.bytes});
     let by_pool: Map<String, Value> = POOLS
@@ -72,10 +72,7 @@ pub(super) fn dump(o: &Osd) -> Value {
             )
         })
         .collect();
-    let total = Usage {
-        items: counted.iter().map(|(_, u)| u.items).sum(),
-        bytes: counted.iter().map(|(_, u)| u.bytes).sum(),
-    };
+    let total = counted.iter().fold(Usage::default(), |sum, (_, u)| sum + *u);
     let mut all = json!({"mempool": {"by_pool": by_pool, "total": show(total)}});
     if let Some(Resident { bytes, of_files }) = o.setup.host.resident() {
         let heap = bytes.saturating_sub(of_files);

@@ -1,7 +1,9 @@
 //! Counters and histograms: the clients' requests, and the time that their stages take.
 
 use spirula_asok::op_history::OpHistory;
-use spirula_asok::perf::{Axis, BUCKETS, Counter, Grid, Histogram, Logger, Values, count, gauge, times};
+use spirula_asok::perf::{
+    Axis, BUCKETS, Counter, Grid, Histogram, Logger, Times, Values, count, gauge, times,
+};
 use spirula_invariant::Reason;
 use spirula_proto::osd::MOsdOpReply;
 
@@ -10,7 +12,7 @@ use super::state::Osd;
 use crate::pg::describe::OpRecord;
 use crate::pg::image_io::ImageIo;
 use crate::pg::op::Stamps;
-use crate::pg::perf::{CorePerf, Times};
+use crate::pg::perf::CorePerf;
 
 /// Times in microseconds by powers of two, and their sum.
 #[derive(Clone)]
@@ -216,7 +218,6 @@ impl Perf {
     }
 
     fn op_counters(&self) -> Vec<Counter> {
-        let pair = |t: Times| (t.count, t.usec);
         let all = self.reads.sum(&self.writes).sum(&self.both);
         let (r, w, rw) = (&self.reads, &self.writes, &self.both);
         vec![
@@ -225,51 +226,51 @@ impl Perf {
             count("op_out_bytes", all.out_bytes, "Client operations total read size"),
             times(
                 "op_latency",
-                pair(all.latency),
+                all.latency,
                 "Latency of client operations (including queue time)",
             ),
             times(
                 "op_process_latency",
-                pair(all.process),
+                all.process,
                 "Latency of client operations (excluding queue time)",
             ),
             times(
                 "op_prepare_latency",
-                pair(all.prepare),
+                all.prepare,
                 "Latency of client operations (excluding queue time and wait for finished)",
             ),
             count("op_r", r.latency.count, "Client read operations"),
             count("op_r_out_bytes", r.out_bytes, "Client data read"),
             times(
                 "op_r_latency",
-                pair(r.latency),
+                r.latency,
                 "Latency of read operation (including queue time)",
             ),
             times(
                 "op_r_process_latency",
-                pair(r.process),
+                r.process,
                 "Latency of read operation (excluding queue time)",
             ),
             times(
                 "op_r_prepare_latency",
-                pair(r.prepare),
+                r.prepare,
                 "Latency of read operations (excluding queue time and wait for finished)",
             ),
             count("op_w", w.latency.count, "Client write operations"),
             count("op_w_in_bytes", w.in_bytes, "Client data written"),
             times(
                 "op_w_latency",
-                pair(w.latency),
+                w.latency,
                 "Latency of write operation (including queue time)",
             ),
             times(
                 "op_w_process_latency",
-                pair(w.process),
+                w.process,
                 "Latency of write operation (excluding queue time)",
             ),
             times(
                 "op_w_prepare_latency",
-                pair(w.prepare),
+                w.prepare,
                 "Latency of write operations (excluding queue time and wait for finished)",
             ),
             count("op_rw", rw.latency.count, "Client read-modify-write operations"),
@@ -285,22 +286,22 @@ impl Perf {
             ),
             times(
                 "op_rw_latency",
-                pair(rw.latency),
+                rw.latency,
                 "Latency of read-modify-write operation (including queue time)",
             ),
             times(
                 "op_rw_process_latency",
-                pair(rw.process),
+                rw.process,
                 "Latency of read-modify-write operation (excluding queue time)",
             ),
             times(
                 "op_rw_prepare_latency",
-                pair(rw.prepare),
+                rw.prepare,
                 "Latency of read-modify-write operations (excluding queue time and wait for finished)",
             ),
             times(
                 "op_before_dequeue_op_lat",
-                pair(self.before_pg),
+                self.before_pg,
                 "Latency of IO before calling dequeue_op(already dequeued and get PG lock)",
             ),
         ]
@@ -308,14 +309,13 @@ impl Perf {
 
     fn sub_op_counters(&self) -> Vec<Counter> {
         let c = &self.core;
-        let took = (c.sub_ops.count, c.sub_ops.usec);
         vec![
             count("subop", c.sub_ops.count, "Suboperations"),
             count("subop_in_bytes", c.sub_op_bytes, "Suboperations total size"),
-            times("subop_latency", took, "Suboperations latency"),
+            times("subop_latency", c.sub_ops, "Suboperations latency"),
             count("subop_w", c.sub_ops.count, "Replicated writes"),
             count("subop_w_in_bytes", c.sub_op_bytes, "Replicated written data size"),
-            times("subop_w_latency", took, "Replicated writes latency"),
+            times("subop_w_latency", c.sub_ops, "Replicated writes latency"),
         ]
     }
 
@@ -354,9 +354,7 @@ impl Perf {
         let all = self.stages.all().into_iter();
         Logger {
             name: "osd_stages",
-            counters: all
-                .map(|(name, s, help)| times(name, (s.all.count, s.all.usec), help))
-                .collect(),
+            counters: all.map(|(name, s, help)| times(name, s.all, help)).collect(),
             histograms: Vec::new(),
         }
     }
@@ -364,7 +362,6 @@ impl Perf {
     fn store(&self, s: spirula_store::Stats) -> Logger<'static> {
         let b = &self.store_base;
         let since = |name, now: u64, before: u64, help| count(name, now.saturating_sub(before), help);
-        let commits = self.core.commits;
         Logger {
             name: "store",
             counters: vec![
@@ -403,11 +400,7 @@ impl Perf {
                     "Objects looked up in the index",
                 ),
                 since("corruptions", s.corruptions, b.corruptions, "Checksum mismatches"),
-                times(
-                    "commit_lat",
-                    (commits.count, commits.usec),
-                    "Until a transaction was durable",
-                ),
+                times("commit_lat", self.core.commits, "Until a transaction was durable"),
             ],
             histograms: Vec::new(),
         }
@@ -440,7 +433,7 @@ pub(super) fn command(o: &Osd, prefix: &str, of: (&str, &str)) -> Option<serde_j
 /// The gauges: counters of the present state.
 fn gauges(o: &Osd) -> Vec<Counter> {
     let pgs = o.core.pg_counts();
-    let (hits, total) = o.perf.core.contexts;
+    let (hits, total) = (o.perf.core.contexts_found, o.perf.core.contexts);
     let (dropped, ours) = (&o.perf.core.dropped, &o.perf.dropped);
     let s = o.io.store.statfs();
     vec![

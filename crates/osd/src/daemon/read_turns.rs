@@ -58,8 +58,7 @@ impl ReadTurns {
 
     /// Adds a read of a connection of a party.
     pub(super) fn push(&mut self, read: Deferred) {
-        let (party, conn) = read.of();
-        self.0.queue(party).queue(conn).push_back(read);
+        self.0.queue(read.party()).queue(read.conn()).push_back(read);
     }
 
     /// The reads whose turn it would be next, one of each party, in the order of the parties'
@@ -179,7 +178,7 @@ mod tests {
             turns.push(read(&a1, n));
             turns.push(read(&a2, 10 + n));
         }
-        let (party, conn) = read(&a1, 0).of();
+        let (party, conn) = (read(&a1, 0).party(), a1.conn);
         assert_eq!(turns.forget(party, conn).len(), 5);
         assert!(turns.has(party) && turns.forget(party, conn).is_empty());
         assert_eq!(turns.forget(party, 2).len(), 5);

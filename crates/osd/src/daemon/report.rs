@@ -116,7 +116,7 @@ fn state_bits(names: &[&str]) -> PgState {
 }
 
 fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
-    let (rd, rd_kb, wr, wr_kb) = r.done.io;
+    let io = r.done.io;
     let sum = ObjectStatSum {
         num_bytes: r.usage.bytes,
         num_objects: r.usage.objects,
@@ -127,13 +127,13 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
         num_objects_misplaced: r.copies.misplaced,
         num_objects_unfound: i64::try_from(r.copies.unfound.len()).unwrap_or(i64::MAX),
         num_objects_repaired: r.done.repaired,
-        num_objects_recovered: r.done.recovered.0,
-        num_bytes_recovered: r.done.recovered.1,
-        num_keys_recovered: r.done.recovered.2,
-        num_rd: rd,
-        num_rd_kb: rd_kb,
-        num_wr: wr,
-        num_wr_kb: wr_kb,
+        num_objects_recovered: r.done.recovered.objects,
+        num_bytes_recovered: r.done.recovered.bytes,
+        num_keys_recovered: r.done.recovered.keys,
+        num_rd: io.rd,
+        num_rd_kb: io.rd_kb,
+        num_wr: io.wr,
+        num_wr_kb: io.wr_kb,
         ..ObjectStatSum::default()
     };
     let log_size = i64::try_from(r.log.len).unwrap_or(i64::MAX);
@@ -200,20 +200,25 @@ impl Reporting<'_> {
     /// Each pool's share of this store. The store does not know pools: its allocated bytes are
     /// shared out by what the PGs hold, each object counting as at least a block.
     fn pool_statfs(&self) -> BTreeMap<PoolId, Blob> {
-        let mut pools: BTreeMap<PoolId, (u64, u64)> = BTreeMap::new();
+        #[derive(Default)]
+        struct Held {
+            bytes: u64,
+            weight: u64,
+        }
+        let mut pools: BTreeMap<PoolId, Held> = BTreeMap::new();
         for pg in self.pgs.pgs() {
             let Some(info) = pg.seen().info() else { continue };
             let (bytes, objects) = (info.usage.bytes.max(0) as u64, info.usage.objects.max(0) as u64);
             let pool = pools.entry(pg.pgid().pool).or_default();
-            pool.0 += bytes;
-            pool.1 += bytes.max(objects.saturating_mul(spirula_store::BLOCK as u64));
+            pool.bytes += bytes;
+            pool.weight += bytes.max(objects.saturating_mul(spirula_store::BLOCK as u64));
         }
-        let all: u64 = pools.values().map(|(_, weight)| weight).sum();
+        let all: u64 = pools.values().map(|p| p.weight).sum();
         let allocated = self.store.statfs().allocated;
         let share = |weight: u64| u128::from(allocated) * u128::from(weight) / u128::from(all.max(1));
         pools
             .into_iter()
-            .map(|(pool, (bytes, weight))| {
+            .map(|(pool, Held { bytes, weight })| {
                 let statfs = StoreStatfs {
                     allocated: i64::try_from(share(weight)).unwrap_or(i64::MAX),
                     data_stored: i64::try_from(bytes).unwrap_or(i64::MAX),

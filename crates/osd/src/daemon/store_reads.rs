@@ -6,6 +6,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use spirula_buf::Pool;
+use spirula_denc::Extent;
 use spirula_invariant::{impossible, invariant};
 use spirula_msgr::QueueAccount;
 use spirula_store::{ObjectKey, PageLimit, Pairs, Store, StoreError};
@@ -15,7 +16,7 @@ use super::store_calls::{Call, Calls};
 use super::store_io::{Answers, stored_object};
 use super::store_queue::StoreQueue;
 use crate::pg::account::{Room, Totals};
-use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
+use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadBytes, ReadError, Want};
 use crate::pg::op::Client;
 use crate::pg::{Reader, StoreReply, Token};
 
@@ -52,8 +53,8 @@ pub(super) struct Deferred {
     key: Bytes,
     wants: Vec<Want>,
     pub(super) reader: Option<Reader>,
-    /// The bytes that the read needs in buffers, and besides.
-    needs: (usize, usize),
+    /// The bytes that the read needs.
+    needs: ReadBytes,
     /// The most bytes of pairs for each want.
     most_pairs: usize,
 }
@@ -66,11 +67,14 @@ impl Deferred {
 
     fn within(most_pairs: usize, token: Token, key: Bytes, wants: Vec<Want>, reader: Option<Reader>) -> Self {
         let room = |want: &Want| {
-            let (buffers, pairs) = want.room();
-            (buffers, pairs.min(most_pairs))
+            let room = want.room();
+            ReadBytes {
+                heap: room.heap.min(most_pairs),
+                ..room
+            }
         };
         Self {
-            needs: needed_room(wants.iter().map(room)),
+            needs: wants.iter().map(room).sum(),
             most_pairs,
             token,
             key,
@@ -81,7 +85,7 @@ impl Deferred {
 
     /// The bytes that the read needs.
     pub(super) fn bytes(&self) -> usize {
-        self.needs.0.saturating_add(self.needs.1)
+        self.needs.total()
     }
 
     /// The bytes of the client's earlier reads that are being read, or that the client has not read
@@ -91,16 +95,20 @@ impl Deferred {
         party.map_or(0, |p| p.reading().saturating_add(p.unread()))
     }
 
-    /// The read's party and connection; the OSD itself has none.
-    pub(super) fn of(&self) -> (u64, u64) {
-        self.reader.as_ref().map_or((0, 0), |r| of(&r.client))
+    /// The read's party; 0 for the OSD itself.
+    pub(super) fn party(&self) -> u64 {
+        self.reader.as_ref().map_or(0, |r| party(&r.client))
+    }
+
+    /// The read's connection; 0 for the OSD itself.
+    pub(super) fn conn(&self) -> u64 {
+        self.reader.as_ref().map_or(0, |r| r.client.conn)
     }
 }
 
-/// The party and the connection of a client. The party is identified by its address in memory,
-/// which is valid while it is held.
-pub(super) fn of(client: &Client) -> (u64, u64) {
-    (Arc::as_ptr(&client.party).addr() as u64, client.conn)
+/// A client's party, identified by its address in memory, which is valid while the party is held.
+pub(super) fn party(client: &Client) -> u64 {
+    Arc::as_ptr(&client.party).addr() as u64
 }
 
 /// A call for a part of a read's data.
@@ -165,13 +173,6 @@ impl OmapScan {
     fn is_full(&self) -> bool {
         self.page.pairs.len() >= self.range.max || self.bytes >= self.range.max_bytes
     }
-}
-
-/// The bytes in buffers, and besides, of several wants or answers.
-fn needed_room(of: impl Iterator<Item = (usize, usize)>) -> (usize, usize) {
-    of.fold((0, 0), |(a, b), (c, d)| {
-        (a.saturating_add(c), b.saturating_add(d))
-    })
 }
 
 /// The reads that are under way, and the reads that wait for room.
@@ -273,7 +274,7 @@ impl Reads {
             parties += 1;
             let has = head.has();
             if least.is_none_or(|(least, _)| has < least) {
-                least = Some((has, head.of().0));
+                least = Some((has, head.party()));
             }
         }
         let (has, party) = least?;
@@ -302,7 +303,7 @@ impl Reading<'_> {
         reader: Option<Reader>,
     ) -> Result<(), StoreError> {
         let read = Deferred::new(token, key, wants, reader);
-        let waits = !self.reads.turns.is_empty() && self.reads.turns.has(read.of().0);
+        let waits = !self.reads.turns.is_empty() && self.reads.turns.has(read.party());
         if !waits && !self.held.has(token.slot()) && self.reads.may_begin(&read) {
             return self.read_now(read);
         }
@@ -340,7 +341,7 @@ impl Reading<'_> {
 
     /// Drops the reads of a client that has gone.
     pub(super) fn client_closed(&mut self, client: &Client) {
-        let (party, conn) = of(client);
+        let (party, conn) = (party(client), client.conn);
         for read in self.reads.turns.forget(party, conn) {
             if self.reads.alone == Some(read.token) {
                 self.reads.alone = None;
@@ -359,15 +360,15 @@ impl Reading<'_> {
             key,
             wants,
             reader,
-            needs: (buffers, heap),
+            needs,
             most_pairs,
         } = read;
-        let is_large = buffers.saturating_add(heap) > LITTLE;
+        let is_large = needs.total() > LITTLE;
         self.reads.large += usize::from(is_large);
         let room = match &reader {
-            Some(r) if buffers > 0 || heap > 0 => {
-                let charge = (heap > 0).then(|| self.reads.pool.charge(heap));
-                Room::take(&r.client.party, buffers.saturating_add(heap), charge)
+            Some(r) if needs != ReadBytes::default() => {
+                let charge = (needs.heap > 0).then(|| self.reads.pool.charge(needs.heap));
+                Room::take(&r.client.party, needs.total(), charge)
             }
             _ => Room::default(),
         };
@@ -383,15 +384,21 @@ impl Reading<'_> {
                 Want::Data(r) if r.sparse => {
                     // Just looked up, so it is in memory.
                     let onode = self.store.load(&key)?;
-                    for (offset, len) in onode.map(|o| o.data_ranges(r.offset, r.len)).unwrap_or_default() {
-                        self.read_part(id, &key, want, (offset, len), &mut left)?;
+                    for range in onode.map(|o| o.data_ranges(r.offset, r.len)).unwrap_or_default() {
+                        self.read_part(id, &key, want, range.into(), &mut left)?;
                     }
                 }
-                Want::Data(r) => self.read_part(id, &key, want, (r.offset, r.len), &mut left)?,
-                Want::Extents { offset, len } => {
+                Want::Data(r) => {
+                    let all = Extent {
+                        offset: r.offset,
+                        len: r.len,
+                    };
+                    self.read_part(id, &key, want, all, &mut left)?;
+                }
+                Want::Extents(e) => {
                     let onode = self.store.load(&key)?;
-                    let extents = onode.map(|o| o.data_ranges(*offset, *len)).unwrap_or_default();
-                    answer = Answer::Extents(extents);
+                    let ranges = onode.map(|o| o.data_ranges(e.offset, e.len)).unwrap_or_default();
+                    answer = Answer::Extents(ranges.into_iter().map(Extent::from).collect());
                 }
                 Want::Omap(range) => {
                     let scan = OmapScan {
@@ -455,7 +462,7 @@ impl Reading<'_> {
         read: u64,
         key: &ObjectKey,
         want: usize,
-        (offset, len): (u64, u64),
+        Extent { offset, len }: Extent,
         left: &mut usize,
     ) -> Result<(), StoreError> {
         *left += 1;
@@ -572,8 +579,8 @@ impl Reading<'_> {
             Fetched { want, answer }
         };
         let fetched: Vec<Fetched> = job.wants.into_iter().zip(job.answers).map(one).collect();
-        let (buffers, heap) = needed_room(fetched.iter().map(Fetched::room));
-        job.room.set(buffers.saturating_add(heap), heap);
+        let read: ReadBytes = fetched.iter().map(Fetched::room).sum();
+        job.room.set(read.total(), read.heap);
         self.answers
             .push((job.token, StoreReply::Fetched(fetched, job.room)));
     }

@@ -149,7 +149,7 @@ pub(super) async fn watch(shell: Shared) {
                     continue;
                 };
                 // A client that waits for others does not wait for itself.
-                if starved == Some(store_reads::of(&session.client).0) || session.sender.is_closed() {
+                if starved == Some(store_reads::party(&session.client)) || session.sender.is_closed() {
                     continue;
                 }
                 o.clients.hung_up.count(why);

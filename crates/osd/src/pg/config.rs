@@ -1,5 +1,7 @@
 //! The limits that the PG core enforces, under the names of Ceph's options.
 
+use std::ops::RangeInclusive;
+
 use super::bug::Bug;
 
 /// Ceph's default list of object classes, including those that Spirula does not have yet.
@@ -100,7 +102,7 @@ pub struct PgConfig {
     /// memory.
     pub log_entries: usize,
     /// The least and the most log entries that one PG keeps.
-    pub log_entries_per_pg: (usize, usize),
+    pub log_entries_per_pg: RangeInclusive<usize>,
     /// The most bytes that the log entries of one PG may take in memory; the requests remembered
     /// beyond the log may take as many.
     pub max_log_bytes: usize,
@@ -219,7 +221,7 @@ impl PgConfig {
     /// The shares of each of `pgs` PGs in the memory.
     pub fn shares(&self, pgs: usize) -> Shares {
         let pgs = pgs.max(1);
-        let (least, most) = self.log_entries_per_pg;
+        let (least, most) = (*self.log_entries_per_pg.start(), *self.log_entries_per_pg.end());
         Shares {
             log_entries: (self.log_entries / pgs).clamp(least, most),
             dups: (self.dups / pgs).max(300),
@@ -291,7 +293,7 @@ impl Default for PgConfig {
             class_load_list: CLASSES.to_owned(),
             class_default_list: CLASSES.to_owned(),
             log_entries: 20_000,
-            log_entries_per_pg: (100, 1000),
+            log_entries_per_pg: 100..=1000,
             max_log_bytes: 256 << 10,
             dups_tracked: 3000,
             dups: 30_000,

@@ -2,12 +2,22 @@
 
 use super::exec::IoCount;
 
+/// What was copied to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// Objects.
+    pub objects: i64,
+    /// Bytes of these objects.
+    pub bytes: i64,
+    /// Omap pairs.
+    pub keys: i64,
+}
+
 /// Counts since the daemon started, and the count in progress.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) io: IoCount,
-    /// Objects, bytes and omap pairs that were copied to others.
-    pub(super) recovered: (i64, i64, i64),
+    pub(super) recovered: Recovered,
     /// Copies of objects that were repaired.
     pub(super) repaired: i64,
 }
@@ -20,9 +30,9 @@ impl Counters {
     /// Counts a part of an object that was copied, with `pairs` omap pairs; `whole` is the object's
     /// size if the part completes it.
     pub(super) fn add_recovered(&mut self, whole: Option<u64>, pairs: usize) {
-        let (objects, bytes, keys) = &mut self.recovered;
-        *objects += i64::from(whole.is_some());
-        *bytes += whole.and_then(|n| i64::try_from(n).ok()).unwrap_or(0);
-        *keys += i64::try_from(pairs).unwrap_or(0);
+        let sum = &mut self.recovered;
+        sum.objects += i64::from(whole.is_some());
+        sum.bytes += whole.and_then(|n| i64::try_from(n).ok()).unwrap_or(0);
+        sum.keys += i64::try_from(pairs).unwrap_or(0);
     }
 }

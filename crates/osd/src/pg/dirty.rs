@@ -4,6 +4,8 @@
 //! After Ceph's `ObjectCleanRegions` (`src/osd/osd_types.h`); this is the complement, and the
 //! encoding is ours.
 
+use std::ops::Range;
+
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 use spirula_maps::IntervalSet;
 
@@ -25,8 +27,8 @@ pub struct Dirty {
     whole: bool,
     /// Whether the omap changed.
     omap: bool,
-    /// The changed bytes: beginnings and ends, which ascend.
-    ranges: Vec<(u64, u64)>,
+    /// The changed bytes, ascending.
+    ranges: Vec<Range<u64>>,
 }
 
 impl Dirty {
@@ -71,11 +73,12 @@ impl Dirty {
     }
 
     fn set_ranges(&mut self, ranges: &IntervalSet) {
-        self.ranges = ends(ranges).collect();
+        self.ranges = ranges_of(ranges).collect();
         if self.ranges.len() > MOST_RANGES
-            && let (Some((from, _)), Some((_, to))) = (self.ranges.first(), self.ranges.last())
+            && let (Some(first), Some(last)) = (self.ranges.first(), self.ranges.last())
         {
-            self.ranges = vec![(*from, *to)];
+            let all = first.start..last.end;
+            self.ranges = Vec::from([all]);
         }
     }
 
@@ -85,11 +88,11 @@ impl Dirty {
         for change in changes {
             all.whole |= change.whole;
             all.omap |= change.omap;
-            for (from, to) in &change.ranges {
-                ranges.insert_range(*from, to - from);
+            for range in &change.ranges {
+                ranges.insert_range(range.start, range.end - range.start);
             }
         }
-        all.ranges = ends(&ranges).collect();
+        all.ranges = ranges_of(&ranges).collect();
         all
     }
 
@@ -103,24 +106,21 @@ impl Dirty {
         self.omap
     }
 
-    /// The changed bytes of an object of this size: beginnings and ends.
-    pub fn within(&self, size: u64) -> impl Iterator<Item = (u64, u64)> {
-        let ranges = self.ranges.iter().copied();
-        ranges
-            .map(move |(from, to)| (from.min(size), to.min(size)))
-            .filter(|(from, to)| from < to)
+    /// The changed bytes of an object of this size.
+    pub fn within(&self, size: u64) -> impl Iterator<Item = Range<u64>> {
+        let cut = move |r: &Range<u64>| r.start.min(size)..r.end.min(size);
+        self.ranges.iter().map(cut).filter(|r| !r.is_empty())
     }
 
     /// Bytes of memory beyond its own size.
     pub(super) fn weight(&self) -> usize {
-        self.ranges.capacity() * size_of::<(u64, u64)>()
+        self.ranges.capacity() * size_of::<Range<u64>>()
     }
 }
 
-/// The beginnings and ends of ranges.
-fn ends(ranges: &IntervalSet) -> impl Iterator<Item = (u64, u64)> {
-    let some = ranges.ranges().filter(|r| r.len > 0);
-    some.map(|r| (r.start, r.end()))
+/// The ranges of a set of bytes.
+fn ranges_of(set: &IntervalSet) -> impl Iterator<Item = Range<u64>> {
+    set.ranges().map(|r| r.start..r.end()).filter(|r| !r.is_empty())
 }
 
 impl Encode for Dirty {
@@ -129,9 +129,9 @@ impl Encode for Dirty {
         w.u8(flag(self.whole, WHOLE) | flag(self.omap, OMAP) | flag(!self.ranges.is_empty(), RANGES));
         if !self.ranges.is_empty() {
             w.u8(self.ranges.len() as u8);
-            for (from, to) in &self.ranges {
-                put_number(w, *from);
-                put_number(w, to - from);
+            for range in &self.ranges {
+                put_number(w, range.start);
+                put_number(w, range.end - range.start);
             }
         }
     }
@@ -153,7 +153,7 @@ impl Decode for Dirty {
                     .checked_add(len)
                     .filter(|_| from >= end && len > 0 && n <= MOST_RANGES);
                 end = to.ok_or(Error::Invalid("what a change left clean"))?;
-                ranges.push((from, end));
+                ranges.push(from..end);
             }
         }
         Ok(Self {
@@ -179,23 +179,23 @@ mod tests {
         }
     }
 
-    fn ranges(d: &Dirty) -> Vec<(u64, u64)> {
+    fn ranges(d: &Dirty) -> Vec<Range<u64>> {
         d.within(1000).collect()
     }
 
     #[test]
     fn ranges_are_joined_cut_to_the_size_and_few() {
         let d = Dirty::of(&[write(0, 10), write(10, 5), write(990, 50)]);
-        assert_eq!(ranges(&d), [(0, 15), (990, 1000)]);
+        assert_eq!(ranges(&d), [0..15, 990..1000]);
         let other = Dirty::of(&[ObjectOp::Zero { offset: 100, len: 1 }, write(5000, 1)]);
         let cut = Dirty::of(&[ObjectOp::Truncate { size: 500 }]);
         let d = Dirty::sum([&d, &other].into_iter());
-        assert_eq!(ranges(&d), [(0, 15), (100, 101), (990, 1000)]);
+        assert_eq!(ranges(&d), [0..15, 100..101, 990..1000]);
         let d = Dirty::sum([&d, &cut].into_iter());
-        assert_eq!(ranges(&d), [(0, 15), (100, 101), (500, 1000)]);
+        assert_eq!(ranges(&d), [0..15, 100..101, 500..1000]);
         let many: Vec<ObjectOp> = (0..11).map(|i| write(i * 20, 3)).collect();
         assert_eq!(ranges(&Dirty::of(&many[..10])).len(), 10);
-        assert_eq!(ranges(&Dirty::of(&many)), [(0, 203)]);
+        assert!(ranges(&Dirty::of(&many)).into_iter().eq(std::iter::once(0..203)));
         let each: Vec<Dirty> = many.iter().map(|w| Dirty::of(std::slice::from_ref(w))).collect();
         assert_eq!(ranges(&Dirty::sum(each.iter())).len(), 11);
         assert!(!d.is_whole() && !d.omap());

@@ -156,14 +156,9 @@ impl Pg {
                 .as_replica(from, cx, |r, cx| r.lease_wanted(from, id, stamp, shared, cx)),
             PeerBody::LeaseGranted(stamp) => self.serving().lease_granted(from, stamp, cx),
             PeerBody::ShareLease(stamp) => self.serving().share_wanted(from, stamp, cx),
-            PeerBody::LeaseShared {
-                stamp,
-                length,
-                stable,
-                epoch,
-            } => self.serving().as_replica(from, cx, |r, cx| {
-                r.lease_shared(from, id, (stamp, length, stable, epoch), cx)
-            }),
+            PeerBody::LeaseShared(share) => self
+                .serving()
+                .as_replica(from, cx, |r, cx| r.lease_shared(from, id, share, cx)),
             PeerBody::GetLog => self.led().log_wanted(from, id, cx),
             PeerBody::Log {
                 tail,

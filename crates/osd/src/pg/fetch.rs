@@ -4,10 +4,11 @@
 //! names what it wants; the PG fetches that, and runs the request again from the start with all
 //! answers so far.
 
+use std::iter::Sum;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_denc::UTime;
+use spirula_denc::{Extent, UTime};
 use spirula_errno::Errno;
 use spirula_maps::{ObjectLocator, ObjectName, SnapId};
 
@@ -15,6 +16,42 @@ use super::object::Attrs;
 use super::object::StoredObject;
 use super::staged::{Slot, Whole};
 use super::txn::ObjectOp;
+
+/// The bytes of answers of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadBytes {
+    /// Bytes in buffers of a pool.
+    pub buffers: usize,
+    /// Bytes elsewhere.
+    pub heap: usize,
+}
+
+impl ReadBytes {
+    fn buffers(len: u64) -> Self {
+        Self {
+            buffers: usize::try_from(len).unwrap_or(usize::MAX),
+            heap: 0,
+        }
+    }
+
+    fn heap(heap: usize) -> Self {
+        Self { buffers: 0, heap }
+    }
+
+    /// All bytes.
+    pub fn total(self) -> usize {
+        self.buffers.saturating_add(self.heap)
+    }
+}
+
+impl Sum for ReadBytes {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| Self {
+            buffers: a.buffers.saturating_add(b.buffers),
+            heap: a.heap.saturating_add(b.heap),
+        })
+    }
+}
 
 /// A range that an op needs from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -155,12 +192,7 @@ pub enum Want {
     /// A range of bytes.
     Data(ReadRange),
     /// The stored extents of a range.
-    Extents {
-        /// Offset in the object.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-    },
+    Extents(Extent),
     /// A page of omap pairs.
     Omap(OmapRange),
     /// The omap pairs of some keys.
@@ -195,22 +227,20 @@ impl Want {
             Self::Data(r) => r.len,
             Self::Omap(r) => r.max_bytes as u64,
             Self::OmapKeys(k) => k.cost(),
-            Self::Extents { .. }
-            | Self::OmapHeader
-            | Self::Object(_)
-            | Self::Copy(_)
-            | Self::Staged { .. } => UNKNOWN,
+            Self::Extents(_) | Self::OmapHeader | Self::Object(_) | Self::Copy(_) | Self::Staged { .. } => {
+                UNKNOWN
+            }
         }
     }
 
-    /// The most bytes of the answer, in buffers of a pool and elsewhere: room for them must be
-    /// there before it is read. Answers from the object's own record need no room.
-    pub fn room(&self) -> (usize, usize) {
+    /// The most bytes of the answer: room for them must be there before it is read. Answers from
+    /// the object's own record need no room.
+    pub fn room(&self) -> ReadBytes {
         match self {
-            Self::Data(r) => (usize::try_from(r.len).unwrap_or(usize::MAX), 0),
-            Self::Omap(r) => (0, r.max_bytes.saturating_add(LARGEST_PAIR)),
-            Self::OmapKeys(k) if k.values => (0, k.max_bytes.saturating_add(LARGEST_PAIR)),
-            _ => (0, 0),
+            Self::Data(r) => ReadBytes::buffers(r.len),
+            Self::Omap(r) => ReadBytes::heap(r.max_bytes.saturating_add(LARGEST_PAIR)),
+            Self::OmapKeys(k) if k.values => ReadBytes::heap(k.max_bytes.saturating_add(LARGEST_PAIR)),
+            _ => ReadBytes::default(),
         }
     }
 
@@ -246,8 +276,8 @@ pub type Pieces = Vec<(u64, Bytes)>;
 pub enum Answer {
     /// The answer to [`Want::Data`]: the whole range, or the stored parts of a sparse one.
     Data(Pieces),
-    /// The answer to [`Want::Extents`]: offsets and lengths in order, none next to another.
-    Extents(Vec<(u64, u64)>),
+    /// The answer to [`Want::Extents`]: the extents in order, none next to another.
+    Extents(Vec<Extent>),
     /// The answer to [`Want::Omap`]; to [`Want::OmapKeys`], with the pairs that exist, up to the
     /// limit.
     Omap(OmapPage),
@@ -301,13 +331,12 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// The bytes that were fetched, in buffers of a pool and elsewhere.
-    pub fn room(&self) -> (usize, usize) {
-        let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
+    /// The bytes that were fetched.
+    pub fn room(&self) -> ReadBytes {
         match self.want {
-            Want::Data(_) => (len, 0),
-            _ if self.want.is_pairs() => (0, len),
-            _ => (0, 0),
+            Want::Data(_) => ReadBytes::buffers(self.len()),
+            _ if self.want.is_pairs() => ReadBytes::heap(usize::try_from(self.len()).unwrap_or(usize::MAX)),
+            _ => ReadBytes::default(),
         }
     }
 

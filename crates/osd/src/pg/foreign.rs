@@ -39,7 +39,7 @@ impl Sender {
             PeerBody::RepOp { .. }
             | PeerBody::Query
             | PeerBody::Lease { .. }
-            | PeerBody::LeaseShared { .. }
+            | PeerBody::LeaseShared(_)
             | PeerBody::GetLog
             | PeerBody::StartSync(_)
             | PeerBody::Activate { .. }

@@ -83,6 +83,19 @@ pub struct CopyPart {
     pub data: Bytes,
 }
 
+/// A member's share in the primary's lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseShare {
+    /// The time of the question.
+    pub stamp: u64,
+    /// How long after that time the lease lasts, in microseconds.
+    pub length: u64,
+    /// Everything up to here is durable on all members.
+    pub stable: EVersion,
+    /// The primary's map.
+    pub epoch: u32,
+}
+
 /// The message proper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerBody {
@@ -123,16 +136,7 @@ pub enum PeerBody {
     /// Member to primary: let me answer reads. Carries the member's time.
     ShareLease(u64),
     /// The answer to [`PeerBody::ShareLease`].
-    LeaseShared {
-        /// The time of the question.
-        stamp: u64,
-        /// How long after that time the lease lasts, in microseconds.
-        length: u64,
-        /// Everything up to here is durable on all members.
-        stable: EVersion,
-        /// The primary's map.
-        epoch: u32,
-    },
+    LeaseShared(LeaseShare),
     /// Primary to a holder: send your log.
     GetLog,
     /// The answer to [`PeerBody::GetLog`].
@@ -301,17 +305,12 @@ impl PeerMessage {
                 w.u8(21);
                 w.u64(*stamp);
             }
-            PeerBody::LeaseShared {
-                stamp,
-                length,
-                stable,
-                epoch,
-            } => {
+            PeerBody::LeaseShared(share) => {
                 w.u8(22);
-                w.u64(*stamp);
-                w.u64(*length);
-                w.put(stable);
-                w.u32(*epoch);
+                w.u64(share.stamp);
+                w.u64(share.length);
+                w.put(&share.stable);
+                w.u32(share.epoch);
             }
             PeerBody::LeaseGranted(stamp) => {
                 w.u8(19);
@@ -470,12 +469,12 @@ impl PeerMessage {
                 log: LogUpdate::decode(r)?,
             },
             21 => PeerBody::ShareLease(r.u64()?),
-            22 => PeerBody::LeaseShared {
+            22 => PeerBody::LeaseShared(LeaseShare {
                 stamp: r.u64()?,
                 length: r.u64()?,
                 stable: r.get()?,
                 epoch: r.u32()?,
-            },
+            }),
             23 => PeerBody::Reserve(r.u8()?),
             24 => PeerBody::Reserved,
             25 => PeerBody::Release,
@@ -531,7 +530,7 @@ mod tests {
             last: Some(end),
             patch: Some(Patch {
                 omap: true,
-                zeros: vec![(5, 6)],
+                zeros: vec![spirula_denc::Extent { offset: 5, len: 6 }],
             }),
         };
         let v = EVersion::new(3, 4);
@@ -565,12 +564,12 @@ mod tests {
                 shared: true,
             },
             PeerBody::ShareLease(5),
-            PeerBody::LeaseShared {
+            PeerBody::LeaseShared(LeaseShare {
                 stamp: 5,
                 length: 6,
                 stable: v,
                 epoch: 7,
-            },
+            }),
             PeerBody::LeaseGranted(6),
             PeerBody::GetLog,
             PeerBody::Log {

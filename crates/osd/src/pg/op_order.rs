@@ -127,8 +127,8 @@ impl Serving<'_> {
             .contexts
             .evict(self.site.shares.contexts, self.site.shares.context_bytes);
         let (c, new) = self.ops.contexts.get(&key);
-        cx.perf.contexts.0 += u64::from(!new);
-        cx.perf.contexts.1 += 1;
+        cx.perf.contexts += 1;
+        cx.perf.contexts_found += u64::from(!new);
         if c.exclusive && op.client.asker.is_some() {
             // A write that waits for a copy must not stop the reads of other copies: they could wait for each other.
             c.queue.push_front(op);

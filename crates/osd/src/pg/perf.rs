@@ -1,5 +1,6 @@
 //! The PG core's counters, over all PGs of a reactor.
 
+use spirula_asok::perf::Times;
 use spirula_invariant::{Counts, reasons};
 
 reasons! {
@@ -37,30 +38,6 @@ impl DropReason {
     }
 }
 
-/// A number of times, and their sum.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Times {
-    /// The number of times.
-    pub count: u64,
-    /// Their sum in microseconds.
-    pub usec: u64,
-}
-
-impl Times {
-    /// Adds one time, in microseconds.
-    pub fn add(&mut self, usec: u64) {
-        self.count += 1;
-        self.usec += usec;
-    }
-
-    /// The average since `before`, in nanoseconds; 0 if nothing happened.
-    pub fn average_ns_since(&self, before: &Self) -> u64 {
-        let count = self.count.saturating_sub(before.count);
-        let usec = self.usec.saturating_sub(before.usec);
-        usec.saturating_mul(1000).checked_div(count).unwrap_or(0)
-    }
-}
-
 /// All counts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CorePerf {
@@ -70,26 +47,12 @@ pub struct CorePerf {
     pub sub_ops: Times,
     /// Bytes of data and attributes in these writes.
     pub sub_op_bytes: u64,
-    /// The requests that found their object's context, and all that looked for one.
-    pub contexts: (u64, u64),
+    /// Requests that looked for their object's context.
+    pub contexts: u64,
+    /// Requests that found their object's context.
+    pub contexts_found: u64,
     /// Objects of which this OSD had the copy repaired.
     pub repaired: u64,
     /// Messages that were dropped, by reason.
     pub dropped: Counts<DropReason>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn averages_are_over_what_came_since() {
-        let mut t = Times::default();
-        t.add(1000);
-        let before = t;
-        assert_eq!(t.average_ns_since(&before), 0);
-        t.add(3000);
-        t.add(4000);
-        assert_eq!(t.average_ns_since(&before), 3_500_000);
-    }
 }

@@ -1,7 +1,7 @@
 //! Pushes: what a holder of the newest copy sends to targets that lack some of it.
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Error, Extent, Reader, Result, Writer};
 use spirula_maps::EVersion;
 use spirula_proto::{BytesList, RawMessage};
 
@@ -58,8 +58,8 @@ pub enum PushPart {
 pub struct Patch {
     /// Whether the whole omap is pushed.
     pub omap: bool,
-    /// Ranges that became zeros: offsets and lengths.
-    pub zeros: Vec<(u64, u64)>,
+    /// Ranges that became zeros.
+    pub zeros: Vec<Extent>,
 }
 
 /// The end of an object that is pushed. If it does not fit into one part there are several; the

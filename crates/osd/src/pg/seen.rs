@@ -2,6 +2,7 @@
 
 use spirula_denc::UTime;
 use spirula_maps::{HObject, IntervalSet};
+use spirula_store::Usage;
 
 use super::backfill::{Backfill, BackfillState};
 use super::context::Context;
@@ -27,13 +28,13 @@ use super::watch::watchers::{WatchKey, Watcher};
 /// The approximate bytes of a context in memory besides its object's state.
 const CONTEXT_BYTES: usize = size_of::<Context>() + 128;
 
-/// The memory of PGs: numbers of things, and their bytes.
+/// The memory of PGs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PgMemory {
     /// Object contexts.
-    pub contexts: (usize, usize),
+    pub contexts: Usage,
     /// Entries of the log, and requests that are remembered besides.
-    pub log: (usize, usize),
+    pub log: Usage,
 }
 
 /// All parts of a PG.
@@ -223,11 +224,14 @@ impl<'a> Seen<'a> {
     pub fn memory(self) -> PgMemory {
         let contexts = self.ops.contexts.len();
         PgMemory {
-            contexts: (contexts, contexts * CONTEXT_BYTES + self.ops.contexts.extras()),
-            log: (
-                self.copy.log.len() + self.copy.dups.count(),
-                self.copy.log.bytes() + self.copy.dups.bytes(),
-            ),
+            contexts: Usage {
+                items: contexts,
+                bytes: contexts * CONTEXT_BYTES + self.ops.contexts.extras(),
+            },
+            log: Usage {
+                items: self.copy.log.len() + self.copy.dups.count(),
+                bytes: self.copy.log.bytes() + self.copy.dups.bytes(),
+            },
         }
     }
 

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use spirula_maps::{EVersion, HObject, IntervalSet, PgId};
 
 use super::backfill::{Backfill, BackfillState, Need};
+use super::counters::Recovered;
+use super::exec::IoCount;
 use super::key;
 use super::log::Usage;
 use super::peering::{Stage, Wait};
@@ -95,12 +97,20 @@ pub struct ReportedSnaps {
 /// A PG's work since the daemon started, as it is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportedWork {
-    /// Reads and writes: ops and KiB.
-    pub io: (i64, i64, i64, i64),
-    /// Objects, bytes and omap pairs that were copied to others.
-    pub recovered: (i64, i64, i64),
+    /// Reads and writes.
+    pub io: IoCount,
+    /// What was copied to others.
+    pub recovered: Recovered,
     /// Copies of objects that were repaired.
     pub repaired: i64,
+}
+
+/// The numbers of copies of objects that are not in their places.
+struct Displaced {
+    /// Copies that are missing.
+    degraded: i64,
+    /// Copies that are elsewhere.
+    misplaced: i64,
 }
 
 /// The numbers of PGs by this OSD's role in them.
@@ -139,8 +149,7 @@ impl Seen<'_> {
     pub fn report(&self) -> Option<PgReport> {
         let (state, blocked_by) = self.state()?;
         let place = &self.site.interval.place;
-        let io = self.counters.io;
-        let (degraded, misplaced) = self.displaced();
+        let Displaced { degraded, misplaced } = self.displaced();
         Some(PgReport {
             pgid: self.site.pgid,
             state,
@@ -174,7 +183,7 @@ impl Seen<'_> {
                 purged: self.copy.info.purged_snaps.clone(),
             },
             done: ReportedWork {
-                io: (io.rd, io.rd_kb, io.wr, io.wr_kb),
+                io: self.counters.io,
                 recovered: self.counters.recovered,
                 repaired: self.counters.repaired,
             },
@@ -203,13 +212,16 @@ impl Seen<'_> {
         objects.saturating_mul(i64::try_from(copies).unwrap_or(0))
     }
 
-    /// The copies of objects that are missing, and those that are not where they should be: a
-    /// temporary member counts for one that is to be.
-    fn displaced(&self) -> (i64, i64) {
+    /// The copies of objects that are not in their places. A temporary member counts for one that is
+    /// to be.
+    fn displaced(&self) -> Displaced {
         let (place, objects) = (&self.site.interval.place, self.copy.info.usage.objects.max(0));
         let Role::Active(a) = &self.role else {
             let lacking = (self.site.pool.size as usize).saturating_sub(place.acting.count());
-            return (objects.saturating_mul(i64::try_from(lacking).unwrap_or(0)), 0);
+            return Displaced {
+                degraded: objects.saturating_mul(i64::try_from(lacking).unwrap_or(0)),
+                misplaced: 0,
+            };
         };
         let nobody = (self.site.pool.size as usize).saturating_sub(place.up.count());
         let mut degraded = objects.saturating_mul(i64::try_from(nobody).unwrap_or(0));
@@ -226,7 +238,7 @@ impl Seen<'_> {
                 &mut degraded
             }) += n;
         }
-        (degraded, misplaced)
+        Displaced { degraded, misplaced }
     }
 
     /// The members that lack nothing that another member has.
@@ -343,7 +355,7 @@ impl Seen<'_> {
         if undersized {
             state.push("undersized");
         }
-        if self.displaced().0 > 0 {
+        if self.displaced().degraded > 0 {
             state.push("degraded");
         }
         Some((state, blocked_by))

@@ -297,7 +297,7 @@ impl StoredCopy {
             Some(
                 changed
                     .within(u64::MAX)
-                    .map(|(from, to)| to - from)
+                    .map(|r| r.end - r.start)
                     .fold(0, u64::saturating_add)
                     .min(mean),
             )

@@ -112,7 +112,7 @@ fn a_few_large_objects_are_copied_in_the_background_too() {
     for (log, state) in [(1000, "active+recovering"), (1, "active+backfilling")] {
         let cfg = PgConfig {
             sync_bytes: 10_000,
-            log_entries_per_pg: (log, log),
+            log_entries_per_pg: log..=log,
             ..PgConfig::default()
         };
         for (size, heavy) in [(100, false), (4000, true)] {

@@ -7,7 +7,7 @@ use spirula_denc::UTime;
 use spirula_maps::{PgId, PoolId};
 
 use super::map::FakeMap;
-use crate::core::Core;
+use crate::core::{Core, Shard};
 use crate::pg::config::PgConfig;
 use crate::pg::image_io::ImageIo;
 use crate::pg::info::PgInfo;
@@ -17,7 +17,12 @@ use crate::pg::{Ctx, StoreReply, Token};
 
 /// A core with a map of this epoch and a pool.
 fn core(epoch: u32) -> Core {
-    Core::new(0, (0, 1), Arc::new(PgConfig::default()), Arc::new(map(epoch)))
+    Core::new(
+        0,
+        Shard::WHOLE,
+        Arc::new(PgConfig::default()),
+        Arc::new(map(epoch)),
+    )
 }
 
 fn map(epoch: u32) -> FakeMap {

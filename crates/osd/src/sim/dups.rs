@@ -16,7 +16,7 @@ fn cluster(cfg: PgConfig) -> Sim {
 
 fn short_log() -> PgConfig {
     PgConfig {
-        log_entries_per_pg: (1, 1),
+        log_entries_per_pg: 1..=1,
         ..PgConfig::default()
     }
 }

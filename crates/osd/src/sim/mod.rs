@@ -37,7 +37,7 @@ use spirula_random::Rng;
 
 use spirula_cephx::caps::ClassCall;
 
-use crate::core::Core;
+use crate::core::{Core, Shard};
 use crate::pg::cluster::{ClusterMap, PoolView};
 use crate::pg::config::PgConfig;
 use crate::pg::describe::OpRecord;
@@ -227,7 +227,7 @@ impl Sim {
     fn start(&mut self, id: i32) {
         let n = self.nodes.get_mut(&id).unwrap();
         let map: Arc<dyn ClusterMap> = self.maps[&n.epoch].clone();
-        let mut core = Core::new(id, (0, 1), Arc::clone(&self.cfg), map);
+        let mut core = Core::new(id, Shard::WHOLE, Arc::clone(&self.cfg), map);
         n.store.load(&mut core);
         n.core = Some(core);
         n.answers.clear();

@@ -396,7 +396,7 @@ fn a_deletion_goes_on_when_the_store_can_list_again() {
 #[test]
 fn logs_stay_bounded_everywhere() {
     let cfg = PgConfig {
-        log_entries_per_pg: (50, 50),
+        log_entries_per_pg: 50..=50,
         ..PgConfig::default()
     };
     let mut sim = Sim::with_config(3, 3, 1, 4, cfg);

@@ -97,7 +97,7 @@ struct Run {
 impl Run {
     fn new(seed: u64, setup: Setup) -> Self {
         let mut cfg = PgConfig {
-            log_entries_per_pg: (20, 20),
+            log_entries_per_pg: 20..=20,
             // Of few objects some are much, in some histories.
             sync_objects: [1, 3, 64][seed as usize / SETUPS.len() % 3],
             sync_bytes: if setup.bug.is_none() && seed.is_multiple_of(2) {

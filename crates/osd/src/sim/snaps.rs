@@ -431,7 +431,7 @@ impl Model {
 
 fn random_history(seed: u64) {
     let cfg = PgConfig {
-        log_entries_per_pg: (20, 20),
+        log_entries_per_pg: 20..=20,
         ..PgConfig::default()
     };
     let mut sim = Sim::with_config(4, 3, 2, seed, cfg);

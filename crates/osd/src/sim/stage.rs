@@ -13,7 +13,7 @@ fn small_pages() -> PgConfig {
         max_clone_logged: 2000,
         stage_page: 1500,
         copy_chunk: 700,
-        log_entries_per_pg: (20, 20),
+        log_entries_per_pg: 20..=20,
         ..PgConfig::default()
     }
 }

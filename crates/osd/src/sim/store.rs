@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use spirula_denc::decode_all;
+use spirula_denc::{Extent, decode_all};
 use spirula_maps::{Interval, IntervalSet};
 
 use crate::core::Core;
@@ -54,11 +54,11 @@ impl Object {
         }
     }
 
-    fn written_in(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
+    fn written_in(&self, offset: u64, len: u64) -> Vec<Extent> {
         let (start, end) = (offset, offset.saturating_add(len));
-        let cut = |r: Interval| (r.start.max(start), r.end().min(end));
-        let cut = self.written.ranges().map(cut).filter(|(from, to)| from < to);
-        cut.map(|(from, to)| (from, to - from)).collect()
+        let cut = |r: Interval| r.start.max(start)..r.end().min(end);
+        let cut = self.written.ranges().map(cut).filter(|r| !r.is_empty());
+        cut.map(Extent::from).collect()
     }
 
     fn answer(&self, want: &Want) -> Answer {
@@ -68,16 +68,16 @@ impl Object {
                     true => self.written_in(r.offset, r.len),
                     false => {
                         let end = r.offset.saturating_add(r.len).min(self.data.len() as u64);
-                        Vec::from_iter((r.offset < end).then(|| (r.offset, end - r.offset)))
+                        Vec::from_iter((r.offset < end).then(|| Extent::from(r.offset..end)))
                     }
                 };
-                let piece = |(at, len): (u64, u64)| {
-                    let data = &self.data[at as usize..(at + len) as usize];
-                    (at, Bytes::copy_from_slice(data))
+                let piece = |e: Extent| {
+                    let data = &self.data[e.offset as usize..e.end() as usize];
+                    (e.offset, Bytes::copy_from_slice(data))
                 };
                 Answer::Data(ranges.into_iter().map(piece).collect())
             }
-            Want::Extents { offset, len } => Answer::Extents(self.written_in(*offset, *len)),
+            Want::Extents(e) => Answer::Extents(self.written_in(e.offset, e.len)),
             Want::Omap(r) => {
                 let (mut page, mut bytes) = (OmapPage::default(), 0);
                 for (k, v) in self.omap.range(r.from.clone()..) {

@@ -142,7 +142,7 @@ impl Inner {
             self.view.set_map(None);
         } else if self.view.map().is_none() {
             let (objects, max) = (self.site.objects(header.size), self.site.limits.max_mapped);
-            let map = ObjectMap::open(&self.site.io, &self.site.fixed.id, &header, (objects, max)).await?;
+            let map = ObjectMap::open(&self.site.io, &self.site.fixed.id, &header, objects, max).await?;
             self.view.set_map(Some(Rc::new(map)));
         }
         Ok(())

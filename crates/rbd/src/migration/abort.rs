@@ -11,7 +11,7 @@ use spirula_client::{IoCtx, errno};
 use spirula_denc::Extent;
 
 use super::checks::{refuse_mirroring, refuse_watchers, under_way};
-use super::children::{give_back, unlist};
+use super::children::{Twins, give_back, unlist};
 use super::pair::{Mark, Pair, Side};
 use super::record::{remove_record, set_state};
 use super::source::{has_head, history};
@@ -138,7 +138,7 @@ async fn take_back(
     let work = async {
         let images = (&destination.inner.view, &source.inner);
         revert(images, record, is_complete, progress).await?;
-        let twins = record.snap_seqs.iter().map(|(s, d)| (*s, *d));
+        let twins = record.snap_seqs.iter().map(|(s, d)| Twins { from: *d, to: *s });
         give_back(&destination.inner.view, &source.inner.site, twins).await
     };
     let done = work.await;

@@ -22,9 +22,9 @@ use crate::{Error, Result, names};
 
 /// Two snapshots with the same content: the destination's and the source's.
 #[derive(Clone, Copy)]
-struct Twins {
-    from: u64,
-    to: u64,
+pub(super) struct Twins {
+    pub(super) from: u64,
+    pub(super) to: u64,
 }
 
 fn spec(image: &Site, snap: u64) -> ParentImageSpec {
@@ -40,10 +40,10 @@ fn spec(image: &Site, snap: u64) -> ParentImageSpec {
 pub(super) async fn give_back(
     destination: &View,
     source: &Site,
-    twins: impl Iterator<Item = (u64, u64)>,
+    twins: impl Iterator<Item = Twins>,
 ) -> Result<()> {
-    for (to, from) in twins {
-        let twins = Twins { from, to };
+    for twins in twins {
+        let Twins { from, to } = twins;
         let listed = match destination.header().snapshots.contains_key(&from) {
             true => children_of(&destination.site, from).await?,
             false => BTreeSet::new(),

@@ -24,6 +24,7 @@ use crate::codec::{Dec, Enc};
 use crate::config::Config;
 use crate::device::BlockIo;
 use crate::layout::Superblock;
+use crate::log::LogPosition;
 use crate::onode::{Listed, Onode};
 use crate::table::Frozen;
 use crate::{ObjectKey, Result, StoreError};
@@ -44,11 +45,8 @@ const APPLIED: &str = "applied";
 pub(crate) struct Applied {
     /// The last transaction that is in the index.
     pub(crate) seq: u64,
-    /// The block of the log (from its start) with the group of the first transaction that is not in
-    /// the index.
-    pub(crate) log_block: u64,
-    /// Number of that group.
-    pub(crate) log_group: u64,
+    /// The group of the first transaction that is not in the index.
+    pub(crate) log: LogPosition,
     /// Number of objects.
     pub(crate) objects: u64,
     /// Sum of the objects' sizes, in bytes.
@@ -60,8 +58,8 @@ impl Applied {
         let mut out = Vec::new();
         for v in [
             self.seq,
-            self.log_block,
-            self.log_group,
+            self.log.block,
+            self.log.group,
             self.objects,
             self.stored,
         ] {
@@ -73,7 +71,7 @@ impl Applied {
     /// Whether this position may follow `before`: the index advances by whole generations.
     fn check_after(&self, before: Option<Self>) -> Result<()> {
         match before {
-            Some(before) if before.seq < self.seq && before.log_group <= self.log_group => Ok(()),
+            Some(before) if before.seq < self.seq && before.log.group <= self.log.group => Ok(()),
             before => {
                 let detail = format!("transaction {} is to follow {before:?}", self.seq);
                 Err(StoreError::damaged("index", detail))
@@ -86,8 +84,10 @@ impl Applied {
         let mut next = || d.u64();
         Some(Self {
             seq: next()?,
-            log_block: next()?,
-            log_group: next()?,
+            log: LogPosition {
+                block: next()?,
+                group: next()?,
+            },
             objects: next()?,
             stored: next()?,
         })

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use spirula_denc::{Decode, Reader};
 
 use super::{Client, NEXT_TAG_CLASS, NEXT_TAG_TID, client_key, read, scan_clients, write};
 use crate::method::{Nothing, stored};
@@ -128,11 +129,34 @@ fn needed_by_class(object: &mut dyn Object, oldest: u64) -> Result<BTreeMap<u64,
     Ok(newest)
 }
 
-type Listing = ((u64, u64), (Bytes, Option<u64>));
+/// Input of `tag_list`.
+pub(super) struct Listing {
+    /// The tags follow this one; 0 for all.
+    after: u64,
+    /// The most tags.
+    max: u64,
+    client: Bytes,
+    /// The class of the tags; `None` for all.
+    class: Option<u64>,
+}
+
+impl Decode for Listing {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        Ok(Self {
+            after: r.get()?,
+            max: r.get()?,
+            client: r.get()?,
+            class: r.get()?,
+        })
+    }
+}
 
 /// The tags, of one class or all, that a client needs.
-pub(super) fn list(object: &mut dyn Object, ((after, max), (client, class)): Listing) -> Result<Vec<Tag>> {
-    let client: Client = read(object, &client_key(&client))?;
+pub(super) fn list(object: &mut dyn Object, listing: Listing) -> Result<Vec<Tag>> {
+    let Listing {
+        after, max, class, ..
+    } = listing;
+    let client: Client = read(object, &client_key(&listing.client))?;
     let needed = match oldest_of(&client).filter(|tid| *tid != u64::MAX) {
         Some(oldest) => needed_by_class(object, oldest)?,
         None => BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! Features of an image, which decide which clients may open it; its operation features, and its
 //! flags.
 
+use spirula_denc::{Decode, Encode, Reader, Writer};
 use spirula_maps::snap::NOSNAP;
 
 use super::arguments::{Trailing, arguments};
@@ -108,21 +109,74 @@ pub(super) fn set_operations(object: &mut dyn Object, operations: u64, mask: u64
     }
 }
 
-/// The image's features, and those that a client must know to read or, by default, to write.
+/// Output of `get_features`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Features {
+    /// The image's features.
+    pub all: u64,
+    /// The features that a client must know to read or, by default, to write.
+    pub incompatible: u64,
+}
+
+impl Encode for Features {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.all);
+        w.u64(self.incompatible);
+    }
+}
+
+impl Decode for Features {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        Ok(Self {
+            all: r.u64()?,
+            incompatible: r.u64()?,
+        })
+    }
+}
+
+/// Input of `set_features` and `op_features_set`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeatureChange {
+    /// The new values of features.
+    pub new: u64,
+    /// The features that change.
+    pub mask: u64,
+}
+
+impl Encode for FeatureChange {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.new);
+        w.u64(self.mask);
+    }
+}
+
+impl Decode for FeatureChange {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        Ok(Self {
+            new: r.u64()?,
+            mask: r.u64()?,
+        })
+    }
+}
+
 pub(super) fn get_features(
     object: &mut dyn Object,
     (_snap, read_only): (u64, Trailing<bool>),
-) -> Result<(u64, u64)> {
+) -> Result<Features> {
     let features = read(object)?.ok_or(Error::ENOENT)?;
     let incompatible = if read_only.0.unwrap_or_default() {
         INCOMPATIBLE
     } else {
         ALL
     };
-    Ok((features, features & incompatible))
+    Ok(Features {
+        all: features,
+        incompatible: features & incompatible,
+    })
 }
 
-pub(super) fn set_features(object: &mut dyn Object, (new, mask): (u64, u64)) -> Result<Nothing> {
+pub(super) fn set_features(object: &mut dyn Object, change: FeatureChange) -> Result<Nothing> {
+    let FeatureChange { new, mask } = change;
     let old = read(object)?.unwrap_or_default();
     if mask & INTERNAL != 0 {
         return Err(Error::EINVAL);
@@ -143,7 +197,8 @@ pub(super) fn op_features_get(object: &mut dyn Object, _: Nothing) -> Result<u64
     Ok(keys::get(object, OP_FEATURES)?.unwrap_or_default())
 }
 
-pub(super) fn op_features_set(object: &mut dyn Object, (new, mask): (u64, u64)) -> Result<Nothing> {
+pub(super) fn op_features_set(object: &mut dyn Object, change: FeatureChange) -> Result<Nothing> {
+    let FeatureChange { new, mask } = change;
     if mask & !OPERATIONS_ALL != 0 {
         return Err(Error::EINVAL);
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Reader, Writer};
 use spirula_maps::PoolOrNone;
 use spirula_maps::snap::NOSNAP;
 
@@ -107,8 +108,32 @@ fn object_size(order: u8) -> Result<u64> {
     1u64.checked_shl(order.into()).ok_or(Error::EINVAL)
 }
 
-/// The stripe unit in bytes, and the stripe count.
-pub(super) fn get_stripe_unit_count(object: &mut dyn Object, _: Nothing) -> Result<(u64, u64)> {
+/// How the bytes of an image are spread over objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Striping {
+    /// The size of a stripe unit, in bytes.
+    pub unit: u64,
+    /// The number of objects that are written in turn.
+    pub count: u64,
+}
+
+impl Encode for Striping {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.unit);
+        w.u64(self.count);
+    }
+}
+
+impl Decode for Striping {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        Ok(Self {
+            unit: r.u64()?,
+            count: r.u64()?,
+        })
+    }
+}
+
+pub(super) fn get_stripe_unit_count(object: &mut dyn Object, _: Nothing) -> Result<Striping> {
     object.stat()?;
     features::require(object, features::STRIPINGV2)?;
     let unit = match keys::get(object, STRIPE_UNIT)? {
@@ -116,10 +141,13 @@ pub(super) fn get_stripe_unit_count(object: &mut dyn Object, _: Nothing) -> Resu
         None => object_size(keys::get(object, ORDER)?.ok_or(Error::EIO)?)?,
     };
     let count = keys::get(object, STRIPE_COUNT)?.unwrap_or(1);
-    Ok((unit, count))
+    Ok(Striping { unit, count })
 }
 
-pub(super) fn set_stripe_unit_count(object: &mut dyn Object, (unit, count): (u64, u64)) -> Result<Nothing> {
+pub(super) fn set_stripe_unit_count(
+    object: &mut dyn Object,
+    Striping { unit, count }: Striping,
+) -> Result<Nothing> {
     if unit == 0 || count == 0 {
         return Err(Error::EINVAL);
     }

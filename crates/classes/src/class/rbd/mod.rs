@@ -37,6 +37,7 @@ mod pool_tests;
 pub use bit_vector::BitVector;
 pub use children::ChildImageSpec;
 pub use group::GroupSpec;
+pub use header::Striping;
 pub use mirror::images::{ImageState as MirrorImageState, MirrorImage};
 pub use mirror::peers::{Direction as MirrorDirection, Peer as MirrorPeer};
 pub use object_map::object_state;

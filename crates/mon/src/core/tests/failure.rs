@@ -120,7 +120,11 @@ impl Sim {
         };
         (0..n).for_each(|o| sim.boot(o));
         sim.run(10 * SEC);
-        assert_eq!(sim.w.mon.view.state.osd.map.counts().1, n as usize, "all come up");
+        assert_eq!(
+            sim.w.mon.view.state.osd.map.counts().up,
+            n as usize,
+            "all come up"
+        );
         sim
     }
 
@@ -366,7 +370,7 @@ impl Sim {
         }
         self.run(60 * SEC);
         let map = self.w.mon.view.state.osd.map.clone();
-        assert_eq!(map.counts().1, self.nodes.len(), "all are up: {:#?}", self.trace);
+        assert_eq!(map.counts().up, self.nodes.len(), "all are up: {:#?}", self.trace);
         self.run(120 * SEC);
         assert_eq!(self.w.mon.view.state.osd.map.epoch, map.epoch, "no more changes");
     }

@@ -5,10 +5,14 @@ use crate::pg::watch::watchers::Watchers;
 
 /// Reads and writes, counted as `ceph df` and `pg dump` show them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct IoCount {
+pub struct IoCount {
+    /// Ops that read.
     pub rd: i64,
+    /// KiB that were read.
     pub rd_kb: i64,
+    /// Ops that wrote.
     pub wr: i64,
+    /// KiB that were written.
     pub wr_kb: i64,
 }
 

@@ -2,6 +2,7 @@
 //! request is fetched in one go.
 
 use hashbrown::HashSet;
+use spirula_denc::Extent;
 use spirula_proto::osd::OpCode;
 
 use super::read::{checksum_extent, read_extent, sparse_extent};
@@ -57,7 +58,7 @@ pub(crate) fn up_front(cfg: &PgConfig, state: &ObjectState, ops: &mut [OsdOp]) -
 pub(super) fn wanted(cfg: &PgConfig, state: &ObjectState, op: &mut OsdOp) -> Option<Want> {
     normalise(op);
     let (size, seq) = (state.info.size, state.info.truncate_seq);
-    let (offset, len) = match op.code {
+    let Extent { offset, len } = match op.code {
         OpCode::READ | OpCode::SYNC_READ => read_extent(size, seq, &op.extent()),
         OpCode::SPARSE_READ => sparse_extent(size, seq, &op.extent()),
         OpCode::CMPEXT => sparse_extent(size, seq, &op.extent()),

@@ -1,6 +1,6 @@
 //! Ops that return data or facts.
 
-use spirula_denc::Writer;
+use spirula_denc::{Extent, Writer};
 use spirula_errno::*;
 use spirula_proto::osd::{AssertVersionArgs, ChecksumArgs, ExtentArgs};
 
@@ -16,36 +16,42 @@ fn visible_size(size: u64, truncate_seq: u32, e: &ExtentArgs) -> u64 {
 }
 
 /// The extent cut to the object's size; a length of 0 means all.
-pub(super) fn read_extent(state_size: u64, truncate_seq: u32, e: &ExtentArgs) -> (u64, u64) {
+pub(super) fn read_extent(state_size: u64, truncate_seq: u32, e: &ExtentArgs) -> Extent {
     let size = visible_size(state_size, truncate_seq, e);
     let length = if e.length == 0 { size } else { e.length };
-    (e.offset, length.min(size.saturating_sub(e.offset)))
+    Extent {
+        offset: e.offset,
+        len: length.min(size.saturating_sub(e.offset)),
+    }
 }
 
-pub(super) fn sparse_extent(size: u64, truncate_seq: u32, e: &ExtentArgs) -> (u64, u64) {
+pub(super) fn sparse_extent(size: u64, truncate_seq: u32, e: &ExtentArgs) -> Extent {
     let size = visible_size(size, truncate_seq, e);
-    (e.offset, e.length.min(size.saturating_sub(e.offset)))
+    Extent {
+        offset: e.offset,
+        len: e.length.min(size.saturating_sub(e.offset)),
+    }
 }
 
-pub(super) fn checksum_extent(size: u64, op: &OsdOp) -> (u64, u64) {
+pub(super) fn checksum_extent(size: u64, op: &OsdOp) -> Extent {
     let ChecksumArgs { offset, length, .. } = op.args();
     let length = if offset == 0 && length == 0 { size } else { length };
-    (offset, length.min(size.saturating_sub(offset)))
+    Extent {
+        offset,
+        len: length.min(size.saturating_sub(offset)),
+    }
 }
 
-/// Encodes offsets and lengths as the official OSD does: as a map.
-fn put_extents(w: &mut Writer, extents: &[(u64, u64)]) {
+/// Encodes extents as the official OSD does: as a map of lengths by offset.
+fn put_extents(w: &mut Writer, extents: &[Extent]) {
     w.count(extents.len());
-    for (at, n) in extents {
-        w.u64(*at);
-        w.u64(*n);
-    }
+    extents.iter().for_each(|e| w.put(e));
 }
 
 impl Looking<'_, '_> {
     pub(super) fn read(&mut self, op: &mut OsdOp) -> OpResult {
         let e = op.extent();
-        let (offset, len) = read_extent(self.draft.info.size, self.draft.info.truncate_seq, &e);
+        let Extent { offset, len } = read_extent(self.draft.info.size, self.draft.info.truncate_seq, &e);
         let pieces = match self.before.data(offset, len, false) {
             Err(Stop::Unfetched) => return Err(Stop::Unfetched),
             other => other,
@@ -62,17 +68,19 @@ impl Looking<'_, '_> {
     }
 
     pub(super) fn sparse_read(&mut self, op: &mut OsdOp) -> OpResult {
-        let (offset, len) = sparse_extent(self.draft.info.size, self.draft.info.truncate_seq, &op.extent());
+        let Extent { offset, len } =
+            sparse_extent(self.draft.info.size, self.draft.info.truncate_seq, &op.extent());
         let pieces = self.before.data(offset, len, true)?;
         // Adjacent pieces are one extent.
-        let mut extents: Vec<(u64, u64)> = Vec::new();
+        let mut extents: Vec<Extent> = Vec::new();
         let mut total = 0u64;
-        for (at, b) in pieces {
+        for (offset, b) in pieces {
+            let (offset, len) = (*offset, b.len() as u64);
             match extents.last_mut() {
-                Some((start, n)) if *start + *n == *at => *n += b.len() as u64,
-                _ => extents.push((*at, b.len() as u64)),
+                Some(last) if last.end() == offset => last.len += len,
+                _ => extents.push(Extent { offset, len }),
             }
-            total += b.len() as u64;
+            total += len;
         }
         let mut w = Writer::with_capacity(8 + extents.len() * 16);
         put_extents(&mut w, &extents);
@@ -88,10 +96,10 @@ impl Looking<'_, '_> {
     /// official OSD.
     pub(super) fn map_extents(&mut self, op: &mut OsdOp) -> OpResult {
         let e = op.extent();
-        let want = Want::Extents {
+        let want = Want::Extents(Extent {
             offset: e.offset,
             len: e.length,
-        };
+        });
         let Answer::Extents(extents) = self.before.fetch(want)? else {
             return fail(EIO);
         };
@@ -124,7 +132,8 @@ impl Looking<'_, '_> {
     }
 
     pub(super) fn cmpext(&mut self, op: &mut OsdOp) -> OpResult {
-        let (offset, len) = sparse_extent(self.draft.info.size, self.draft.info.truncate_seq, &op.extent());
+        let Extent { offset, len } =
+            sparse_extent(self.draft.info.size, self.draft.info.truncate_seq, &op.extent());
         let pieces = self.before.data(offset, len, false)?;
         op.set_length(len);
         // Beyond the object's end there are zeros.

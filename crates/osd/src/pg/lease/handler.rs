@@ -6,7 +6,7 @@ use spirula_maps::EVersion;
 
 use super::{Lease, RENEW_AT, Waiting};
 use crate::pg::leadership::Leadership;
-use crate::pg::message::PeerBody;
+use crate::pg::message::{LeaseShare, PeerBody};
 use crate::pg::op::ClientOp;
 use crate::pg::outbox::Outbox;
 use crate::pg::output::Ctx;
@@ -105,13 +105,12 @@ impl Leasing<'_> {
             members: until,
         });
         for (osd, stamp) in sharers {
-            let length = until - now;
-            let body = PeerBody::LeaseShared {
+            let body = PeerBody::LeaseShared(LeaseShare {
                 stamp,
-                length,
+                length: until - now,
                 stable,
                 epoch,
-            };
+            });
             self.outbox.send(osd, id, body, true, cx);
         }
     }

@@ -17,11 +17,11 @@
 
 use bytes::Bytes;
 use spirula_invariant::dropped;
-use spirula_maps::{EVersion, HObject, snap};
+use spirula_maps::{HObject, snap};
 use spirula_proto::osd::OpCode;
 
 use crate::pg::key;
-use crate::pg::message::{PeerBody, PeeringId};
+use crate::pg::message::{LeaseShare, PeerBody, PeeringId};
 use crate::pg::op::ClientOp;
 use crate::pg::op_checks::Verdict;
 use crate::pg::op_queue::OpQueue;
@@ -95,17 +95,17 @@ impl Following<'_> {
         &mut self,
         from: i32,
         id: PeeringId,
-        (stamp, length, stable, epoch): (u64, u64, EVersion, u32),
+        share: LeaseShare,
         cx: &mut Ctx<'_>,
     ) {
         let r = &mut *self.replica;
-        if !r.active || !self.site.is_leader(from, id) || r.share.asked != stamp {
+        if !r.active || !self.site.is_leader(from, id) || r.share.asked != share.stamp {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
         }
         r.share.asked = 0;
-        r.share.until = r.share.until.max(stamp.saturating_add(length));
-        r.share.note_stable(stable);
-        r.share.epoch = r.share.epoch.max(epoch);
+        r.share.until = r.share.until.max(share.stamp.saturating_add(share.length));
+        r.share.note_stable(share.stable);
+        r.share.epoch = r.share.epoch.max(share.epoch);
     }
 }
 

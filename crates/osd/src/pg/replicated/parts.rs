@@ -11,9 +11,10 @@
 //! info: without it, the target's object is no version of the object.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use bytes::Bytes;
-use spirula_denc::decode_all;
+use spirula_denc::{Extent, decode_all};
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, IntervalSet};
 
@@ -48,10 +49,10 @@ pub(in crate::pg) struct Parts {
     begun: bool,
     /// The place where the first part begins: nothing before it is pushed.
     from: Place,
-    /// The ranges that are to be read: beginnings and ends.
-    left: VecDeque<(u64, u64)>,
-    /// Offsets and lengths of the ranges that are being read.
-    reading: Vec<(u64, u64)>,
+    /// The ranges that are to be read.
+    left: VecDeque<Range<u64>>,
+    /// The ranges that are being read.
+    reading: Vec<Extent>,
     /// The spans that were read, and are to be pushed.
     spans: VecDeque<Span>,
     /// The omap key from which on pairs are to be read, after the data; `None` if there are none.
@@ -192,7 +193,7 @@ impl Parts {
     pub(in crate::pg) fn place(&self) -> Place {
         let size = self.object.as_ref().map_or(0, |(_, info)| info.size);
         let data = self.spans.front().map(|s| s.offset);
-        let data = data.or_else(|| self.left.front().map(|(from, _)| *from));
+        let data = data.or_else(|| self.left.front().map(|r| r.start));
         let key = self.pairs.front().map(|(k, _)| k).or(self.omap.as_ref());
         match (data, key) {
             (Some(offset), _) => Place {
@@ -228,7 +229,10 @@ impl Parts {
         invariant!(self.object.is_none(), "an object that is pushed to be looked up once"; version = info.version);
         self.left = match &changed {
             Some(dirty) => dirty.within(size).collect(),
-            None => Vec::from_iter((self.from.offset < size).then_some((self.from.offset, size))).into(),
+            None => Some(self.from.offset..size)
+                .filter(|r| !r.is_empty())
+                .into_iter()
+                .collect(),
         };
         self.patch = changed.map(|d| d.omap());
         let pushes_omap = info.has_omap() && self.patch != Some(false);
@@ -238,7 +242,7 @@ impl Parts {
         let rest = pushes_omap.then_some(Rest::Header).into_iter().chain(attrs);
         let done = usize::try_from(self.rest.done).unwrap_or(usize::MAX);
         self.rest.left = rest.skip(done).collect();
-        self.total = self.left.iter().map(|(from, to)| to - from).sum();
+        self.total = self.left.iter().map(|r| r.end - r.start).sum();
         self.object = Some((o.info, info));
     }
 
@@ -254,23 +258,24 @@ impl Parts {
             return Vec::new();
         }
         let mut room = chunk;
-        while let Some((from, to)) = self.left.front_mut()
+        while let Some(range) = self.left.front_mut()
             && room > 0
             && self.reading.len() < MOST_READS
         {
-            let len = room.min(*to - *from);
-            self.reading.push((*from, len));
+            let len = room.min(range.end - range.start);
+            let offset = range.start;
+            self.reading.push(Extent { offset, len });
             room -= len;
-            *from += len;
-            if from == to {
+            range.start += len;
+            if range.is_empty() {
                 self.left.pop_front();
             }
         }
         if !self.reading.is_empty() {
-            let want = |(offset, len): &(u64, u64)| {
+            let want = |e: &Extent| {
                 Want::Data(ReadRange {
-                    offset: *offset,
-                    len: *len,
+                    offset: e.offset,
+                    len: e.len,
                     sparse: true,
                 })
             };
@@ -318,7 +323,7 @@ impl Parts {
             len: data.len() as u64,
             data: Some(data),
         });
-        let zeros = zeros.into_iter().map(|(offset, len)| Span {
+        let zeros = zeros.into_iter().map(|Extent { offset, len }| Span {
             offset,
             len,
             data: None,
@@ -342,7 +347,10 @@ impl Parts {
         while let Some(span) = pop_if(&mut self.spans, |s| room.takes_span(s)) {
             match span.data {
                 Some(data) => pieces.push((span.offset, data)),
-                None => zeros.push((span.offset, span.len)),
+                None => zeros.push(Extent {
+                    offset: span.offset,
+                    len: span.len,
+                }),
             }
         }
         let has_data = !self.spans.is_empty() || !self.left.is_empty();
@@ -401,13 +409,13 @@ fn pop_if<T>(queue: &mut VecDeque<T>, is_wanted: impl FnOnce(&T) -> bool) -> Opt
 }
 
 /// The parts of the ranges that are not stored, given the stored pieces.
-fn holes(ranges: &[(u64, u64)], pieces: &Pieces) -> Vec<(u64, u64)> {
+fn holes(ranges: &[Extent], pieces: &Pieces) -> Vec<Extent> {
     let mut all = IntervalSet::new();
-    ranges.iter().for_each(|(at, len)| all.insert_range(*at, *len));
+    ranges.iter().for_each(|r| all.insert_range(r.offset, r.len));
     pieces
         .iter()
         .for_each(|(at, data)| all.remove_range(*at, data.len() as u64));
-    all.ranges().map(|r| (r.start, r.len)).collect()
+    all.ranges().map(Extent::from).collect()
 }
 
 /// Divides changes of objects among transactions. Those that change more than one object take at
@@ -454,7 +462,7 @@ pub(in crate::pg) fn part_changes(
         ops.push(ObjectOp::OmapClear);
     }
     let zeros = patch.into_iter().flat_map(|p| p.zeros);
-    ops.extend(zeros.map(|(offset, len)| ObjectOp::Zero { offset, len }));
+    ops.extend(zeros.map(|Extent { offset, len }| ObjectOp::Zero { offset, len }));
     let pieces = pieces.into_iter();
     ops.extend(pieces.map(|(offset, data)| ObjectOp::Write { offset, data }));
     if !pairs.is_empty() {
