@@ -26,7 +26,7 @@ use crate::pg::{
     Ctx, Lane, Output, Pace, Pg, PgCounts, PgMemory, PgReport, StageState, StoreReply, Token, TrimState,
 };
 
-pub use turns::NamedBids;
+pub use turns::{CopyBids, NamedBid};
 
 /// The slot in the tokens of the daemon's own store calls.
 pub const DAEMON_SLOT: u32 = 0;

@@ -87,7 +87,7 @@ pub use mirror::{
     MIRROR_BY_SNAPSHOTS, MIRROR_MODE_IMAGE, is_mirror_primary, mirror_mode, mirrored_image, mirrored_images,
 };
 pub use namespaces::{namespace_create, namespace_remove, namespaces};
-pub use naming::{ParentNames, name_of};
+pub use naming::{ImageTimes, ParentNames, name_of};
 pub use progress::Progress;
 pub use read::ExtentStatus;
 pub use remove::remove;

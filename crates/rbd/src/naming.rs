@@ -41,6 +41,15 @@ pub async fn name_of(io: &IoCtx, id: &str) -> Result<(String, bool)> {
     Ok((text(&trash.name), true))
 }
 
+/// When an image was last used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageTimes {
+    /// The last read.
+    pub accessed: UTime,
+    /// The last write.
+    pub modified: UTime,
+}
+
 impl Image {
     /// The names of the parent, where the image or the snapshot that is read has one.
     ///
@@ -85,10 +94,11 @@ impl Image {
     ///
     /// # Errors
     /// `ENOENT` where the image is gone.
-    pub async fn times(&self) -> Result<(UTime, UTime)> {
+    pub async fn times(&self) -> Result<ImageTimes> {
         let (io, oid) = (&self.inner.site.io, self.inner.site.header_oid());
-        let read = ask(io, &oid, "get_access_timestamp", &Nothing).await?;
-        let written = ask(io, &oid, "get_modify_timestamp", &Nothing).await?;
-        Ok((read, written))
+        Ok(ImageTimes {
+            accessed: ask(io, &oid, "get_access_timestamp", &Nothing).await?,
+            modified: ask(io, &oid, "get_modify_timestamp", &Nothing).await?,
+        })
     }
 }

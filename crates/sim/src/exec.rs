@@ -35,6 +35,15 @@ type Work = Pin<Box<dyn Future<Output = ()>>>;
 type Queue = Arc<Mutex<VecDeque<u64>>>;
 type Timers = BTreeMap<(u64, u64), Arc<Mutex<Timer>>>;
 
+/// How long a disk operation waits, in microseconds.
+#[derive(Default)]
+struct DiskTimes {
+    /// Before the disk is called.
+    before: u64,
+    /// After the call.
+    after: u64,
+}
+
 /// The executor.
 pub(crate) struct Exec {
     now: Cell<u64>,
@@ -220,12 +229,14 @@ impl Exec {
         Sleep { key, timer }
     }
 
-    /// How long a disk operation waits before the disk is called, and afterwards.
-    fn disk_times(&self) -> (u64, u64) {
+    fn disk_times(&self) -> DiskTimes {
         let most = self.disks.borrow().get(&self.process.get()).copied();
         let most = most.unwrap_or(0);
         let mut rng = self.rng.borrow_mut();
-        (rng.below(most), rng.below(most))
+        DiskTimes {
+            before: rng.below(most),
+            after: rng.below(most),
+        }
     }
 }
 
@@ -452,7 +463,7 @@ impl Runtime for Virtual {
     type Tasks = Self;
 
     async fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Result<T, Stopped> {
-        let (before, after) = Exec::with(|e| e.disk_times());
+        let DiskTimes { before, after } = Exec::with(|e| e.disk_times());
         sleep(before).await;
         let done = f();
         sleep(after).await;

@@ -68,22 +68,29 @@ struct Rate {
     bytes: f64,
 }
 
+/// Requests and bytes of an interval.
+struct Sample {
+    seconds: f64,
+    requests: f64,
+    bytes: f64,
+}
+
 /// Requests and bytes in the last seconds.
 #[derive(Default)]
-struct Rates(VecDeque<(f64, f64, f64)>);
+struct Rates(VecDeque<Sample>);
 
 impl Rates {
-    fn add(&mut self, seconds: f64, requests: f64, bytes: f64) {
-        self.0.push_back((seconds, requests, bytes));
+    fn add(&mut self, sample: Sample) {
+        self.0.push_back(sample);
         if self.0.len() > WINDOW {
             self.0.pop_front();
         }
     }
 
     fn rates(&self) -> Rate {
-        let seconds: f64 = self.0.iter().map(|(s, _, _)| s).sum();
-        let requests: f64 = self.0.iter().map(|(_, r, _)| r).sum();
-        let bytes: f64 = self.0.iter().map(|(_, _, b)| b).sum();
+        let seconds: f64 = self.0.iter().map(|s| s.seconds).sum();
+        let requests: f64 = self.0.iter().map(|s| s.requests).sum();
+        let bytes: f64 = self.0.iter().map(|s| s.bytes).sum();
         Rate {
             requests: requests / seconds,
             bytes: bytes / seconds,
@@ -207,9 +214,11 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
         }
         let elapsed = start.elapsed();
         if elapsed.as_secs() != last.as_secs() {
-            let seconds = (elapsed - last).as_secs_f64();
-            let (r, b) = ((requests - requests_before) as f64, (done - done_before) as f64);
-            rates.add(seconds, r, b);
+            rates.add(Sample {
+                seconds: (elapsed - last).as_secs_f64(),
+                requests: (requests - requests_before) as f64,
+                bytes: (done - done_before) as f64,
+            });
             let rate = rates.rates();
             let ops = requests.saturating_sub(plan.threads);
             println!(

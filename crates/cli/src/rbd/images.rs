@@ -8,8 +8,8 @@ use spirula_denc::UTime;
 use spirula_maps::PoolId;
 use spirula_rbd::Striping;
 use spirula_rbd::{
-    CloneFormat, CreateOptions, Image, MIRROR_BY_SNAPSHOTS, MirrorImage, MirrorImageState, NO_LIMIT, Options,
-    ParentNames, create, features as bits,
+    CloneFormat, CreateOptions, Image, ImageTimes, MIRROR_BY_SNAPSHOTS, MirrorImage, MirrorImageState,
+    NO_LIMIT, Options, ParentNames, create, features as bits,
 };
 use spirula_text::size::bytes;
 
@@ -222,7 +222,7 @@ impl Tool {
     }
 
     async fn shown(&self, image: &Image) -> spirula_rbd::Result<Shown> {
-        let (accessed, modified) = image.times().await?;
+        let ImageTimes { accessed, modified } = image.times().await?;
         let map = self.rados.latest_map().await?;
         let name = |id: PoolId| {
             let name = map.pool_names.get(&id).cloned();

@@ -13,15 +13,18 @@ use super::core::{Action, Core};
 
 /// The backoffs of a session, by PG and the OSD's number.
 #[derive(Debug, Default)]
-pub(super) struct Backoffs(BTreeMap<(SpgId, u64), Range>);
+pub(super) struct Backoffs(BTreeMap<(SpgId, u64), Held>);
 
-/// The held objects: from the first to before the second, or the one object where both are equal.
+/// The held objects: those from `begin` to before `end`, or the one object where both are equal.
 #[derive(Debug)]
-struct Range(HObject, HObject);
+struct Held {
+    begin: HObject,
+    end: HObject,
+}
 
-impl Range {
+impl Held {
     fn contains(&self, object: &HObject) -> bool {
-        let Self(begin, end) = self;
+        let Self { begin, end } = self;
         object >= begin && (object < end || object == end && begin == end)
     }
 }
@@ -61,10 +64,11 @@ impl Core {
         let (spg, id) = (msg.spg, msg.id);
         match msg.op {
             BackoffOp::BLOCK => {
-                session
-                    .backoffs
-                    .0
-                    .insert((spg, id), Range(msg.begin.clone(), msg.end.clone()));
+                let held = Held {
+                    begin: msg.begin.clone(),
+                    end: msg.end.clone(),
+                };
+                session.backoffs.0.insert((spg, id), held);
                 let ack = MOsdBackoff {
                     epoch,
                     op: BackoffOp::ACK_BLOCK,
@@ -84,7 +88,7 @@ impl Core {
     }
 
     /// Sends the held requests, and resends those that were on their way when the backoff came.
-    fn send_held(&mut self, osd: i32, spg: SpgId, range: &Range) {
+    fn send_held(&mut self, osd: i32, spg: SpgId, range: &Held) {
         let of_it = |p: &super::core::Pending| {
             p.target.as_ref().is_some_and(|t| t.osd == osd)
                 && p.op.spg == spg

@@ -23,6 +23,14 @@ fn skew(s: &ClockSample) -> Duration {
     Duration::from_micros(s.ahead_us.unsigned_abs().saturating_sub(s.round_trip_us / 2))
 }
 
+/// A clock that differs.
+#[derive(Debug, PartialEq, Eq)]
+struct Skewed {
+    skew: Duration,
+    /// The round trip of the measurement.
+    latency: Duration,
+}
+
 impl Clock {
     pub(crate) fn take(&mut self, sample: ClockSample) {
         if self.recent.len() == PERSISTENT {
@@ -31,11 +39,14 @@ impl Clock {
         self.recent.push_back(sample);
     }
 
-    /// The last difference and its round trip, if the last few all exceed the allowed one.
-    fn trouble(&self, allowed: Duration) -> Option<(Duration, Duration)> {
+    /// The last difference, if the last few all exceed the allowed one.
+    fn trouble(&self, allowed: Duration) -> Option<Skewed> {
         let last = self.recent.back()?;
         let bad = self.recent.len() == PERSISTENT && self.recent.iter().all(|s| skew(s) > allowed);
-        bad.then(|| (skew(last), Duration::from_micros(last.round_trip_us)))
+        bad.then(|| Skewed {
+            skew: skew(last),
+            latency: Duration::from_micros(last.round_trip_us),
+        })
     }
 }
 
@@ -48,7 +59,7 @@ impl View {
         let (mut names, mut detail) = (Vec::new(), Vec::new());
         for osd in map.osds().filter(|o| map.is_up(*o)) {
             let life = self.state.osd.lives.get(osd);
-            let Some((skew, latency)) = life.and_then(|l| l.clock.trouble(allowed)) else {
+            let Some(Skewed { skew, latency }) = life.and_then(|l| l.clock.trouble(allowed)) else {
                 continue;
             };
             names.push(format!("osd.{osd}"));
@@ -106,7 +117,10 @@ mod tests {
             c.take(sample(-80, 20));
             assert_eq!(bad(&c), n == PERSISTENT);
         }
-        let want = (Duration::from_millis(70), Duration::from_millis(20));
+        let want = Skewed {
+            skew: Duration::from_millis(70),
+            latency: Duration::from_millis(20),
+        };
         assert_eq!(c.trouble(allowed), Some(want));
         assert_eq!(c.trouble(Duration::from_millis(70)), None);
         // One report that a slow network could explain ends it.

@@ -15,11 +15,19 @@ const PERSISTENT: Duration = Duration::from_secs(10);
 /// How long the last measurement counts; an idle disk sends no new ones.
 const LIFETIME: Duration = Duration::from_secs(600);
 
+/// An average that an OSD has reported.
+#[derive(Debug, Clone, Copy)]
+struct Average {
+    time: Duration,
+    /// When it was reported.
+    reported: Duration,
+}
+
 /// The time that an OSD's store takes for a transaction. Times of the monitor's steady clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CommitTime {
-    /// The last average, and when it was reported.
-    last: Option<(Duration, Duration)>,
+    /// The last average.
+    last: Option<Average>,
     /// Since when all averages were too long.
     slow_since: Option<Duration>,
 }
@@ -27,21 +35,24 @@ pub struct CommitTime {
 impl CommitTime {
     /// Adds an average, with whether it is too long.
     fn take(&mut self, average: Duration, is_slow: bool, now: Duration) {
-        self.last = Some((average, now));
+        self.last = Some(Average {
+            time: average,
+            reported: now,
+        });
         self.slow_since = is_slow.then(|| self.slow_since.unwrap_or(now));
     }
 
     /// The last average, while it counts.
     fn current(&self, now: Duration) -> Option<Duration> {
-        let (average, at) = self.last?;
-        (now.saturating_sub(at) <= LIFETIME).then_some(average)
+        let last = self.last?;
+        (now.saturating_sub(last.reported) <= LIFETIME).then_some(last.time)
     }
 
     fn is_slow(&self) -> bool {
         let lasted = self
             .slow_since
             .zip(self.last)
-            .map(|(from, (_, to))| to.saturating_sub(from));
+            .map(|(from, last)| last.reported.saturating_sub(from));
         lasted.is_some_and(|l| l >= PERSISTENT)
     }
 }

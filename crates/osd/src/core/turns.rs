@@ -10,8 +10,25 @@ pub(super) fn of(pg: &Pg) -> (BackfillState, Option<(u8, bool)>) {
     (pg.seen().backfill_state(), pg.seen().incoming_bid())
 }
 
-/// PGs, each with its urgency and whether it has its turn.
-pub type NamedBids = Vec<(PgId, u8, bool)>;
+/// A PG that takes part in turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedBid {
+    /// The PG.
+    pub pgid: PgId,
+    /// Its urgency.
+    pub priority: u8,
+    /// Whether it has its turn.
+    pub has_turn: bool,
+}
+
+/// The PGs that take part in turns for copying.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyBids {
+    /// PGs that copy or want to.
+    pub local: Vec<NamedBid>,
+    /// PGs that are copied to or want to be.
+    pub remote: Vec<NamedBid>,
+}
 
 impl Core {
     /// Grants turns to the PGs that may copy in the background, and to those that may be copied to
@@ -44,14 +61,20 @@ impl Core {
         self.cfg.max_backfills
     }
 
-    /// The PGs that copy or want to, and the PGs that are copied to or want to be.
-    pub fn copy_bids(&self, usec: u64) -> (NamedBids, NamedBids) {
-        let named = |b: Bid| Some((self.pgs.get(&b.slot)?.pgid(), b.priority, b.has_turn));
+    /// The PGs that take part in turns for copying.
+    pub fn copy_bids(&self, usec: u64) -> CopyBids {
+        let named = |b: Bid| {
+            Some(NamedBid {
+                pgid: self.pgs.get(&b.slot)?.pgid(),
+                priority: b.priority,
+                has_turn: b.has_turn,
+            })
+        };
         let mut local: Vec<_> = self.copying(usec).filter_map(named).collect();
         let mut remote: Vec<_> = self.incoming().filter_map(named).collect();
         local.sort_unstable();
         remote.sort_unstable();
-        (local, remote)
+        CopyBids { local, remote }
     }
 
     /// The PGs that have their turn but may not go on.

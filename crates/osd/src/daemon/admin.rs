@@ -14,7 +14,7 @@ use super::shell::Shared;
 use super::state::Osd;
 use super::table::{self, COMMANDS};
 use super::{history, mempools, metadata, options, perf, pg_states, transitions, watchers};
-use crate::core::NamedBids;
+use crate::core::NamedBid;
 use crate::pg::repair::MarkLostError;
 use crate::pg::{Pg, PgReport};
 
@@ -267,12 +267,13 @@ fn list_unfound(o: &Osd, pgid: &str) -> Result<Value, Failure> {
 /// The turns for copying, and for being copied to.
 fn reservations(o: &Osd) -> Value {
     let most = o.core.max_backfills();
-    let side = |bids: NamedBids| {
-        let (running, waiting): (Vec<_>, Vec<_>) = bids.into_iter().partition(|(_, _, has_turn)| *has_turn);
-        let item = |(pgid, priority, _): &(PgId, u8, bool)| json!({"item": pgid.to_string(), "prio": priority, "can_preempt": true});
+    let side = |bids: Vec<NamedBid>| {
+        let (running, waiting): (Vec<_>, Vec<_>) = bids.into_iter().partition(|b| b.has_turn);
+        let item =
+            |b: &NamedBid| json!({"item": b.pgid.to_string(), "prio": b.priority, "can_preempt": true});
         let mut queues: BTreeMap<u8, Vec<Value>> = BTreeMap::new();
         for bid in &waiting {
-            queues.entry(bid.1).or_default().push(item(bid));
+            queues.entry(bid.priority).or_default().push(item(bid));
         }
         let queues: Vec<Value> = queues
             .into_iter()
@@ -283,8 +284,8 @@ fn reservations(o: &Osd) -> Value {
             "in_progress": running.iter().map(item).collect::<Vec<_>>(),
         })
     };
-    let (local, remote) = o.core.copy_bids(o.usec());
-    json!({"local_reservations": side(local), "remote_reservations": side(remote)})
+    let bids = o.core.copy_bids(o.usec());
+    json!({"local_reservations": side(bids.local), "remote_reservations": side(bids.remote)})
 }
 
 fn query(pg: &Pg, usec: u64, map: &OsdMap) -> Value {

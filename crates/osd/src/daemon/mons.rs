@@ -17,17 +17,38 @@ const ALIVE_AGAIN: u64 = 1_000_000;
 /// Microseconds after which the monitors are asked again for a map that a client mentioned.
 const MAP_AGAIN: u64 = 1_000_000;
 
+/// A request to the monitors about an epoch.
+#[derive(Default)]
+struct Asked {
+    /// The newest epoch.
+    epoch: u32,
+    /// When the monitors were asked, in microseconds.
+    at: u64,
+}
+
+impl Asked {
+    /// Whether the monitors are to be asked about `epoch` now: it is newer than before, or `again`
+    /// microseconds have passed. If so, the request counts as sent.
+    fn ask(&mut self, epoch: u32, now: u64, again: u64) -> bool {
+        let asks = epoch > self.epoch || now >= self.at + again;
+        if asks {
+            self.epoch = epoch.max(self.epoch);
+            self.at = now;
+        }
+        asks
+    }
+}
+
 /// The monitors.
 pub(super) struct Mons {
     /// The session.
     pub(super) client: MonClient,
     /// The edition that the leader speaks.
     leader: Neighbour,
-    /// The newest epoch in which the monitors were asked to record this OSD as up, and when they
-    /// were.
-    alive: (u32, u64),
-    /// The newest epoch that a client mentioned and that is not here, and when it was asked for.
-    wanted_map: (u32, u64),
+    /// The request to record this OSD as up.
+    alive: Asked,
+    /// The request for a map that a client mentioned and that is not here.
+    wanted_map: Asked,
     /// The number of entries sent to the cluster log.
     logged: u64,
 }
@@ -37,8 +58,8 @@ impl Mons {
         Self {
             client,
             leader: Neighbour::default(),
-            alive: (0, 0),
-            wanted_map: (0, 0),
+            alive: Asked::default(),
+            wanted_map: Asked::default(),
             logged: 0,
         }
     }
@@ -83,8 +104,7 @@ impl Mons {
     /// Asks for the map of epoch `wanted`, which a client has mentioned: it may have come to the
     /// client first. It is asked for once, however many clients mention it.
     pub(super) fn want_map(&mut self, wanted: u32, epoch: u32, now: u64) {
-        if wanted > self.wanted_map.0 || now >= self.wanted_map.1 + MAP_AGAIN {
-            self.wanted_map = (wanted.max(self.wanted_map.0), now);
+        if self.wanted_map.ask(wanted, now, MAP_AGAIN) {
             self.want_newer_map(epoch);
         }
     }
@@ -92,9 +112,8 @@ impl Mons {
     /// Asks to record that this OSD is up in epoch `want`: once for all PGs, and again if that had
     /// no effect.
     pub(super) fn ask_alive(&mut self, want: u32, epoch: u32, now: u64) {
-        if want > self.alive.0 || now >= self.alive.1 + ALIVE_AGAIN {
-            self.alive = (want.max(self.alive.0), now);
-            let want = self.alive.0;
+        if self.alive.ask(want, now, ALIVE_AGAIN) {
+            let want = self.alive.epoch;
             self.report(OsdReport::Alive(OsdAlive { epoch, want }));
         }
     }

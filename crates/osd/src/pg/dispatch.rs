@@ -139,15 +139,9 @@ impl Pg {
             return;
         }
         match msg.body {
-            PeerBody::RepOp {
-                prev,
-                entry,
-                trim_to,
-                stable,
-                txn,
-            } => self.serving().as_replica(from, cx, |r, cx| {
-                r.rep_op(from, id, prev, entry, (trim_to, stable), txn, cx)
-            }),
+            PeerBody::RepOp(op) => self
+                .serving()
+                .as_replica(from, cx, |r, cx| r.rep_op(from, id, op, cx)),
             PeerBody::RepCommitted(v) => self.serving().rep_committed(from, v, cx),
             PeerBody::Query => self.led().queried(from, id, cx),
             PeerBody::Notify { info, promised } => self.notified(from, id, info, promised, cx),
@@ -165,7 +159,7 @@ impl Pg {
                 head,
                 entries,
                 dups,
-            } => self.log_received(from, (tail, head), entries, dups, cx),
+            } => self.log_received(from, tail, head, entries, dups, cx),
             PeerBody::StartSync(targets) => self.feeding().start_sync(from, id, targets, cx),
             PeerBody::SyncDone(osd) => self.sync_done(osd, cx),
             PeerBody::SyncFailed => self.sync_failed(cx),

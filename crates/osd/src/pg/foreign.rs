@@ -36,7 +36,7 @@ enum Sender {
 impl Sender {
     fn of(body: &PeerBody) -> Self {
         match body {
-            PeerBody::RepOp { .. }
+            PeerBody::RepOp(_)
             | PeerBody::Query
             | PeerBody::Lease { .. }
             | PeerBody::LeaseShared(_)

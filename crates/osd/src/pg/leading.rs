@@ -172,7 +172,8 @@ impl Pg {
     pub(super) fn log_received(
         &mut self,
         from: i32,
-        (tail, head): (EVersion, EVersion),
+        tail: EVersion,
+        head: EVersion,
         entries: Vec<LogEntry>,
         dups: Vec<DupBatch>,
         cx: &mut Ctx<'_>,

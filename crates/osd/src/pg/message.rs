@@ -83,6 +83,21 @@ pub struct CopyPart {
     pub data: Bytes,
 }
 
+/// A write of the primary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepOp {
+    /// The replica's log must end here.
+    pub prev: EVersion,
+    /// The encoded log entry.
+    pub entry: Bytes,
+    /// Entries up to here need not be kept.
+    pub trim_to: EVersion,
+    /// Everything up to here is durable on all members.
+    pub stable: EVersion,
+    /// The changes to objects.
+    pub txn: Txn,
+}
+
 /// A member's share in the primary's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseShare {
@@ -100,18 +115,7 @@ pub struct LeaseShare {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerBody {
     /// Primary to replica: apply this write.
-    RepOp {
-        /// The replica's log must end here.
-        prev: EVersion,
-        /// The encoded log entry.
-        entry: Bytes,
-        /// Entries up to here need not be kept.
-        trim_to: EVersion,
-        /// Everything up to here is durable on all members.
-        stable: EVersion,
-        /// The changes to objects.
-        txn: Txn,
-    },
+    RepOp(RepOp),
     /// Replica to primary: everything up to this version is durable here.
     RepCommitted(EVersion),
     /// Primary to anyone: a query for the OSD's copy.
@@ -230,7 +234,7 @@ impl Protocol for PeerMessage {
 
     fn compose(&self) -> RawMessage {
         let (kind, priority) = match self.body {
-            PeerBody::RepOp { .. } | PeerBody::RepCommitted(_) => (MsgType::REPLICATION, priority::DEFAULT),
+            PeerBody::RepOp(_) | PeerBody::RepCommitted(_) => (MsgType::REPLICATION, priority::DEFAULT),
             _ => (MsgType::PEERING, priority::HIGH),
         };
         let (mut front, mut data) = (Writer::with_capacity(512), BytesList::new());
@@ -271,19 +275,13 @@ impl PeerMessage {
         w.u32(self.id.epoch);
         w.u32(self.id.round);
         match &self.body {
-            PeerBody::RepOp {
-                prev,
-                entry,
-                trim_to,
-                stable,
-                txn,
-            } => {
+            PeerBody::RepOp(op) => {
                 w.u8(0);
-                w.put(prev);
-                w.put(entry);
-                w.put(trim_to);
-                w.put(stable);
-                txn.encode_objects(w, data);
+                w.put(&op.prev);
+                w.put(&op.entry);
+                w.put(&op.trim_to);
+                w.put(&op.stable);
+                op.txn.encode_objects(w, data);
             }
             PeerBody::RepCommitted(v) => {
                 w.u8(1);
@@ -406,13 +404,13 @@ impl PeerMessage {
             round: r.u32()?,
         };
         let body = match r.u8()? {
-            0 => PeerBody::RepOp {
+            0 => PeerBody::RepOp(RepOp {
                 prev: r.get()?,
                 entry: r.get()?,
                 trim_to: r.get()?,
                 stable: r.get()?,
                 txn: Txn::decode_objects(r, &msg.data)?,
-            },
+            }),
             1 => PeerBody::RepCommitted(r.get()?),
             2 => PeerBody::Query,
             3 => PeerBody::Notify {
@@ -539,13 +537,13 @@ mod tests {
             had: Some(v),
         };
         let bodies = [
-            PeerBody::RepOp {
+            PeerBody::RepOp(RepOp {
                 prev: v,
                 entry: b(b"e"),
                 trim_to: v,
                 stable: v,
                 txn: Txn::default(),
-            },
+            }),
             PeerBody::RepCommitted(v),
             PeerBody::Query,
             PeerBody::Notify {

@@ -47,15 +47,23 @@ struct Change {
     io: IoCount,
 }
 
+/// The times of a write.
+struct WriteTimes {
+    /// The client's.
+    mtime: UTime,
+    /// This OSD's.
+    now: UTime,
+}
+
 impl Change {
     /// The change from a finished draft, under the next version, after the last version that
-    /// clients have seen. The times are the client's and now.
+    /// clients have seen.
     fn of(
         (mut draft, io): (Draft, IoCount),
         (key, old): (&Bytes, &ObjectState),
         snap_context: &SnapContext,
         (mut version, last_user_version): (EVersion, u64),
-        (mtime, now): (UTime, UTime),
+        times: WriteTimes,
     ) -> Self {
         let clone = draft.preserve(key, old, snap_context);
         let clone_version = version;
@@ -75,7 +83,7 @@ impl Change {
         let usage = draft.usage;
         let mut objects = Vec::with_capacity(2);
         objects.extend(clone.as_ref().map(|c| c.changes(key, old, clone_version)));
-        let (state, changes) = draft.finish(old, mtime, now);
+        let (state, changes) = draft.finish(old, times.mtime, times.now);
         objects.push((key.clone(), changes));
         Self {
             version,
@@ -179,7 +187,10 @@ impl Serving<'_> {
             return self.log_failure(op, Reply::failure(result, old_user_version), cx);
         }
         let last = (self.next_version(), last_user_version);
-        let times = (op_mtime(&op), cx.now);
+        let times = WriteTimes {
+            mtime: op_mtime(&op),
+            now: cx.now,
+        };
         let change = Change::of((draft, io), (key, state), &snap_context, last, times);
         if is_too_large(&self.site.cfg, state, &change.objects) {
             return self.log_failure(op, Reply::failure(-EMSGSIZE, old_user_version), cx);

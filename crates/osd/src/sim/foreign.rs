@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::pg::key;
-use crate::pg::message::{CopyPart, CopyRead, LogUpdate, PeerBody, PeeringId};
+use crate::pg::message::{CopyPart, CopyRead, LogUpdate, PeerBody, PeeringId, RepOp};
 use crate::pg::push::{Push, PushEnd, PushPart, SyncPlan};
 
 /// An OSD that is up, has no copy, and sends arbitrary messages.
@@ -290,13 +290,13 @@ fn a_write_that_can_not_be_taken_says_what_it_waits_for_and_an_unsound_log_ends_
         .info()
         .unwrap()
         .last_update;
-    let write = PeerBody::RepOp {
+    let write = PeerBody::RepOp(RepOp {
         prev,
         entry: Bytes::from_static(b"no entry"),
         trim_to: Default::default(),
         stable: Default::default(),
         txn: Default::default(),
-    };
+    });
     sim.say(0, 1, id, write);
     assert_eq!(sim.foreign, 1);
     let line = sim.cluster_log.last().unwrap();

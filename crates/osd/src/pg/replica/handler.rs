@@ -1,6 +1,5 @@
 //! Follows a primary, as a member.
 
-use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_invariant::{dropped, invariant};
 use spirula_maps::EVersion;
@@ -12,7 +11,7 @@ use crate::pg::copying::Copying;
 use crate::pg::key;
 use crate::pg::leadership::Leadership;
 use crate::pg::log::LogEntry;
-use crate::pg::message::{PeerBody, PeeringId};
+use crate::pg::message::{PeerBody, PeeringId, RepOp};
 use crate::pg::op_queue::OpQueue;
 use crate::pg::outbox::Outbox;
 use crate::pg::output::{Ctx, Output};
@@ -24,7 +23,7 @@ use crate::pg::site::Site;
 use crate::pg::store_queue::Commit;
 use crate::pg::store_queue::StoreQueue;
 use crate::pg::stored_copy::StoredCopy;
-use crate::pg::txn::{MetaOp, Txn, is_storable, log_bytes};
+use crate::pg::txn::{MetaOp, is_storable, log_bytes};
 
 /// Follows a primary.
 pub(in crate::pg) struct Following<'a> {
@@ -40,16 +39,10 @@ pub(in crate::pg) struct Following<'a> {
 
 impl Following<'_> {
     /// Handles a write of the primary.
-    pub(in crate::pg) fn rep_op(
-        &mut self,
-        from: i32,
-        id: PeeringId,
-        prev: EVersion,
-        entry: Bytes,
-        (trim_to, stable): (EVersion, EVersion),
-        mut txn: Txn,
-        cx: &mut Ctx<'_>,
-    ) {
+    pub(in crate::pg) fn rep_op(&mut self, from: i32, id: PeeringId, op: RepOp, cx: &mut Ctx<'_>) {
+        let RepOp {
+            prev, entry, mut txn, ..
+        } = op;
         let from_leader = self.site.is_leader(from, id);
         let r = &mut *self.replica;
         if !r.active || !from_leader {
@@ -81,14 +74,14 @@ impl Following<'_> {
             "the copy of a member that takes part to be complete";
             pg = self.site.pgid, epoch = self.site.map.epoch(), version = e.version
         );
-        r.share.note_stable(stable);
+        r.share.note_stable(op.stable);
         let v = e.version;
         self.ops.overtake_reads(&e.object, self.site, self.store, cx);
         self.copying.overtake_repair(&txn);
         cx.perf.sub_op_bytes += txn.data_len() as u64;
         txn.meta.push(MetaOp::Put(key::log_key(self.site.pgid, v), entry));
         self.copy.note_entry(e);
-        self.copy.trim_log_to(trim_to, self.site, &mut txn);
+        self.copy.trim_log_to(op.trim_to, self.site, &mut txn);
         self.store.submit(txn, Commit::Write(v), cx);
         if self.site.cfg.has_bug(Bug::EarlyAck) {
             self.outbox.send(from, id, PeerBody::RepCommitted(v), true, cx);

@@ -21,7 +21,7 @@ use super::fetch::Want;
 use super::info::PgInfo;
 use super::layout::Part;
 use super::log::PgLog;
-use super::message::{LogUpdate, PeerBody, PeerMessage};
+use super::message::{LogUpdate, PeerBody, PeerMessage, RepOp};
 use super::output::{Ctx, Output, Reader};
 use super::push::SyncPlan;
 use super::store_queue::{Pending, StoreQueue};
@@ -87,13 +87,13 @@ impl Backend for Replicated {
         let message = PeerMessage {
             pgid: change.pgid,
             id: change.id,
-            body: PeerBody::RepOp {
+            body: PeerBody::RepOp(RepOp {
                 prev: change.prev,
                 entry: change.entry,
                 trim_to: change.trim_to,
                 stable: change.stable,
                 txn: change.txn,
-            },
+            }),
         };
         let edition = cx.versions.to(*first);
         // Members of one edition are sent one message.
@@ -107,7 +107,7 @@ impl Backend for Replicated {
                 reply: false,
             });
         }
-        let PeerBody::RepOp { txn, .. } = message.body else {
+        let PeerBody::RepOp(RepOp { txn, .. }) = message.body else {
             spirula_invariant::impossible!("a write to be the message that was made of it"; pg = change.pgid);
         };
         (txn, sent)
