@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use spirula_conf::options::Values;
-use spirula_denc::UTime;
+use spirula_denc::{Micros, UTime};
 
 /// The most requests that are kept of each sort, whatever the options say.
 const MOST: u64 = 1024;
@@ -19,12 +19,12 @@ pub trait TrackedOp: Clone {
     /// The kind of daemon that handles it, the prefix of the options' names.
     const DAEMON: &str;
 
-    /// When it arrived, in microseconds of the daemon's monotonic clock.
-    fn received(&self) -> u64;
+    /// When it arrived, by the daemon's monotonic clock.
+    fn received(&self) -> Micros;
     /// Its description, as official logs print it.
     fn description(&self) -> &str;
     /// Its events with their times, in order, under official names. `done`: when it was finished.
-    fn events(&self, done: Option<u64>) -> Vec<(String, u64)>;
+    fn events(&self, done: Option<Micros>) -> Vec<(String, Micros)>;
     /// The data that only this kind of daemon shows, with the request's events.
     fn type_data(&self, events: Vec<Value>) -> Value;
     /// Whether it matches one of the filters, if there are any.
@@ -35,11 +35,11 @@ pub trait TrackedOp: Clone {
 #[derive(Clone)]
 struct Past<T> {
     op: T,
-    done: u64,
+    done: Micros,
 }
 
 impl<T: TrackedOp> Past<T> {
-    fn took(&self) -> u64 {
+    fn took(&self) -> Micros {
         self.done.saturating_sub(self.op.received())
     }
 }
@@ -62,8 +62,8 @@ pub struct OpHistory<T> {
     limits: Limits,
     recent: Vec<Past<T>>,
     slow: VecDeque<Past<T>>,
-    /// Requests that took at most this many microseconds are not kept.
-    threshold: u64,
+    /// Requests that took at most this long are not kept.
+    threshold: Micros,
 }
 
 impl<T: TrackedOp> Default for OpHistory<T> {
@@ -72,7 +72,7 @@ impl<T: TrackedOp> Default for OpHistory<T> {
             limits: Limits::default(),
             recent: Vec::new(),
             slow: VecDeque::new(),
-            threshold: 0,
+            threshold: Micros::ZERO,
         };
         history.set_options(&Values::default());
         history
@@ -93,15 +93,15 @@ impl<T: TrackedOp> OpHistory<T> {
         self.trim();
     }
 
-    /// The time in microseconds above which a request should be passed to [`OpHistory::add`].
-    pub fn threshold(&self) -> u64 {
+    /// The time above which a request should be passed to [`OpHistory::add`].
+    pub fn threshold(&self) -> Micros {
         self.threshold
     }
 
-    /// Adds a finished request; times in microseconds of the monotonic clock.
-    pub fn add(&mut self, op: T, done: u64) {
+    /// Adds a finished request; times are those of the monotonic clock.
+    pub fn add(&mut self, op: T, done: Micros) {
         let past = Past { op, done };
-        if past.took() as f64 >= self.limits.slow_seconds * 1e6 {
+        if past.took().as_secs_f64() >= self.limits.slow_seconds {
             self.slow.push_back(past.clone());
         }
         self.recent.push(past);
@@ -109,8 +109,8 @@ impl<T: TrackedOp> OpHistory<T> {
     }
 
     /// Drops requests that are too old, to make room for new ones.
-    pub fn expire(&mut self, now: u64) {
-        let oldest = now.saturating_sub(self.limits.seconds.saturating_mul(1_000_000));
+    pub fn expire(&mut self, now: Micros) {
+        let oldest = now.saturating_sub(Micros::from_secs(self.limits.seconds));
         self.recent.retain(|p| p.op.received() >= oldest);
         self.trim();
     }
@@ -124,14 +124,14 @@ impl<T: TrackedOp> OpHistory<T> {
             self.slow.pop_front();
         }
         let fastest = if self.recent.len() < self.limits.size {
-            0
+            Micros::ZERO
         } else {
-            self.recent.iter().map(Past::took).min().unwrap_or(u64::MAX)
+            self.recent.iter().map(Past::took).min().unwrap_or(Micros::MAX)
         };
         let slow = if self.limits.slow_size > 0 {
-            (self.limits.slow_seconds * 1e6) as u64
+            Micros::from_secs_f64(self.limits.slow_seconds)
         } else {
-            u64::MAX
+            Micros::MAX
         };
         self.threshold = fastest.min(slow);
     }
@@ -157,25 +157,24 @@ impl<T: TrackedOp> OpHistory<T> {
     }
 }
 
-/// Converts microseconds of the monotonic clock to the time of day.
+/// Converts times of the monotonic clock to the time of day.
 #[derive(Debug, Clone, Copy)]
 pub struct OpClock {
     /// The monotonic clock now.
-    pub now: u64,
+    pub now: Micros,
     /// The time of day now.
     pub wall: UTime,
 }
 
 impl OpClock {
-    fn wall(&self, usec: u64) -> UTime {
-        let ago = Duration::from_micros(self.now.saturating_sub(usec));
+    fn wall(&self, at: Micros) -> UTime {
+        let ago = Duration::from(self.now.saturating_sub(at));
         UTime::from(self.wall.to_duration().saturating_sub(ago))
     }
 
-    fn dump(&self, op: &impl TrackedOp, done: Option<u64>) -> Value {
-        let seconds = |usec: u64| usec as f64 / 1e6;
+    fn dump(&self, op: &impl TrackedOp, done: Option<Micros>) -> Value {
         let received = op.received();
-        let duration = seconds(done.unwrap_or(self.now).saturating_sub(received));
+        let duration = done.unwrap_or(self.now).saturating_sub(received).as_secs_f64();
         let events = op.events(done);
         let shown: Vec<Value> = events
             .iter()
@@ -183,8 +182,8 @@ impl OpClock {
             .map(|(i, (name, at))| {
                 // As official daemons of this release have it: until the next event, and for the last one all of it.
                 let lasted = match events.get(i + 1) {
-                    Some((_, next)) => seconds(next.saturating_sub(*at)),
-                    None => seconds(at.saturating_sub(received)),
+                    Some((_, next)) => next.saturating_sub(*at).as_secs_f64(),
+                    None => at.saturating_sub(received).as_secs_f64(),
                 };
                 json!({"event": name, "time": self.wall(*at).to_string(), "duration": lasted})
             })
@@ -192,7 +191,7 @@ impl OpClock {
         json!({
             "description": op.description(),
             "initiated_at": self.wall(received).to_string(),
-            "age": seconds(self.now.saturating_sub(received)),
+            "age": self.now.saturating_sub(received).as_secs_f64(),
             "duration": duration,
             "type_data": op.type_data(shown),
         })
@@ -206,7 +205,7 @@ impl OpClock {
         blocked: Option<f64>,
         filters: &[&str],
     ) -> Value {
-        let age = |op: &T| self.now.saturating_sub(op.received()) as f64 / 1e6;
+        let age = |op: &T| self.now.saturating_sub(op.received()).as_secs_f64();
         ops.retain(|op| blocked.is_none_or(|limit| age(op) > limit) && op.matches(filters));
         ops.sort_by_key(T::received);
         let shown: Vec<Value> = ops.iter().take(SHOWN).map(|op| self.dump(op, None)).collect();
@@ -232,12 +231,12 @@ mod tests {
     use super::*;
 
     #[derive(Clone)]
-    struct Op(u64, String);
+    struct Op(Micros, String);
 
     impl TrackedOp for Op {
         const DAEMON: &str = "osd";
 
-        fn received(&self) -> u64 {
+        fn received(&self) -> Micros {
             self.0
         }
 
@@ -245,11 +244,11 @@ mod tests {
             &self.1
         }
 
-        fn events(&self, done: Option<u64>) -> Vec<(String, u64)> {
+        fn events(&self, done: Option<Micros>) -> Vec<(String, Micros)> {
             let done = done.map(|at| ("done".to_owned(), at));
             [
                 ("initiated".to_owned(), self.0),
-                ("started".to_owned(), self.0 + 1),
+                ("started".to_owned(), self.0 + Micros::new(1)),
             ]
             .into_iter()
             .chain(done)
@@ -266,7 +265,7 @@ mod tests {
     }
 
     fn op(received: u64) -> Op {
-        Op(received, format!("op {received}"))
+        Op(Micros::new(received), format!("op {received}"))
     }
 
     fn history(set: &[(&str, &str)]) -> OpHistory<Op> {
@@ -280,7 +279,7 @@ mod tests {
     }
 
     const CLOCK: OpClock = OpClock {
-        now: 20_000_000,
+        now: Micros::from_secs(20),
         wall: UTime::from_secs(1_700_000_020),
     };
 
@@ -295,10 +294,13 @@ mod tests {
     #[test]
     fn of_very_many_under_way_the_oldest_are_shown() {
         let clock = OpClock {
-            now: 10_000,
+            now: Micros::from_millis(10),
             wall: UTime::default(),
         };
-        let ops = (0..5000).rev().map(|at| Op(at, format!("op {at}"))).collect();
+        let ops = (0..5000)
+            .rev()
+            .map(|at| Op(Micros::new(at), format!("op {at}")))
+            .collect();
         let dump = clock.dump_in_flight::<Op>(ops, None, &[]);
         let shown = dump["ops"].as_array().unwrap();
         assert_eq!((&dump["num_ops"], shown.len()), (&json!(5000), SHOWN));
@@ -311,13 +313,13 @@ mod tests {
             ("osd_op_history_size", "2"),
             ("osd_op_history_slow_op_threshold", "1"),
         ]);
-        assert_eq!(h.threshold(), 0);
-        h.add(op(10), 510);
-        assert_eq!(h.threshold(), 0, "there is room for one more");
-        h.add(op(20), 120);
-        assert_eq!(h.threshold(), 100);
-        h.add(op(30), 2_000_030);
-        assert_eq!(h.threshold(), 500);
+        assert_eq!(h.threshold(), Micros::ZERO);
+        h.add(op(10), Micros::new(510));
+        assert_eq!(h.threshold(), Micros::ZERO, "there is room for one more");
+        h.add(op(20), Micros::new(120));
+        assert_eq!(h.threshold(), Micros::new(100));
+        h.add(op(30), Micros::new(2_000_030));
+        assert_eq!(h.threshold(), Micros::new(500));
         let v = h.dump(&CLOCK, "dump_historic_ops", &[]);
         assert_eq!(names(&v["ops"]), ["op 10", "op 30"]);
         let v = h.dump(&CLOCK, "dump_historic_ops_by_duration", &[]);
@@ -326,16 +328,16 @@ mod tests {
         assert_eq!(names(&v["ops"]), ["op 30"]);
         let v = h.dump(&CLOCK, "dump_historic_slow_ops", &[]);
         assert_eq!(names(&v["Ops"]), ["op 30"]);
-        h.expire(600_000_020);
-        assert_eq!((h.recent.len(), h.threshold()), (1, 0));
+        h.expire(Micros::new(600_000_020));
+        assert_eq!((h.recent.len(), h.threshold()), (1, Micros::ZERO));
         assert_eq!(h.slow.len(), 1, "slow ones are kept");
     }
 
     #[test]
     fn nothing_is_remembered_where_nothing_is_wanted() {
         let mut h = history(&[("osd_op_history_size", "0"), ("osd_op_history_slow_op_size", "0")]);
-        assert_eq!(h.threshold(), u64::MAX);
-        h.add(op(1), 99_000_000);
+        assert_eq!(h.threshold(), Micros::MAX);
+        h.add(op(1), Micros::new(99_000_000));
         assert!(h.recent.is_empty() && h.slow.is_empty());
         let h = history(&[("osd_op_history_size", "18446744073709551615")]);
         assert_eq!(h.limits.size as u64, MOST);
@@ -343,7 +345,7 @@ mod tests {
 
     #[test]
     fn events_last_until_the_next_and_the_last_one_for_all_of_it() {
-        let v = CLOCK.dump(&op(10_000_000), Some(10_000_010));
+        let v = CLOCK.dump(&op(10_000_000), Some(Micros::new(10_000_010)));
         assert_eq!(v["initiated_at"], "2023-11-14T22:13:30.000000+0000");
         assert_eq!(
             (v["age"].as_f64(), v["duration"].as_f64()),

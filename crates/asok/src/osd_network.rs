@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 use spirula_conf::options::Values;
-use spirula_denc::UTime;
+use spirula_denc::{Micros, UTime};
 use spirula_maps::{PingSeries, PingTimes};
 
 /// Microseconds as milliseconds.
@@ -16,17 +16,18 @@ fn spans([a, b, c]: [u32; 3]) -> Value {
     json!({"1min": ms(a), "5min": ms(b), "15min": ms(c)})
 }
 
-/// The slowest of the averages, in microseconds.
-pub fn slowest(s: &PingSeries) -> u32 {
-    s.average.into_iter().max().unwrap_or(0)
+/// The slowest of the averages.
+pub fn slowest(s: &PingSeries) -> Micros {
+    Micros::new(s.average.into_iter().max().unwrap_or(0).into())
 }
 
-/// Microseconds above which a heartbeat is slow, for the health check: 0 for never.
-pub fn slow_limit(values: &Values) -> f64 {
+/// The time above which a heartbeat is slow, for the health check: zero for never.
+pub fn slow_limit(values: &Values) -> Micros {
     let grace = values.uint("osd_heartbeat_grace") as f64;
+    // Casts of floats saturate.
     match values.float("mon_warn_on_slow_ping_time") * 1000.0 {
-        fixed if fixed > 0.0 => fixed,
-        _ => grace * 1e6 * values.float("mon_warn_on_slow_ping_ratio"),
+        fixed if fixed > 0.0 => Micros::new(fixed as u64),
+        _ => Micros::new((grace * 1e6 * values.float("mon_warn_on_slow_ping_ratio")) as u64),
     }
 }
 
@@ -50,20 +51,20 @@ pub fn dump(
     now: UTime,
 ) -> Value {
     let threshold = match threshold_ms {
-        Some(ms) => u64::try_from(ms).unwrap_or(0).saturating_mul(1000),
-        None => slow_limit(values) as u64,
+        Some(ms) => Micros::from_millis(u64::try_from(ms).unwrap_or(0)),
+        None => slow_limit(values),
     };
     let entries = entries(pings, threshold, (now.sec, values.uint("osd_heartbeat_stale")));
-    json!({"threshold": threshold / 1000, "entries": entries})
+    json!({"threshold": threshold.as_millis(), "entries": entries})
 }
 
-/// The entries whose slowest average is at least `threshold` microseconds, the slowest first.
-fn entries(pings: impl Iterator<Item = Pings>, threshold: u64, (now, stale): (u32, u64)) -> Vec<Value> {
+/// The entries whose slowest average is at least `threshold`, the slowest first.
+fn entries(pings: impl Iterator<Item = Pings>, threshold: Micros, (now, stale): (u32, u64)) -> Vec<Value> {
     let both = |p: Pings| [("back", p, p.times.back), ("front", p, p.times.front)];
     let mut all: Vec<_> = pings
         .filter(|p| p.times.last_update > 0)
         .flat_map(both)
-        .filter(|(.., s)| u64::from(slowest(s)) >= threshold)
+        .filter(|(.., s)| slowest(s) >= threshold)
         .collect();
     all.sort_by_key(|(net, p, s)| Reverse((slowest(s), p.from, p.to, *net == "back")));
     all.into_iter()
@@ -107,7 +108,7 @@ mod tests {
             (3, PingTimes::default()),
         ];
         let all = all.map(|(to, times)| Pings { from: 0, to, times });
-        let got = entries(all.into_iter(), 1000, (1_567_616_700, 600));
+        let got = entries(all.into_iter(), Micros::from_millis(1), (1_567_616_700, 600));
         let seen: Vec<_> = got.iter().map(|e| (&e["to osd"], &e["interface"])).collect();
         assert_eq!(
             seen,

@@ -2,6 +2,7 @@
 //! `src/common/perf_histogram.cc`).
 
 use serde_json::{Map, Value, json};
+use spirula_denc::Micros;
 
 /// Buckets of a histogram's axis.
 pub const BUCKETS: usize = 32;
@@ -22,13 +23,13 @@ pub enum Reading {
 pub struct Times {
     /// The number of times.
     pub count: u64,
-    /// Their sum in microseconds.
-    pub usec: u64,
+    /// Their sum.
+    pub usec: Micros,
 }
 
 impl Times {
-    /// Adds one time, in microseconds.
-    pub fn add(&mut self, usec: u64) {
+    /// Adds one time.
+    pub fn add(&mut self, usec: Micros) {
         self.count += 1;
         self.usec += usec;
     }
@@ -36,7 +37,7 @@ impl Times {
     /// The average since `before`, in nanoseconds; 0 if nothing happened.
     pub fn average_ns_since(&self, before: &Self) -> u64 {
         let count = self.count.saturating_sub(before.count);
-        let usec = self.usec.saturating_sub(before.usec);
+        let usec = self.usec.saturating_sub(before.usec).count();
         usec.saturating_mul(1000).checked_div(count).unwrap_or(0)
     }
 }
@@ -46,7 +47,7 @@ impl Reading {
         match self {
             Self::Count(n) | Self::Gauge(n) => json!(n),
             Self::Times(Times { count, usec }) => {
-                let sum = usec as f64 / 1e6;
+                let sum = usec.as_secs_f64();
                 let average = if count == 0 { 0.0 } else { sum / count as f64 };
                 json!({"avgcount": count, "sum": sum, "avgtime": average})
             }
@@ -252,11 +253,11 @@ mod tests {
     #[test]
     fn averages_are_over_what_came_since() {
         let mut t = Times::default();
-        t.add(1000);
+        t.add(Micros::new(1000));
         let before = t;
         assert_eq!(t.average_ns_since(&before), 0);
-        t.add(3000);
-        t.add(4000);
+        t.add(Micros::new(3000));
+        t.add(Micros::new(4000));
         assert_eq!(t.average_ns_since(&before), 3_500_000);
     }
 
@@ -288,7 +289,7 @@ mod tests {
                         "op_latency",
                         Times {
                             count: 2,
-                            usec: 3_000_000,
+                            usec: Micros::from_secs(3),
                         },
                         "",
                     ),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use spirula_denc::Micros;
 use spirula_invariant::{dropped, invariant};
 use spirula_maps::PgId;
 
@@ -34,8 +35,8 @@ pub const DAEMON_SLOT: u32 = 0;
 /// The most messages of one OSD that wait for a map.
 const MOST_EARLY: usize = 4096;
 
-/// How long a request waits for a map, in microseconds.
-const EARLY_PATIENCE: u64 = 15_000_000;
+/// How long a request waits for a map.
+const EARLY_PATIENCE: Micros = Micros::from_secs(15);
 
 /// The PGs that build staging objects of one kind, and the PGs that want to.
 #[derive(Debug, Default)]
@@ -251,7 +252,7 @@ impl Core {
     }
 
     /// When the requests that wait or are under way were received.
-    pub fn ops_received(&self) -> impl Iterator<Item = u64> {
+    pub fn ops_received(&self) -> impl Iterator<Item = Micros> {
         let early = self
             .early
             .iter()

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use spirula_denc::UTime;
+use spirula_denc::{Micros, UTime};
 use spirula_host::Metadata;
 use spirula_host::Resident;
 use spirula_osd::Host;
@@ -46,8 +46,8 @@ pub(crate) struct Machine {
 }
 
 impl Host for Machine {
-    fn usec(&self) -> u64 {
-        self.clock.usec() - self.since + 1
+    fn usec(&self) -> Micros {
+        Micros::new(self.clock.usec() - self.since + 1)
     }
 
     fn now(&self) -> UTime {

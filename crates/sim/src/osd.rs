@@ -10,7 +10,7 @@ use std::sync::Arc;
 use spirula_buf::Pool;
 use spirula_cephx::caps::ClassCall;
 use spirula_cephx::{AuthName, CryptoKey};
-use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
+use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Micros};
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{Config, Sender};
 use spirula_osd::heartbeat::Net;
@@ -308,7 +308,7 @@ impl World {
             return self.kill_osd(id);
         }
         let (links, beats) = (osd.wanted_links(), osd.wanted_beat_links());
-        let (life, epoch, alarm) = (n.life, osd.map().epoch, osd.next_alarm());
+        let (life, epoch, alarm) = (n.life, osd.map().epoch, osd.next_alarm().map(Micros::count));
         let now = self.clock.usec();
         if !std::mem::replace(&mut n.storing, true) {
             let after = self.rng.between(5, 50);
@@ -349,7 +349,7 @@ impl World {
         };
         n.alarm = Some(at);
         let Some(osd) = &n.osd else { return };
-        let after = at.saturating_sub(osd.usec());
+        let after = at.saturating_sub(osd.usec().count());
         self.at(now + after, Event::Osd(id, life, Timer::Alarm));
     }
 

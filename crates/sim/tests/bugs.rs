@@ -8,6 +8,7 @@
 
 use std::panic::catch_unwind;
 
+use spirula_denc::Micros;
 use spirula_osd::pg::bug::Bug;
 use spirula_osd::pg::config::PgConfig;
 use spirula_sim::{Faults, Setup, first_of, run};
@@ -92,7 +93,7 @@ fn isolated(seed: u64) -> Setup {
         },
         pg: PgConfig {
             // So long that an isolated OSD still has its lease when the others go on.
-            read_lease_us: pick(seed / 5, &[1_000_000, 12_000_000]),
+            read_lease: pick(seed / 5, &[Micros::from_secs(1), Micros::from_secs(12)]),
             ..base.pg.clone()
         },
         ..base

@@ -2,6 +2,7 @@
 
 mod world;
 
+use spirula_denc::Micros;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -179,7 +180,7 @@ fn counters() -> Vec<Counter> {
             "op_latency",
             Times {
                 count: 3,
-                usec: 1_000_000,
+                usec: Micros::from_secs(1),
             },
             "Time",
         ),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
-use spirula_denc::{EntityAddr, EntityName, EntityType, Extent, UTime};
+use spirula_denc::{EntityAddr, EntityName, EntityType, Extent, Micros, UTime};
 use spirula_maps::{HObject, ObjectLocator, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
 use spirula_osd::core::{Core, Shard};
 use spirula_osd::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
@@ -150,7 +150,7 @@ struct Host<'a> {
     full: BTreeSet<i32>,
     versions: Versions,
     images: ImageIo,
-    usec: u64,
+    usec: Micros,
     /// The core's outputs that are to be carried out.
     out: VecDeque<Output>,
     replies: usize,
@@ -175,7 +175,7 @@ pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, re
         full: BTreeSet::new(),
         versions: Versions::default(),
         images: ImageIo::default(),
-        usec: 1,
+        usec: Micros::new(1),
         out: VecDeque::new(),
         replies: 0,
     };
@@ -208,7 +208,7 @@ pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, re
         if host.replies > 0 {
             break;
         }
-        host.usec += 4_000_000;
+        host.usec += Micros::from_secs(4);
         host.with(Core::handle_tick);
     }
     assert!(host.replies == 1 || waits, "{} replies", host.replies);
@@ -233,7 +233,7 @@ impl Host<'_> {
             out: &mut out,
             perf: &mut perf,
             images: &mut self.images,
-            slow_after: 0,
+            slow_after: Micros::ZERO,
             described: None,
         };
         f(&mut self.core, &mut cx);

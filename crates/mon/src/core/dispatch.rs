@@ -130,7 +130,7 @@ impl Monitor {
     }
 
     pub(super) fn dispatch(&mut self, id: SessionId, received: Received) {
-        let now = self.view.steady_usec();
+        let now = self.view.steady_time();
         self.pending.mark(id, received.answer(), DISPATCHED, now);
         let Received { tid, message } = received;
         match message {
@@ -273,7 +273,7 @@ impl Monitor {
                 self.send(id, msg);
             }
             Outcome::Commit(reply) => {
-                let (answer, now) = ((MsgType::MON_COMMAND_ACK, tid), self.view.steady_usec());
+                let (answer, now) = ((MsgType::MON_COMMAND_ACK, tid), self.view.steady_time());
                 self.pending.mark(id, Some(answer), PROPOSED, now);
                 let make = Box::new(move |view: &View, fate: Fate| ack(view, fate.reply(reply)));
                 self.writes.waiters.push(Waiter { session: id, make });

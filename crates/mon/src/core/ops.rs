@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 use spirula_asok::op_history::{OpClock, OpHistory, TrackedOp, filters};
+use spirula_denc::Micros;
 use spirula_proto::mon::{MGetPoolStats, MMonCommand, MMonGetVersion, MPoolOp, MStatfs};
 use spirula_proto::{MsgType, RawMessage};
 
@@ -19,7 +20,7 @@ pub(crate) struct MonOp {
     source: String,
     is_from_monitor: bool,
     forwarded: bool,
-    events: Vec<(&'static str, u64)>,
+    events: Vec<(&'static str, Micros)>,
 }
 
 impl MonOp {
@@ -46,15 +47,15 @@ pub(super) const PROPOSED: &str = "wait_for_finished_proposal";
 impl TrackedOp for MonOp {
     const DAEMON: &str = "mon";
 
-    fn received(&self) -> u64 {
-        self.events.first().map_or(0, |(_, at)| *at)
+    fn received(&self) -> Micros {
+        self.events.first().map_or(Micros::ZERO, |(_, at)| *at)
     }
 
     fn description(&self) -> &str {
         &self.description
     }
 
-    fn events(&self, done: Option<u64>) -> Vec<(String, u64)> {
+    fn events(&self, done: Option<Micros>) -> Vec<(String, Micros)> {
         let done = done.map(|at| ("done", at));
         let all = self.events.iter().copied().chain(done);
         all.map(|(name, at)| (name.to_owned(), at)).collect()
@@ -110,20 +111,20 @@ fn describe_command(m: &MMonCommand) -> String {
 impl View {
     fn op_clock(&self) -> OpClock {
         OpClock {
-            now: self.steady_usec(),
+            now: self.steady_time(),
             wall: self.now,
         }
     }
 
-    /// Microseconds since the monitor's start.
-    pub(super) fn steady_usec(&self) -> u64 {
-        u64::try_from(self.steady.now().as_micros()).unwrap_or(u64::MAX)
+    /// The time since the monitor's start.
+    pub(super) fn steady_time(&self) -> Micros {
+        self.steady.now().into()
     }
 
     /// Notes that a client's request was answered.
     pub(super) fn op_done(&mut self, session: super::SessionId, request: &Request) {
         let op = MonOp::new(request, self.sessions.get(&session));
-        let now = self.steady_usec();
+        let now = self.steady_time();
         self.op_history.expire(now);
         self.op_history.add(op, now);
     }

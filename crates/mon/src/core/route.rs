@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use spirula_cephx::AuthName;
-use spirula_denc::UTime;
+use spirula_denc::{Micros, UTime};
 use spirula_invariant::{dropped, invariant};
 use spirula_proto::internal::quorum::ForwardedClient;
 use spirula_proto::mon::MMonGetVersionReply;
@@ -36,9 +36,9 @@ pub(super) type Answer = (MsgType, u64);
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) msg: RawMessage,
-    /// The events of the request with their official names, and their times in microseconds of the
-    /// steady clock.
-    pub(super) events: Vec<(&'static str, u64)>,
+    /// The events of the request with their official names, and their times by the steady
+    /// clock.
+    pub(super) events: Vec<(&'static str, Micros)>,
 }
 
 impl Request {
@@ -69,7 +69,7 @@ impl Pending {
         (session, entity): (SessionId, &AuthName),
         answer: Answer,
         msg: &RawMessage,
-        now: u64,
+        now: Micros,
     ) -> bool {
         let request = Request {
             msg: msg.clone(),
@@ -108,7 +108,13 @@ impl Pending {
     }
 
     /// Notes an event of a request, if it is one of these.
-    pub(super) fn mark(&mut self, session: SessionId, answer: Option<Answer>, event: &'static str, now: u64) {
+    pub(super) fn mark(
+        &mut self,
+        session: SessionId,
+        answer: Option<Answer>,
+        event: &'static str,
+        now: Micros,
+    ) {
         let of_session = self.sessions.get_mut(&session);
         if let Some(request) = of_session.and_then(|s| s.requests.get_mut(&answer?)) {
             request.events.push((event, now));
@@ -187,7 +193,7 @@ impl Monitor {
             && let Some(answer) = received.answer()
             && !self
                 .pending
-                .add((id, &session.name), answer, &msg, self.view.steady_usec())
+                .add((id, &session.name), answer, &msg, self.view.steady_time())
         {
             tracing::warn!("session {id} has more requests without an answer than are kept");
             self.out.push(Output::Close(id));
@@ -211,7 +217,7 @@ impl Monitor {
                 dropped!(self.dropped, DropReason::NotLeader; session = id)
             }
             Role::Peon => {
-                let now = self.view.steady_usec();
+                let now = self.view.steady_time();
                 self.pending.mark(id, received.answer(), FORWARDED, now);
                 self.out.push(Output::Forward(id, msg));
             }
@@ -347,7 +353,7 @@ mod tests {
             (0..100)
                 .take_while(|tid| {
                     let (answer, msg) = command(*tid);
-                    pending.add((session, entity), answer, &msg, 0)
+                    pending.add((session, entity), answer, &msg, Micros::new(0))
                 })
                 .count()
         };

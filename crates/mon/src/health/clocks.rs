@@ -20,7 +20,7 @@ pub struct Clock {
 
 /// The least difference of the clocks: the truth is within half the round trip of the measured one.
 fn skew(s: &ClockSample) -> Duration {
-    Duration::from_micros(s.ahead_us.unsigned_abs().saturating_sub(s.round_trip_us / 2))
+    Duration::from_micros(s.ahead_us.unsigned_abs().saturating_sub(s.round_trip.count() / 2))
 }
 
 /// A clock that differs.
@@ -45,7 +45,7 @@ impl Clock {
         let bad = self.recent.len() == PERSISTENT && self.recent.iter().all(|s| skew(s) > allowed);
         bad.then(|| Skewed {
             skew: skew(last),
-            latency: Duration::from_micros(last.round_trip_us),
+            latency: last.round_trip.into(),
         })
     }
 }
@@ -98,12 +98,14 @@ impl View {
 
 #[cfg(test)]
 mod tests {
+    use spirula_denc::Micros;
+
     use super::*;
 
     fn sample(ahead_ms: i64, round_trip_ms: u64) -> ClockSample {
         ClockSample {
             ahead_us: ahead_ms * 1000,
-            round_trip_us: round_trip_ms * 1000,
+            round_trip: Micros::from_millis(round_trip_ms),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use spirula_asok::osd_network::{slow_limit, slowest};
+use spirula_denc::Micros;
 use spirula_maps::PingSeries;
 
 use super::{Checks, warn};
@@ -16,18 +17,18 @@ const GRACES: u64 = 60;
 /// A pair of OSDs between which heartbeats take long. Ordered by time, from, to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Slow {
-    /// The longest average in microseconds.
-    time: u32,
+    /// The longest average.
+    time: Micros,
     from: i32,
     to: i32,
     improving: bool,
 }
 
 impl Slow {
-    fn of(from: i32, to: i32, s: &PingSeries, limit: f64) -> Option<Self> {
+    fn of(from: i32, to: i32, s: &PingSeries, limit: Micros) -> Option<Self> {
         let [one, five, fifteen] = s.average;
         let time = slowest(s);
-        (f64::from(time) > limit).then_some(Self {
+        (time > limit).then_some(Self {
             time,
             from,
             to,
@@ -36,16 +37,16 @@ impl Slow {
     }
 }
 
-/// Microseconds as milliseconds with three digits.
-fn ms(us: u32) -> String {
-    format!("{}.{:03}", us / 1000, us % 1000)
+/// As milliseconds with three digits.
+fn ms(time: Micros) -> String {
+    format!("{}.{:03}", time.as_millis(), time.count() % 1000)
 }
 
 impl View {
     pub(super) fn slow_pings(&self, out: &mut Checks) {
         let grace = self.values.uint("osd_heartbeat_grace");
         let limit = slow_limit(&self.values);
-        if limit <= 0.0 {
+        if limit.is_zero() {
             return;
         }
         let (mut back, mut front) = (BTreeSet::new(), BTreeSet::new());

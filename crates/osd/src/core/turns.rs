@@ -1,5 +1,6 @@
 //! Turns for copying, and for being copied to: few PGs at a time, the most urgent ones first.
 
+use spirula_denc::Micros;
 use spirula_maps::PgId;
 
 use super::Core;
@@ -62,7 +63,7 @@ impl Core {
     }
 
     /// The PGs that take part in turns for copying.
-    pub fn copy_bids(&self, usec: u64) -> CopyBids {
+    pub fn copy_bids(&self, usec: Micros) -> CopyBids {
         let named = |b: Bid| {
             Some(NamedBid {
                 pgid: self.pgs.get(&b.slot)?.pgid(),
@@ -94,7 +95,7 @@ impl Core {
         slots
     }
 
-    fn copying(&self, usec: u64) -> impl Iterator<Item = Bid> {
+    fn copying(&self, usec: Micros) -> impl Iterator<Item = Bid> {
         let bid = move |(slot, pg): (&u32, &Pg)| {
             let has_turn = match pg.seen().backfill_state() {
                 BackfillState::Idle => return None,

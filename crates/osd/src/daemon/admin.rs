@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 use spirula_asok::{Answer, Command, Failure, Handler, osd_network};
+use spirula_denc::Micros;
 use spirula_errno::Errno;
 use spirula_errno::*;
 use spirula_maps::{OsdMap, PgId, PoolId};
@@ -288,7 +289,7 @@ fn reservations(o: &Osd) -> Value {
     json!({"local_reservations": side(bids.local), "remote_reservations": side(bids.remote)})
 }
 
-fn query(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
+fn query(pg: &Pg, usec: Micros, map: &OsdMap) -> Value {
     let info = pg.seen().info().cloned().unwrap_or_default();
     let report = pg.seen().report();
     let r = report.as_ref();

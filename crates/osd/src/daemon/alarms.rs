@@ -4,28 +4,29 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use spirula_denc::Micros;
 use tokio::sync::Notify;
 
 use super::shell::Shared;
 use super::state::Osd;
 use crate::core::Core;
 
-/// Alarms are set for multiples of this many microseconds: thousands of notifications have one
+/// Alarms are set for multiples of this: thousands of notifications have one
 /// each.
-const GRAIN: u64 = 20_000;
+const GRAIN: Micros = Micros::from_millis(20);
 
 /// The alarms that are set.
 #[derive(Default)]
 pub(super) struct Alarms {
-    at: BTreeSet<u64>,
+    at: BTreeSet<Micros>,
     /// Notified when an alarm is set that rings before all others.
     news: Rc<Notify>,
 }
 
 impl Alarms {
-    /// Sets an alarm, in microseconds of the daemon's clock.
-    pub(super) fn set(&mut self, usec: u64) {
-        let at = usec.div_ceil(GRAIN).saturating_mul(GRAIN);
+    /// Sets an alarm by the daemon's clock.
+    pub(super) fn set(&mut self, usec: Micros) {
+        let at = GRAIN * usec.count().div_ceil(GRAIN.count());
         let is_first = self.at.first().is_none_or(|first| at < *first);
         self.at.insert(at);
         if is_first {
@@ -34,15 +35,15 @@ impl Alarms {
     }
 
     /// Drops the alarms that are due, and returns whether there were any.
-    fn take_due(&mut self, now: u64) -> bool {
-        let later = self.at.split_off(&now.saturating_add(1));
+    fn take_due(&mut self, now: Micros) -> bool {
+        let later = self.at.split_off(&(now + Micros::new(1)));
         !std::mem::replace(&mut self.at, later).is_empty()
     }
 }
 
 impl Osd {
-    /// The time of the next alarm, in microseconds of the machine's clock.
-    pub fn next_alarm(&self) -> Option<u64> {
+    /// The time of the next alarm by the machine's clock.
+    pub fn next_alarm(&self) -> Option<Micros> {
         self.alarms.at.first().copied()
     }
 
@@ -53,7 +54,7 @@ impl Osd {
             self.drive(Core::handle_alarm);
         }
         let next = self.alarms.at.first()?;
-        Some(Duration::from_micros(next.saturating_sub(now)))
+        Some(Duration::from(next.saturating_sub(now)))
     }
 }
 
@@ -75,10 +76,10 @@ mod tests {
     #[test]
     fn alarms_of_the_same_moment_are_one_and_none_rings_early() {
         let mut a = Alarms::default();
-        (0..1000).for_each(|i| a.set(1_000_001 + i));
+        (0..1000).for_each(|i| a.set(Micros::new(1_000_001 + i)));
         assert_eq!(a.at.len(), 1);
-        assert!(!a.take_due(1_001_000));
-        assert!(a.take_due(1_020_000));
-        assert!(!a.take_due(u64::MAX));
+        assert!(!a.take_due(Micros::from_millis(1001)));
+        assert!(a.take_due(Micros::from_millis(1020)));
+        assert!(!a.take_due(Micros::MAX));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use spirula_conf::options::Values;
-use spirula_denc::{EntityAddr, EntityAddrVec};
+use spirula_denc::{EntityAddr, EntityAddrVec, Micros};
 use spirula_invariant::dropped;
 use spirula_maps::OsdMap;
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
@@ -25,7 +25,7 @@ use crate::heartbeat::{Command, Complaint, Heartbeats, Net, Settings, Wish};
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 /// How often it is checked which OSDs share PGs with this one: PGs and their members come and go
 /// between maps too.
-const RESAMPLE: u64 = 5_000_000;
+const RESAMPLE: Micros = Micros::from_secs(5);
 /// The approximate size of a heartbeat without padding.
 const PLAIN_SIZE: usize = 64;
 /// The most padding; the option has no bound.
@@ -33,7 +33,7 @@ const MAX_PADDING: usize = 64 << 10;
 
 /// The settings of heartbeats under these options.
 pub(super) fn settings(values: &Values) -> Settings {
-    let seconds = |name: &str| values.uint(name).saturating_mul(1_000_000);
+    let seconds = |name: &str| Micros::from_secs(values.uint(name));
     let count = |name: &str| usize::try_from(values.uint(name)).unwrap_or(usize::MAX);
     Settings {
         interval: seconds("osd_heartbeat_interval"),
@@ -43,7 +43,7 @@ pub(super) fn settings(values: &Values) -> Settings {
         markdown_count: count("osd_max_markdown_count"),
         markdown_period: seconds("osd_max_markdown_period"),
         minute: match seconds("debug_heartbeat_testing_span") {
-            0 => 60_000_000,
+            Micros::ZERO => Micros::from_secs(60),
             span => span,
         },
         wish: Wish {
@@ -68,7 +68,7 @@ pub(super) struct Beats {
     pub(super) core: Heartbeats,
     pub(super) links: BeatLinks,
     /// When it was last checked which OSDs share PGs with this one.
-    sampled: u64,
+    sampled: Micros,
 }
 
 impl Beats {
@@ -76,12 +76,12 @@ impl Beats {
         Self {
             core: Heartbeats::new(id, settings(values)),
             links: BeatLinks::default(),
-            sampled: 0,
+            sampled: Micros::ZERO,
         }
     }
 
     /// Whether it is time to check which OSDs share PGs with this one.
-    fn is_sample_due(&mut self, now: u64) -> bool {
+    fn is_sample_due(&mut self, now: Micros) -> bool {
         let is_due = now.saturating_sub(self.sampled) > RESAMPLE;
         if is_due {
             self.sampled = now;
@@ -91,7 +91,7 @@ impl Beats {
 }
 
 /// The contents of an OSD's heartbeat. `full`: nothing may grow here.
-pub(super) fn beat(setup: &Setup, map: &OsdMap, full: bool, stamp: u64) -> Beat {
+pub(super) fn beat(setup: &Setup, map: &OsdMap, full: bool, stamp: Micros) -> Beat {
     Beat {
         fsid: map.fsid,
         epoch: map.epoch,
@@ -116,7 +116,7 @@ pub(super) struct Beating<'a> {
 
 impl Beating<'_> {
     /// As [`beat`], with the padding that tells whether large packets come through too.
-    fn padded(&self, stamp: u64) -> Beat {
+    fn padded(&self, stamp: Micros) -> Beat {
         let size = self.setup.values.uint("osd_heartbeat_min_size");
         let size = usize::try_from(size).unwrap_or(MAX_PADDING);
         let padding = vec![0; size.saturating_sub(PLAIN_SIZE).min(MAX_PADDING)];
@@ -126,7 +126,7 @@ impl Beating<'_> {
         }
     }
 
-    fn plain(&self, stamp: u64) -> Beat {
+    fn plain(&self, stamp: Micros) -> Beat {
         beat(self.setup, self.maps.map(), self.full, stamp)
     }
 
@@ -143,7 +143,7 @@ impl Beating<'_> {
     /// The time until the next tick.
     pub(super) fn pause(&self) -> Duration {
         let due = self.beats.core.next_due();
-        Duration::from_micros(due.saturating_sub(self.setup.usec())).max(MIN_PAUSE)
+        Duration::from(due.saturating_sub(self.setup.usec())).max(MIN_PAUSE)
     }
 
     /// Calls `f` on the core, and carries out the commands that come of it.
@@ -190,7 +190,7 @@ impl Beating<'_> {
                 .cloned()
                 .unwrap_or_else(EntityAddrVec::default),
             kind: c.kind,
-            failed_for_ms: u32::try_from(c.failed_for / 1000).unwrap_or(u32::MAX),
+            failed_for_ms: u32::try_from(c.failed_for.as_millis()).unwrap_or(u32::MAX),
         };
         tracing::info!(
             "osd.{}: {} (silent for {} ms)",

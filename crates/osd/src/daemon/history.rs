@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use spirula_asok::op_history::{OpClock, TrackedOp, filters};
+use spirula_denc::Micros;
 
 use super::state::Osd;
 use crate::pg::describe::{OpRecord, Progress};
@@ -9,7 +10,7 @@ use crate::pg::describe::{OpRecord, Progress};
 impl TrackedOp for OpRecord {
     const DAEMON: &str = "osd";
 
-    fn received(&self) -> u64 {
+    fn received(&self) -> Micros {
         self.stamps.received
     }
 
@@ -26,11 +27,11 @@ impl TrackedOp for OpRecord {
         filters.is_empty() || filters.iter().any(hit)
     }
 
-    fn events(&self, done: Option<u64>) -> Vec<(String, u64)> {
+    fn events(&self, done: Option<Micros>) -> Vec<(String, Micros)> {
         let s = &self.stamps;
         let mut events = vec![("initiated".to_owned(), s.received)];
-        let mut add = |name: &str, at: u64| {
-            if at != 0 {
+        let mut add = |name: &str, at: Micros| {
+            if !at.is_zero() {
                 events.push((name.to_owned(), at));
             }
         };
@@ -111,17 +112,17 @@ mod tests {
             tid: 1,
             pgid: PgId::new(PoolId::new(1), 0),
             stamps: Stamps {
-                received: 10,
-                queued: 11,
-                started: 12,
-                sub_ops_sent: 13,
-                local_commit: 14,
-                peer_commit: 15,
+                received: Micros::new(10),
+                queued: Micros::new(11),
+                started: Micros::new(12),
+                sub_ops_sent: Micros::new(13),
+                local_commit: Micros::new(14),
+                peer_commit: Micros::new(15),
             },
             peers: vec![1, 2],
             progress: Progress::Done,
         };
-        let events = op.events(Some(20));
+        let events = op.events(Some(Micros::new(20)));
         let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
         let want = [
             "initiated",

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use spirula_cephx::{OsRandom, RandomSource};
-use spirula_denc::UTime;
+use spirula_denc::{Micros, UTime};
 use spirula_host::Metadata;
 use spirula_host::Resident;
 
 /// The machine of a daemon.
 pub trait Host {
-    /// The microseconds of a monotonic clock; never 0, which means "not yet".
-    fn usec(&self) -> u64;
+    /// The time by a monotonic clock; never zero, which means "not yet".
+    fn usec(&self) -> Micros;
     /// The time of day.
     fn now(&self) -> UTime;
     /// A random number for spreading load, not for security.
@@ -47,8 +47,8 @@ impl SystemHost {
 }
 
 impl Host for SystemHost {
-    fn usec(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX) + 1
+    fn usec(&self) -> Micros {
+        Micros::from(self.started.elapsed()) + Micros::new(1)
     }
 
     fn now(&self) -> UTime {

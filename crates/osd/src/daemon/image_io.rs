@@ -1,5 +1,6 @@
 //! Statistics of block images for the leading monitor.
 
+use spirula_denc::Micros;
 use spirula_proto::internal::image_io::{ImageIoCounts, ImageIoQuery, ImageIoReport};
 use spirula_proto::{Payload, RawMessage};
 
@@ -9,7 +10,7 @@ impl Osd {
     /// Answers with what was counted since the last query, and goes on counting.
     pub(super) fn image_io_query(&mut self, msg: &RawMessage) -> spirula_proto::Result<()> {
         let ImageIoQuery::Poll(poll) = msg.decode()?;
-        let until = self.usec().saturating_add(u64::from(poll.hold_ms) * 1000);
+        let until = self.usec() + Micros::from_millis(poll.hold_ms.into());
         let images = self.perf.images.ask(poll.pools, until);
         let counts = ImageIoCounts {
             round: poll.round,

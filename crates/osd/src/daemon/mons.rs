@@ -1,7 +1,7 @@
 //! This OSD's messages to the monitors, as long as there is a session with one. Lost ones are sent
 //! again.
 
-use spirula_denc::{EntityAddrVec, EntityName, EntityType};
+use spirula_denc::{EntityAddrVec, EntityName, EntityType, Micros};
 use spirula_monc::MonClient;
 use spirula_proto::internal::Neighbour;
 use spirula_proto::internal::report::{OsdAlive, OsdReport, OsdReportReply, PgTempWanted};
@@ -11,25 +11,25 @@ use spirula_proto::{Payload, RawMessage};
 use super::maps::Maps;
 use super::setup::Setup;
 
-/// Microseconds after which the monitors are asked again to record this OSD as up.
-const ALIVE_AGAIN: u64 = 1_000_000;
+/// The time after which the monitors are asked again to record this OSD as up.
+const ALIVE_AGAIN: Micros = Micros::from_secs(1);
 
-/// Microseconds after which the monitors are asked again for a map that a client mentioned.
-const MAP_AGAIN: u64 = 1_000_000;
+/// The time after which the monitors are asked again for a map that a client mentioned.
+const MAP_AGAIN: Micros = Micros::from_secs(1);
 
 /// A request to the monitors about an epoch.
 #[derive(Default)]
 struct Asked {
     /// The newest epoch.
     epoch: u32,
-    /// When the monitors were asked, in microseconds.
-    at: u64,
+    /// When the monitors were asked.
+    at: Micros,
 }
 
 impl Asked {
     /// Whether the monitors are to be asked about `epoch` now: it is newer than before, or `again`
-    /// microseconds have passed. If so, the request counts as sent.
-    fn ask(&mut self, epoch: u32, now: u64, again: u64) -> bool {
+    /// has passed. If so, the request counts as sent.
+    fn ask(&mut self, epoch: u32, now: Micros, again: Micros) -> bool {
         let asks = epoch > self.epoch || now >= self.at + again;
         if asks {
             self.epoch = epoch.max(self.epoch);
@@ -103,7 +103,7 @@ impl Mons {
 
     /// Asks for the map of epoch `wanted`, which a client has mentioned: it may have come to the
     /// client first. It is asked for once, however many clients mention it.
-    pub(super) fn want_map(&mut self, wanted: u32, epoch: u32, now: u64) {
+    pub(super) fn want_map(&mut self, wanted: u32, epoch: u32, now: Micros) {
         if self.wanted_map.ask(wanted, now, MAP_AGAIN) {
             self.want_newer_map(epoch);
         }
@@ -111,7 +111,7 @@ impl Mons {
 
     /// Asks to record that this OSD is up in epoch `want`: once for all PGs, and again if that had
     /// no effect.
-    pub(super) fn ask_alive(&mut self, want: u32, epoch: u32, now: u64) {
+    pub(super) fn ask_alive(&mut self, want: u32, epoch: u32, now: Micros) {
         if self.alive.ask(want, now, ALIVE_AGAIN) {
             let want = self.alive.epoch;
             self.report(OsdReport::Alive(OsdAlive { epoch, want }));

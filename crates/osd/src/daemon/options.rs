@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use spirula_conf::options::Values;
+use spirula_denc::Micros;
 use spirula_store::MAX_OBJECT_SIZE;
 
 use super::state::Osd;
@@ -116,9 +117,9 @@ pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
                 .clamp(64 << 10, base.backfill_window.chunk),
             ..base.backfill_window
         },
-        recovery_sleep_us: (values.float("osd_recovery_sleep").max(0.0) * 1e6) as u64,
+        recovery_sleep: Micros::from_secs_f64(values.float("osd_recovery_sleep")),
         max_trimming_pgs: size("osd_max_trimming_pgs").max(1),
-        snap_trim_sleep_us: (values.float("osd_snap_trim_sleep").max(0.0) * 1e6) as u64,
+        snap_trim_sleep: Micros::from_secs_f64(values.float("osd_snap_trim_sleep")),
         ..base
     }
 }

@@ -4,6 +4,7 @@ use spirula_asok::op_history::OpHistory;
 use spirula_asok::perf::{
     Axis, BUCKETS, Counter, Grid, Histogram, Logger, Times, Values, count, gauge, times,
 };
+use spirula_denc::Micros;
 use spirula_invariant::Reason;
 use spirula_proto::osd::MOsdOpReply;
 
@@ -31,8 +32,8 @@ impl Default for Spread {
 }
 
 impl Spread {
-    fn add(&mut self, usec: u64) {
-        self.buckets[Axis::bucket(usec)] += 1;
+    fn add(&mut self, usec: Micros) {
+        self.buckets[Axis::bucket(usec.count())] += 1;
         self.all.add(usec);
     }
 }
@@ -45,7 +46,7 @@ macro_rules! stages {
 
         impl Stages {
             fn add(&mut self, s: &Stamps) {
-                $(if s.$from != 0 && s.$to != 0 {
+                $(if !s.$from.is_zero() && !s.$to.is_zero() {
                     self.$name.add(s.$to.saturating_sub(s.$from));
                 })*
             }
@@ -139,7 +140,13 @@ pub(super) struct Perf {
 
 impl Perf {
     /// Counts a request that is answered.
-    pub(super) fn op_done(&mut self, r: &MOsdOpReply, s: &Stamps, now: u64, record: Option<Box<OpRecord>>) {
+    pub(super) fn op_done(
+        &mut self,
+        r: &MOsdOpReply,
+        s: &Stamps,
+        now: Micros,
+        record: Option<Box<OpRecord>>,
+    ) {
         let took = now.saturating_sub(s.received);
         let (mut reads, mut writes, mut input, mut output) = (false, false, 0, 0);
         for o in &r.ops {
@@ -152,7 +159,7 @@ impl Perf {
             }
             output += o.data.len() as u64;
         }
-        let x = took / LATENCY_QUANTUM_USEC;
+        let x = took.count() / LATENCY_QUANTUM_USEC;
         let kind = match (reads, writes) {
             (true, true) => {
                 self.both_in.add(x, input / SIZE.quant);
@@ -171,11 +178,11 @@ impl Perf {
         kind.in_bytes = kind.in_bytes.saturating_add(input);
         kind.out_bytes = kind.out_bytes.saturating_add(output);
         kind.latency.add(took);
-        if s.queued != 0 {
+        if !s.queued.is_zero() {
             self.before_pg.add(s.queued.saturating_sub(s.received));
             kind.process.add(now.saturating_sub(s.queued));
             let prepared = s.sub_ops_sent.max(s.started).max(s.queued);
-            kind.prepare.add(prepared - s.queued);
+            kind.prepare.add(prepared.saturating_sub(s.queued));
         }
         self.stages.add(s);
         if let Some(record) = record {

@@ -2,6 +2,7 @@
 //! `src/osd/PGStateUtils.cc`), where numbers and times are strings.
 
 use serde_json::{Map, Value, json};
+use spirula_denc::Micros;
 use spirula_maps::OsdMap;
 
 use crate::pg::Pg;
@@ -33,7 +34,7 @@ fn epochs(past: &[PastState]) -> Vec<Value> {
 }
 
 /// The state of a PG, since when it is in it, and what it waits for.
-pub(super) fn now(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
+pub(super) fn now(pg: &Pg, usec: Micros, map: &OsdMap) -> Value {
     let (state, since) = pg.seen().stands_since();
     let mut now =
         json!({"name": state.name(), "enter_time": since.to_string(), "comment": pg.seen().sentence(usec)});

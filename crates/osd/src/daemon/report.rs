@@ -262,7 +262,11 @@ impl Reporting<'_> {
         self.reports.slow_ops = slow_ops.count;
         self.reports.quiet = 0;
         // A store that makes nothing durable any more has no average.
-        let stalled = self.writes.stalled(self.setup.usec()).saturating_mul(1000);
+        let stalled = self
+            .writes
+            .stalled(self.setup.usec())
+            .count()
+            .saturating_mul(1000);
         let latency = self.perf.take_commit_latency_ns().max(stalled);
         let osd_stat = self.osd_stat(seq, latency);
         let report = PgStatsReport {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use spirula_conf::options::Values;
-use spirula_denc::{EntityAddr, UTime};
+use spirula_denc::{EntityAddr, Micros, UTime};
 use spirula_invariant::Recorder;
 use spirula_maps::{OsdInfo, OsdMap};
 use spirula_msgr::recent::Transition as SessionTransition;
@@ -44,8 +44,8 @@ impl Setup {
         self.cfg.id
     }
 
-    /// Microseconds of a monotonic clock.
-    pub(super) fn usec(&self) -> u64 {
+    /// The time by a monotonic clock.
+    pub(super) fn usec(&self) -> Micros {
         self.host.usec()
     }
 

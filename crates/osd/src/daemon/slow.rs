@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spirula_denc::UTime;
+use spirula_denc::{Micros, UTime};
 use spirula_maps::PoolId;
 use spirula_proto::internal::report::SlowOps;
 use spirula_proto::mon::LogPriority;
@@ -36,20 +36,20 @@ impl Reporting<'_> {
     /// The number of requests that have been here for longer than `osd_op_complaint_time`, and the
     /// age of the oldest in milliseconds.
     pub(super) fn slow_ops(&self) -> SlowOps {
-        let (now, limit) = (self.setup.usec(), self.complaint_usec());
+        let (now, limit) = (self.setup.usec(), self.complaint_time());
         let mut found = SlowOps::default();
         for age in self.pgs.ops_received().map(|t| now.saturating_sub(t)) {
             if age >= limit {
                 found.count += 1;
-                let ms = u32::try_from(age / 1000).unwrap_or(u32::MAX);
+                let ms = u32::try_from(age.as_millis()).unwrap_or(u32::MAX);
                 found.oldest_ms = found.oldest_ms.max(ms);
             }
         }
         found
     }
 
-    fn complaint_usec(&self) -> u64 {
-        (self.setup.values.float("osd_op_complaint_time") * 1e6) as u64
+    fn complaint_time(&self) -> Micros {
+        Micros::from_secs_f64(self.setup.values.float("osd_op_complaint_time"))
     }
 
     /// Reports slow requests in the cluster log, every [`LINE_TICKS`].
@@ -57,7 +57,7 @@ impl Reporting<'_> {
         if !self.reports.is_line_due(LINE_TICKS) || self.slow_ops().count == 0 {
             return; // Not yet, or there are none.
         }
-        let (now, limit) = (self.setup.usec(), self.complaint_usec());
+        let (now, limit) = (self.setup.usec(), self.complaint_time());
         let age = |op: &OpRecord| now.saturating_sub(op.stamps.received);
         let slow: Vec<OpRecord> = self.pgs.op_records().filter(|op| age(op) >= limit).collect();
         if let Some(oldest) = slow.iter().max_by_key(|op| age(op)) {
@@ -75,7 +75,7 @@ impl Reporting<'_> {
         let wall = self.setup.now().to_duration();
         // As many as one message may tell of; the health has the number.
         for op in slow.iter().take(100) {
-            let since = wall.saturating_sub(std::time::Duration::from_micros(age(op)));
+            let since = wall.saturating_sub(age(op).into());
             let line = format!(
                 "slow request {} initiated {} currently {}",
                 op.description,

@@ -1,5 +1,6 @@
 //! How full the store is, as reported to the monitors.
 
+use spirula_denc::Micros;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
@@ -255,7 +256,7 @@ impl Spacing<'_> {
     /// their windows.
     pub(super) fn tell(&self) {
         let full = self.space.full.contains(&self.setup.id());
-        let news = Heartbeat::Room(beat(self.setup, self.maps.map(), full, 0));
+        let news = Heartbeat::Room(beat(self.setup, self.maps.map(), full, Micros::ZERO));
         self.peers.tell(&news.to_message());
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use spirula_buf::Pool;
 use spirula_conf::options::Values;
+use spirula_denc::Micros;
 use spirula_invariant::{dropped, impossible};
 use spirula_maps::{HObject, ObjectName, snap};
 use spirula_monc::MonClient;
@@ -257,8 +258,8 @@ impl Osd {
         }
     }
 
-    /// Microseconds of a monotonic clock.
-    pub fn usec(&self) -> u64 {
+    /// The time by a monotonic clock.
+    pub fn usec(&self) -> Micros {
         self.setup.usec()
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_buf::Pool;
+use spirula_denc::Micros;
 use spirula_invariant::impossible;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Store, StoreError};
 
@@ -95,7 +96,7 @@ impl StoreIo {
         token: Token,
         txn: Txn,
         claim: Claim,
-        now: u64,
+        now: Micros,
     ) -> Result<(), StoreError> {
         self.writing().submit(token, txn, claim, now)
     }
@@ -140,7 +141,7 @@ impl StoreIo {
 
     /// Lets the store do the work that is due and returns its answers. To be called until there are
     /// none.
-    pub(super) fn poll(&mut self, now: u64) -> Result<VecDeque<(Token, StoreReply)>, StoreError> {
+    pub(super) fn poll(&mut self, now: Micros) -> Result<VecDeque<(Token, StoreReply)>, StoreError> {
         self.reads.settle();
         let mut events = std::mem::take(&mut self.events);
         self.store.poll(&mut events);
@@ -158,7 +159,7 @@ impl StoreIo {
         self.answers.0.pop_front()
     }
 
-    fn event(&mut self, e: Event, now: u64) -> Result<(), StoreError> {
+    fn event(&mut self, e: Event, now: Micros) -> Result<(), StoreError> {
         match e {
             Event::Committed(t) => {
                 let token = Token(t.0);

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
+use spirula_denc::Micros;
 use spirula_invariant::invariant;
 use spirula_store::{Store, StoreError};
 
@@ -58,8 +59,8 @@ pub(super) struct Writes {
     /// The number of these that are durable.
     committed: u64,
     /// If some transactions are not durable, or are held: when one last became durable, or the
-    /// first of them came, in microseconds.
-    progress: Option<u64>,
+    /// first of them came.
+    progress: Option<Micros>,
 }
 
 impl Default for Writes {
@@ -88,9 +89,10 @@ impl Writes {
         self.submitted
     }
 
-    /// The microseconds for which the store has had transactions and made none durable.
-    pub(super) fn stalled(&self, now: u64) -> u64 {
-        self.progress.map_or(0, |since| now.saturating_sub(since))
+    /// How long the store has had transactions and made none durable.
+    pub(super) fn stalled(&self, now: Micros) -> Micros {
+        self.progress
+            .map_or(Micros::ZERO, |since| now.saturating_sub(since))
     }
 
     /// Whether all transactions are in the log, as far as that can be seen from outside: only for
@@ -99,8 +101,8 @@ impl Writes {
         self.held.is_empty() && self.submitted == self.committed
     }
 
-    /// Notes that a transaction is durable at this time, in microseconds.
-    pub(super) fn committed(&mut self, token: Token, now: u64) {
+    /// Notes that a transaction is durable at this time.
+    pub(super) fn committed(&mut self, token: Token, now: Micros) {
         self.large.forget(token);
         self.committed += 1;
         invariant!(
@@ -122,7 +124,7 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Submits a transaction at this time, in microseconds.
+    /// Submits a transaction at this time.
     ///
     /// # Errors
     /// The store failed, or has no room for what must be stored: more was accepted than the reserve holds. All that comes later relies on
@@ -132,7 +134,7 @@ impl Writing<'_> {
         token: Token,
         txn: Txn,
         claim: Claim,
-        now: u64,
+        now: Micros,
     ) -> Result<(), StoreError> {
         let large = large_bytes(&txn);
         if large > 0 {
@@ -157,7 +159,7 @@ impl Writing<'_> {
     }
 
     /// Submits the transactions that are held, in their order.
-    pub(super) fn hand_over(&mut self, now: u64) -> Result<(), StoreError> {
+    pub(super) fn hand_over(&mut self, now: Micros) -> Result<(), StoreError> {
         while self.store.writable()
             && let Some(s) = self.writes.held.pop()
         {
@@ -184,7 +186,7 @@ impl Writing<'_> {
     }
 
     /// Submits or refuses, or gives the transaction back until a checkpoint has freed what was removed.
-    fn try_submit(&mut self, mut s: Submission, now: u64) -> Result<Option<Submission>, StoreError> {
+    fn try_submit(&mut self, mut s: Submission, now: Micros) -> Result<Option<Submission>, StoreError> {
         let (claim, slot) = (s.claim, s.token.slot());
         // Later transactions may build on one that was refused.
         if claim != Claim::All && self.writes.refused.contains(&slot) || !self.leaves_reserve(&s) {
@@ -225,7 +227,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "expected a durable transaction to have been submitted")]
     fn nothing_is_durable_that_was_not_submitted() {
-        Writes::default().committed(Token::new(1, 1), 5);
+        Writes::default().committed(Token::new(1, 1), Micros::new(5));
     }
 
     #[test]
@@ -238,7 +240,7 @@ mod tests {
         assert!(w.takes_large(1000), "nothing is under way");
         w.large.note(Token::new(1, 1), 60);
         assert!(w.takes_large(40) && !w.takes_large(41));
-        w.committed(Token::new(1, 1), 5);
+        w.committed(Token::new(1, 1), Micros::new(5));
         assert!(w.takes_large(1000) && w.is_flushed());
     }
 }

@@ -4,7 +4,7 @@
 //! The owner calls [`Heartbeats::set_peers`] with each new map, [`Heartbeats::tick`] when
 //! [`Heartbeats::next_due`] says so, and the other methods as things happen, and carries out the
 //! [`Command`]s. Each peer is pinged on two networks; only a peer that answers on both is well. All
-//! times are microseconds of one monotonic clock, so that clocks that are set forwards or backwards
+//! times are those of one monotonic clock, so that clocks that are set forwards or backwards
 //! change nothing.
 
 mod choose;
@@ -17,7 +17,7 @@ mod times;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use spirula_denc::EntityAddr;
+use spirula_denc::{EntityAddr, Micros};
 use spirula_maps::{OsdMap, PingTimes};
 use spirula_proto::internal::report::FailureKind;
 
@@ -27,12 +27,12 @@ use peer::{Life, Peer};
 
 /// A refused connection is reported again after this long: the monitors may have been told not to
 /// mark anyone down.
-const REFUSED_AGAIN: u64 = 5_000_000;
+const REFUSED_AGAIN: Micros = Micros::from_secs(5);
 /// Ticks come at least once a second. A tick that is late by more than this says that this process
 /// did not run.
-const STALL: u64 = 4_000_000;
+const STALL: Micros = Micros::from_secs(4);
 /// The longest time between two ticks.
-const TICK: u64 = 1_000_000;
+const TICK: Micros = Micros::from_secs(1);
 
 /// A network that heartbeats go over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,13 +66,13 @@ impl Net {
     }
 }
 
-/// The options of heartbeats, with times in microseconds.
+/// The options of heartbeats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// `osd_heartbeat_interval`.
-    pub interval: u64,
+    pub interval: Micros,
     /// `osd_heartbeat_grace`.
-    pub grace: u64,
+    pub grace: Micros,
     /// `osd_heartbeat_min_healthy_ratio`.
     pub min_healthy_ratio: f64,
     /// `osd_fast_fail_on_connection_refused`.
@@ -80,9 +80,9 @@ pub struct Settings {
     /// `osd_max_markdown_count`.
     pub markdown_count: usize,
     /// `osd_max_markdown_period`.
-    pub markdown_period: u64,
+    pub markdown_period: Micros,
     /// The length of a minute of the ping times (`debug_heartbeat_testing_span`).
-    pub minute: u64,
+    pub minute: Micros,
     /// The number of peers wished for.
     pub wish: Wish,
 }
@@ -94,8 +94,8 @@ pub struct Complaint {
     pub osd: i32,
     /// The kind of failure, or that the peer is well again.
     pub kind: FailureKind,
-    /// How long the peer has failed, in microseconds.
-    pub failed_for: u64,
+    /// How long the peer has failed.
+    pub failed_for: Micros,
 }
 
 /// A command to the owner.
@@ -108,7 +108,7 @@ pub enum Command {
         /// The network to ping over.
         net: Net,
         /// The stamp, which comes back with the answer.
-        stamp: u64,
+        stamp: Micros,
     },
     /// End the connections to a peer, which seem to be dead: the next ping makes new ones.
     Redial(i32),
@@ -147,8 +147,8 @@ pub struct Heartbeats {
     waiting: bool,
     /// Whether this OSD is up in the newest map, so that others accept its complaints.
     up: bool,
-    next_ping: u64,
-    last_tick: u64,
+    next_ping: Micros,
+    last_tick: Micros,
 }
 
 impl Heartbeats {
@@ -162,15 +162,15 @@ impl Heartbeats {
             markdowns: Markdowns::default(),
             waiting: false,
             up: false,
-            next_ping: 0,
-            last_tick: 0,
+            next_ping: Micros::ZERO,
+            last_tick: Micros::ZERO,
         }
     }
 
     /// Adopts changed options. They apply from the next map or ping on.
     pub fn set_settings(&mut self, settings: Settings) {
         // One that was made shorter is not to wait for the longer one to pass.
-        self.next_ping = 0;
+        self.next_ping = Micros::ZERO;
         self.settings = settings;
     }
 
@@ -204,7 +204,7 @@ impl Heartbeats {
             let stays = lives.get(osd) == Some(&p.life);
             if !stays && p.reported && Life::of(map, *osd) == Some(p.life) {
                 // Nobody would ever take this back.
-                out.push(complaint(*osd, FailureKind::RECOVERED, 0));
+                out.push(complaint(*osd, FailureKind::RECOVERED, Micros::ZERO));
             }
             stays
         });
@@ -212,21 +212,21 @@ impl Heartbeats {
             if let Entry::Vacant(e) = self.peers.entry(osd) {
                 e.insert(Peer::new(life));
                 // At once: an answer of a new peer may be what is awaited.
-                self.next_ping = 0;
+                self.next_ping = Micros::ZERO;
             }
         }
     }
 
     /// The latest time at which to call [`Heartbeats::tick`] again.
-    pub fn next_due(&self) -> u64 {
+    pub fn next_due(&self) -> Micros {
         self.next_ping.min(self.last_tick + TICK)
     }
 
     /// Sends the pings that are due, and complains about peers that do not answer. `random` spreads
     /// the pings of many OSDs.
-    pub fn tick(&mut self, now: u64, random: u32, out: &mut Vec<Command>) {
+    pub fn tick(&mut self, now: Micros, random: u32, out: &mut Vec<Command>) {
         let gap = now.saturating_sub(self.last_tick);
-        if self.last_tick > 0 && gap > TICK + STALL {
+        if !self.last_tick.is_zero() && gap > TICK + STALL {
             // Answers may have come meanwhile, and wait to be read.
             self.peers.values_mut().for_each(|p| p.forgive(gap));
         }
@@ -234,7 +234,8 @@ impl Heartbeats {
         self.markdowns.prune(now, self.settings.markdown_period);
         if now >= self.next_ping {
             // Half a second and up to an interval, as official OSDs do.
-            self.next_ping = now + 500_000 + self.settings.interval / 10 * u64::from(random % 10);
+            self.next_ping =
+                now + Micros::from_millis(500) + self.settings.interval / 10 * u64::from(random % 10);
             for (osd, peer) in &mut self.peers {
                 peer.pinged(now, self.settings.grace);
                 out.extend(Net::BOTH.map(|net| Command::Ping {
@@ -247,7 +248,7 @@ impl Heartbeats {
         self.check(now, out);
     }
 
-    fn check(&mut self, now: u64, out: &mut Vec<Command>) {
+    fn check(&mut self, now: Micros, out: &mut Vec<Command>) {
         for (osd, p) in &mut self.peers {
             if !p.is_overdue(now) {
                 continue;
@@ -265,19 +266,27 @@ impl Heartbeats {
     }
 
     /// Notes a peer's answer. `wall` is the time in seconds since 1970, for the ping times.
-    pub fn answered(&mut self, osd: i32, net: Net, stamp: u64, now: u64, wall: u32, out: &mut Vec<Command>) {
+    pub fn answered(
+        &mut self,
+        osd: i32,
+        net: Net,
+        stamp: Micros,
+        now: Micros,
+        wall: u32,
+        out: &mut Vec<Command>,
+    ) {
         let Some(p) = self.peers.get_mut(&osd) else {
             return; // It was a peer when it was asked.
         };
         p.answered(net, stamp, now, wall, self.settings.minute);
         if p.reported && p.is_healthy(now) {
             p.reported = false;
-            out.push(complaint(osd, FailureKind::RECOVERED, 0));
+            out.push(complaint(osd, FailureKind::RECOVERED, Micros::ZERO));
         }
     }
 
     /// Notes that a peer's address refuses connections: its process is gone.
-    pub fn refused(&mut self, osd: i32, now: u64, out: &mut Vec<Command>) {
+    pub fn refused(&mut self, osd: i32, now: Micros, out: &mut Vec<Command>) {
         if !self.up || !self.settings.fast_fail {
             return; // Nobody listens to an OSD that is down, or the silence is to be waited for.
         }
@@ -286,7 +295,7 @@ impl Heartbeats {
         };
         if p.refused.is_none_or(|t| now.saturating_sub(t) > REFUSED_AGAIN) {
             p.refused = Some(now);
-            out.push(complaint(osd, FailureKind::IMMEDIATE, 0));
+            out.push(complaint(osd, FailureKind::IMMEDIATE, Micros::ZERO));
         }
     }
 
@@ -301,12 +310,12 @@ impl Heartbeats {
 
     /// Notes that the map has this OSD down although it runs. From now on it may boot only when the
     /// peers answer.
-    pub fn marked_down(&mut self, now: u64) -> MarkedDown {
+    pub fn marked_down(&mut self, now: Micros) -> MarkedDown {
         self.up = false;
         self.waiting = true;
         // The peers' earlier answers say nothing about now.
         self.peers.clear();
-        self.next_ping = 0;
+        self.next_ping = Micros::ZERO;
         let times = self.markdowns.note(now, self.settings.markdown_period);
         if times > self.settings.markdown_count {
             MarkedDown::Stop(times)
@@ -321,7 +330,7 @@ impl Heartbeats {
     ///
     /// # Errors
     /// How many answer, where they are too few.
-    pub fn may_boot(&self, now: u64) -> Result<(), Unhealthy> {
+    pub fn may_boot(&self, now: Micros) -> Result<(), Unhealthy> {
         if !self.waiting || self.markdowns.is_empty() {
             return Ok(());
         }
@@ -339,7 +348,7 @@ impl Heartbeats {
     }
 }
 
-fn complaint(osd: i32, kind: FailureKind, failed_for: u64) -> Command {
+fn complaint(osd: i32, kind: FailureKind, failed_for: Micros) -> Command {
     Command::Report(Complaint {
         osd,
         kind,

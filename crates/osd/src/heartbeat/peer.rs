@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use spirula_denc::EntityAddr;
+use spirula_denc::{EntityAddr, Micros};
 use spirula_maps::{OsdMap, PingTimes};
 
 use super::Net;
@@ -33,25 +33,25 @@ impl Life {
 /// A ping that was not answered on all networks yet.
 #[derive(Debug, Clone, Copy)]
 struct Ping {
-    stamp: u64,
-    deadline: u64,
+    stamp: Micros,
+    deadline: Micros,
     /// When the answer came, by network.
-    answered: [Option<u64>; 2],
+    answered: [Option<Micros>; 2],
 }
 
-/// The state of one peer. Times are microseconds of a monotonic clock, 0 for never.
+/// The state of one peer. Times are those of a monotonic clock, zero for never.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     pub(super) life: Life,
-    first_tx: u64,
-    last_rx: [u64; 2],
+    first_tx: Micros,
+    last_rx: [Micros; 2],
     pings: VecDeque<Ping>,
     /// Whether the monitors were told that it failed.
     pub(super) reported: bool,
     /// When the monitors were last told that it refuses connections.
-    pub(super) refused: Option<u64>,
+    pub(super) refused: Option<Micros>,
     /// When its connections were last made anew.
-    pub(super) redialled: u64,
+    pub(super) redialled: Micros,
     times: Times,
 }
 
@@ -59,19 +59,19 @@ impl Peer {
     pub(super) fn new(life: Life) -> Self {
         Self {
             life,
-            first_tx: 0,
-            last_rx: [0; 2],
+            first_tx: Micros::ZERO,
+            last_rx: [Micros::ZERO; 2],
             pings: VecDeque::new(),
             reported: false,
             refused: None,
-            redialled: 0,
+            redialled: Micros::ZERO,
             times: Times::default(),
         }
     }
 
     /// Notes that a ping goes out on both networks.
-    pub(super) fn pinged(&mut self, now: u64, grace: u64) {
-        if self.first_tx == 0 {
+    pub(super) fn pinged(&mut self, now: Micros, grace: Micros) {
+        if self.first_tx.is_zero() {
             self.first_tx = now;
         }
         if self.pings.len() >= MAX_WAITING {
@@ -86,7 +86,7 @@ impl Peer {
 
     /// Notes the answer to a ping on one network. A ping that is answered on both counts as an
     /// answer to all before it.
-    pub(super) fn answered(&mut self, net: Net, stamp: u64, now: u64, wall: u32, span: u64) {
+    pub(super) fn answered(&mut self, net: Net, stamp: Micros, now: Micros, wall: u32, span: Micros) {
         let Some(at) = self.pings.iter().position(|p| p.stamp == stamp) else {
             return; // Newer ones were answered already.
         };
@@ -94,7 +94,7 @@ impl Peer {
         let ping = &mut self.pings[at];
         ping.answered[net as usize] = Some(now);
         if let [Some(back), Some(front)] = ping.answered {
-            let took = |t: u64| u32::try_from(t.saturating_sub(stamp)).unwrap_or(u32::MAX);
+            let took = |t: Micros| u32::try_from(t.saturating_sub(stamp).count()).unwrap_or(u32::MAX);
             self.times.add([took(back), took(front)], now, wall, span);
             self.pings.drain(..=at);
         }
@@ -102,26 +102,26 @@ impl Peer {
 
     /// Moves the deadlines by a `gap` in which this process did not run: that is no silence of the
     /// peer.
-    pub(super) fn forgive(&mut self, gap: u64) {
+    pub(super) fn forgive(&mut self, gap: Micros) {
         for p in &mut self.pings {
             p.deadline += gap;
         }
     }
 
     /// Whether a ping is overdue.
-    pub(super) fn is_overdue(&self, now: u64) -> bool {
+    pub(super) fn is_overdue(&self, now: Micros) -> bool {
         self.pings.front().is_some_and(|p| now > p.deadline)
     }
 
     /// Whether the peer has answered on both networks, and owes no answer.
-    pub(super) fn is_healthy(&self, now: u64) -> bool {
-        self.last_rx.iter().all(|t| *t > 0) && !self.is_overdue(now)
+    pub(super) fn is_healthy(&self, now: Micros) -> bool {
+        self.last_rx.iter().all(|t| !t.is_zero()) && !self.is_overdue(now)
     }
 
     /// Since when the peer is silent, on at least one network.
-    pub(super) fn silent_since(&self) -> u64 {
+    pub(super) fn silent_since(&self) -> Micros {
         match self.last_rx {
-            [0, _] | [_, 0] => self.first_tx,
+            [Micros::ZERO, _] | [_, Micros::ZERO] => self.first_tx,
             [back, front] => back.min(front),
         }
     }

@@ -1,20 +1,20 @@
 use spirula_crush::CrushMap;
-use spirula_denc::{EntityAddr, Fsid};
+use spirula_denc::{EntityAddr, Fsid, Micros};
 use spirula_maps::OsdState;
 
 use super::*;
 
-const SEC: u64 = 1_000_000;
+const SEC: Micros = Micros::from_secs(1);
 
 fn settings() -> Settings {
     Settings {
-        interval: 6 * SEC,
-        grace: 20 * SEC,
+        interval: SEC * 6,
+        grace: SEC * 20,
         min_healthy_ratio: 0.33,
         fast_fail: true,
         markdown_count: 5,
-        markdown_period: 600 * SEC,
-        minute: 60 * SEC,
+        markdown_period: SEC * 600,
+        minute: SEC * 60,
         wish: Wish {
             min_peers: 10,
             reporters: 2,
@@ -42,7 +42,7 @@ fn started(n: u16) -> (Heartbeats, OsdMap) {
     (h, map)
 }
 
-fn tick(h: &mut Heartbeats, now: u64) -> Vec<Command> {
+fn tick(h: &mut Heartbeats, now: Micros) -> Vec<Command> {
     let mut out = Vec::new();
     h.tick(now, 5, &mut out);
     out
@@ -58,13 +58,13 @@ fn run(
 ) -> Vec<(u64, Complaint)> {
     let mut said = Vec::new();
     for second in from..until {
-        let now = second * SEC;
+        let now = SEC * second;
         let mut out = tick(h, now);
         let mut at = 0;
         while at < out.len() {
             match out[at] {
                 Command::Ping { osd, net, stamp } if answer(osd, net) => {
-                    h.answered(osd, net, stamp, now + 1000, 0, &mut out);
+                    h.answered(osd, net, stamp, now + Micros::new(1000), 0, &mut out);
                 }
                 Command::Report(c) => said.push((second, c)),
                 _ => {}
@@ -86,7 +86,7 @@ fn a_peer_is_reported_once_after_the_grace_and_taken_back_when_it_answers() {
     assert_eq!((c.osd, c.kind), (1, FailureKind::TIMEOUT));
     // Pings go out about every three seconds; the first unanswered one is overdue after the grace.
     assert!((80..=85).contains(at), "{at}");
-    assert!(c.failed_for >= 20 * SEC && c.failed_for < 26 * SEC, "{c:?}");
+    assert!(c.failed_for >= SEC * 20 && c.failed_for < SEC * 26, "{c:?}");
     let said = run(&mut h, 200, 210, |_, _| true);
     assert_eq!(said.len(), 1);
     assert_eq!((said[0].1.osd, said[0].1.kind), (1, FailureKind::RECOVERED));
@@ -101,7 +101,7 @@ fn one_network_that_is_dead_is_a_failure() {
     // One that never answered has been silent since the first ping.
     let (mut h, _) = started(2);
     let said = run(&mut h, 1, 60, |_, net| net == Net::Front);
-    assert_eq!(said[0].1.failed_for, (said[0].0 - 1) * SEC);
+    assert_eq!(said[0].1.failed_for, SEC * (said[0].0 - 1));
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn who_did_not_run_blames_nobody() {
     run(&mut h, 1, 30, |_, _| true);
     // Pings are under way when the process is stopped for a minute; the answers are read a little after the tick.
     h.set_settings(settings());
-    let pings = tick(&mut h, 30 * SEC);
+    let pings = tick(&mut h, SEC * 30);
     assert_eq!(pings.len(), 4);
     assert!(
-        tick(&mut h, 90 * SEC)
+        tick(&mut h, SEC * 90)
             .iter()
             .all(|c| matches!(c, Command::Ping { .. }))
     );
@@ -124,10 +124,10 @@ fn a_refused_connection_is_told_at_once_and_not_too_often() {
     let (mut h, map) = started(3);
     let mut out = Vec::new();
     for ms in [0, 200, 400, 6000] {
-        h.refused(2, SEC + ms * 1000, &mut out);
+        h.refused(2, SEC + Micros::from_millis(ms), &mut out);
     }
     h.refused(7, SEC, &mut out);
-    let c = complaint(2, FailureKind::IMMEDIATE, 0);
+    let c = complaint(2, FailureKind::IMMEDIATE, Micros::ZERO);
     assert_eq!(out, [c, c]);
     h.set_settings(Settings {
         fast_fail: false,
@@ -158,7 +158,7 @@ fn a_new_life_of_a_peer_starts_with_a_clean_record() {
     assert_eq!(run(&mut h, 1, 40, |osd, _| osd != 3).len(), 1);
     h.set_settings(few);
     h.set_peers(&map, BTreeSet::new(), true, &mut out);
-    assert_eq!(out, [complaint(3, FailureKind::RECOVERED, 0)]);
+    assert_eq!(out, [complaint(3, FailureKind::RECOVERED, Micros::ZERO)]);
     assert_eq!(h.peers().collect::<Vec<_>>(), [1, 5]);
 }
 
@@ -174,20 +174,20 @@ fn a_new_session_hears_of_every_failure_again() {
 fn who_was_marked_down_boots_when_a_third_of_the_peers_answer() {
     let (mut h, map) = started(4);
     run(&mut h, 1, 20, |_, _| true);
-    assert_eq!(h.may_boot(20 * SEC), Ok(()));
-    assert_eq!(h.marked_down(20 * SEC), MarkedDown::Wait);
+    assert_eq!(h.may_boot(SEC * 20), Ok(()));
+    assert_eq!(h.marked_down(SEC * 20), MarkedDown::Wait);
     h.set_peers(&map, BTreeSet::new(), false, &mut Vec::new());
-    assert_eq!(h.may_boot(20 * SEC), Err(Unhealthy { up: 0, peers: 3 }));
+    assert_eq!(h.may_boot(SEC * 20), Err(Unhealthy { up: 0, peers: 3 }));
     // Cut off, it complains about nobody and waits.
     assert!(run(&mut h, 20, 100, |_, _| false).is_empty());
-    assert!(h.may_boot(100 * SEC).is_err());
+    assert!(h.may_boot(SEC * 100).is_err());
     run(&mut h, 100, 103, |osd, _| osd == 2);
-    assert_eq!(h.may_boot(103 * SEC), Ok(()));
+    assert_eq!(h.may_boot(SEC * 103), Ok(()));
     // It tries again in any case when the last time is long ago.
     run(&mut h, 103, 200, |_, _| false);
-    assert!(h.may_boot(200 * SEC).is_err());
-    tick(&mut h, 621 * SEC);
-    assert_eq!(h.may_boot(621 * SEC), Ok(()));
+    assert!(h.may_boot(SEC * 200).is_err());
+    tick(&mut h, SEC * 621);
+    assert_eq!(h.may_boot(SEC * 621), Ok(()));
     h.set_peers(&map, BTreeSet::new(), true, &mut Vec::new());
     assert!(!h.is_waiting());
 }
@@ -196,11 +196,11 @@ fn who_was_marked_down_boots_when_a_third_of_the_peers_answer() {
 fn the_sixth_time_within_ten_minutes_is_one_too_many() {
     let (mut h, _) = started(2);
     for n in 0..5 {
-        assert_eq!(h.marked_down((1 + n * 100) * SEC), MarkedDown::Wait);
+        assert_eq!(h.marked_down(SEC * (1 + n * 100)), MarkedDown::Wait);
     }
     // The first one is over ten minutes ago.
-    assert_eq!(h.marked_down(602 * SEC), MarkedDown::Wait);
-    assert_eq!(h.marked_down(603 * SEC), MarkedDown::Stop(6));
+    assert_eq!(h.marked_down(SEC * 602), MarkedDown::Wait);
+    assert_eq!(h.marked_down(SEC * 603), MarkedDown::Stop(6));
 }
 
 #[test]

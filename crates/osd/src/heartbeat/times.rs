@@ -1,5 +1,6 @@
 //! Ping times: averages over 1, 5 and 15 minutes, as official OSDs keep them.
 
+use spirula_denc::Micros;
 use spirula_maps::{PingSeries, PingTimes};
 
 use super::Net;
@@ -99,7 +100,7 @@ pub(super) struct Times {
     back: Series,
     front: Series,
     /// When the running minute began; 0 for not yet.
-    began: u64,
+    began: Micros,
     /// When the last minute ended, in seconds since 1970; 0 for none.
     updated: u32,
 }
@@ -107,13 +108,13 @@ pub(super) struct Times {
 impl Times {
     /// Adds a ping that was answered after `took` microseconds on the two networks. `span` is the
     /// length of a minute, which tests shorten.
-    pub(super) fn add(&mut self, took: [u32; 2], now: u64, wall: u32, span: u64) {
+    pub(super) fn add(&mut self, took: [u32; 2], now: Micros, wall: u32, span: Micros) {
         for (net, took) in Net::BOTH.into_iter().zip(took) {
             let s = self.series(net);
             s.running.add(took);
             s.last = took;
         }
-        if self.began == 0 {
+        if self.began.is_zero() {
             self.began = now;
         } else if now.saturating_sub(self.began) >= span {
             self.began = now;
@@ -155,22 +156,22 @@ impl Times {
 mod tests {
     use super::*;
 
-    const MINUTE: u64 = 60_000_000;
+    const MINUTE: Micros = Micros::from_secs(60);
 
     #[test]
     fn averages_cover_one_five_and_fifteen_minutes() {
         let mut t = Times::default();
-        t.add([1000, 10], 1, 0, MINUTE);
-        t.add([3000, 30], 2, 5, MINUTE);
+        t.add([1000, 10], Micros::new(1), 0, MINUTE);
+        t.add([3000, 30], Micros::new(2), 5, MINUTE);
         assert_eq!((t.told().last_update, t.told().back.last), (0, 3000));
-        t.add([2000, 20], 1 + MINUTE, 60, MINUTE);
+        t.add([2000, 20], Micros::new(1) + MINUTE, 60, MINUTE);
         let told = t.told();
         assert_eq!((told.last_update, told.back.average), (60, [2000; 3]));
         assert_eq!((told.back.min, told.back.max), ([1000; 3], [3000; 3]));
         assert_eq!((told.front.average, told.front.last), ([20; 3], 20));
         // Four more minutes of 12 ms: the last five average 10, and the first one has left only the minute's view.
         for n in 2..6 {
-            t.add([12_000, 20], 1 + n * MINUTE, 60, MINUTE);
+            t.add([12_000, 20], Micros::new(1) + MINUTE * n, 60, MINUTE);
         }
         let back = t.told().back;
         assert_eq!(back.average[..2], [12_000, 10_000]);

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use spirula_denc::Micros;
+
 use super::bug::Bug;
 
 /// Ceph's default list of object classes, including those that Spirula does not have yet.
@@ -124,8 +126,8 @@ pub struct PgConfig {
     pub max_snap_trims: usize,
     /// `osd_max_trimming_pgs`: PGs that trim at the same time.
     pub max_trimming_pgs: usize,
-    /// `osd_snap_trim_sleep`, in microseconds: the pause after each such group of clones.
-    pub snap_trim_sleep_us: u64,
+    /// `osd_snap_trim_sleep`: the pause after each such group of clones.
+    pub snap_trim_sleep: Micros,
     /// Seconds after which peering that makes no progress begins anew.
     pub peering_retry: u32,
     /// The most objects that members may lack while requests wait for them; if they lack more,
@@ -147,11 +149,11 @@ pub struct PgConfig {
     pub busy_requests: u64,
     /// While clients work, an OSD rests this many times as long as it copies.
     pub busy_rest: u64,
-    /// `osd_recovery_sleep`, in microseconds: the pause after each push in any case.
-    pub recovery_sleep_us: u64,
-    /// How long the members let a primary answer reads, in microseconds. Ceph's is 16 s
+    /// `osd_recovery_sleep`: the pause after each push in any case.
+    pub recovery_sleep: Micros,
+    /// How long the members let a primary answer reads. Ceph's is 16 s
     /// (`osd_pool_default_read_lease_ratio`), which a new primary may have to wait.
-    pub read_lease_us: u64,
+    pub read_lease: Micros,
     /// A deliberate bug, for tests of the tests.
     #[cfg(any(test, feature = "bugs"))]
     pub bug: Option<Bug>,
@@ -307,7 +309,7 @@ impl Default for PgConfig {
             },
             max_snap_trims: 2,
             max_trimming_pgs: 2,
-            snap_trim_sleep_us: 0,
+            snap_trim_sleep: Micros::ZERO,
             peering_retry: 10,
             sync_objects: 64,
             sync_bytes: 8 << 20,
@@ -324,8 +326,8 @@ impl Default for PgConfig {
             },
             busy_requests: 2,
             busy_rest: 2,
-            recovery_sleep_us: 0,
-            read_lease_us: 4_000_000,
+            recovery_sleep: Micros::ZERO,
+            read_lease: Micros::from_secs(4),
             #[cfg(any(test, feature = "bugs"))]
             bug: None,
         }

@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use hashbrown::{Equivalent, HashMap};
 use spirula_classes::Flags;
+use spirula_denc::Micros;
 use spirula_maps::PoolId;
 use spirula_proto::internal::image_io::ImageIo as Counts;
 use spirula_proto::osd::{OpCode, WriteSameArgs};
@@ -122,38 +123,38 @@ fn written(o: &OsdOp) -> u64 {
 /// Counts I/O by image. Idle until it is asked, and again when it has not been asked for some time.
 #[derive(Debug, Default)]
 pub struct ImageIo {
-    /// The end of the counting, in microseconds of a monotonic clock; 0 while nobody asks.
-    until: u64,
+    /// The end of the counting, by a monotonic clock; zero while nobody asks.
+    until: Micros,
     /// The pools of the counted images; empty for all.
     pools: Vec<PoolId>,
     images: HashMap<ImageKey, Counts>,
 }
 
 impl ImageIo {
-    /// Counts the images of these pools, or of all, until `until`, in microseconds; returns the
+    /// Counts the images of these pools, or of all, until `until`; returns the
     /// counts since the last call.
-    pub fn ask(&mut self, pools: Vec<PoolId>, until: u64) -> Vec<Counts> {
-        self.until = until.max(1);
+    pub fn ask(&mut self, pools: Vec<PoolId>, until: Micros) -> Vec<Counts> {
+        self.until = until.max(Micros::new(1));
         self.pools = pools;
         first_by_each(self.images.drain().map(|(_, counts)| counts).collect())
     }
 
     /// Ends the counting if nobody has asked for long.
-    pub fn lapse(&mut self, usec: u64) {
-        if self.until != 0 && usec >= self.until {
+    pub fn lapse(&mut self, usec: Micros) {
+        if !self.until.is_zero() && usec >= self.until {
             *self = Self::default();
         }
     }
 
     /// Counts an executed request that is about to be answered; to be called before its reply takes
     /// its ops.
-    pub(super) fn note(&mut self, op: &ClientOp, usec: u64) {
-        if self.until != 0 && !op.client.is_internal() {
+    pub(super) fn note(&mut self, op: &ClientOp, usec: Micros) {
+        if !self.until.is_zero() && !op.client.is_internal() {
             self.count(op, usec);
         }
     }
 
-    fn count(&mut self, op: &ClientOp, usec: u64) {
+    fn count(&mut self, op: &ClientOp, usec: Micros) {
         let Some(name) = name_of(op) else {
             // It is of no image.
             return;
@@ -173,7 +174,10 @@ impl ImageIo {
             }),
             None => return,
         };
-        let took = usec.saturating_sub(op.stamps.received).saturating_mul(1000);
+        let took = usec
+            .saturating_sub(op.stamps.received)
+            .count()
+            .saturating_mul(1000);
         let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
         let (reads, writes) = (op.may_read(), op.may_write());
         if writes {
@@ -251,7 +255,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_when_nobody_asks_any_more() {
         let mut io = ImageIo::default();
-        assert!(io.ask(vec![PoolId::new(1)], 50).is_empty());
+        assert!(io.ask(vec![PoolId::new(1)], Micros::new(50)).is_empty());
         io.images.insert(
             ImageKey {
                 pool: PoolId::new(1),
@@ -260,9 +264,9 @@ mod tests {
             },
             Counts::default(),
         );
-        io.lapse(49);
+        io.lapse(Micros::new(49));
         assert_eq!(io.images.len(), 1);
-        io.lapse(50);
-        assert!(io.images.is_empty() && io.until == 0);
+        io.lapse(Micros::new(50));
+        assert!(io.images.is_empty() && io.until.is_zero());
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::force::Forced;
 use super::message::PeeringId;
 use super::promise::Promise;
+use spirula_denc::Micros;
 use spirula_invariant::invariant;
 
 /// The leadership of the PG, as far as this OSD goes along with it.
@@ -52,7 +53,7 @@ impl Leadership {
     }
 
     /// How long this OSD's promise still holds.
-    pub(super) fn promise_left(&self, usec: u64) -> Promise {
+    pub(super) fn promise_left(&self, usec: Micros) -> Promise {
         self.promised.unwrap_or_default().left(usec)
     }
 

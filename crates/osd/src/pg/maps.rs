@@ -21,7 +21,7 @@ impl Pg {
         // An OSD that was restarted does not know what it has promised.
         self.lead
             .promised
-            .get_or_insert(Promise::to_all(cx.usec + self.site.cfg.read_lease_us));
+            .get_or_insert(Promise::to_all(cx.usec + self.site.cfg.read_lease));
         let epoch = map.epoch();
         invariant!(
             epoch >= self.site.map.epoch(),

@@ -5,7 +5,7 @@
 //! one are dropped.
 
 use bytes::Bytes;
-use spirula_denc::{Error, Reader, Result, Writer};
+use spirula_denc::{Error, Micros, Reader, Result, Writer};
 use spirula_maps::{EVersion, HObject, PgId};
 use spirula_proto::internal::Protocol;
 use spirula_proto::osd_op_data::CopyCursor;
@@ -102,9 +102,9 @@ pub struct RepOp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseShare {
     /// The time of the question.
-    pub stamp: u64,
-    /// How long after that time the lease lasts, in microseconds.
-    pub length: u64,
+    pub stamp: Micros,
+    /// How long after that time the lease lasts.
+    pub length: Micros,
     /// Everything up to here is durable on all members.
     pub stable: EVersion,
     /// The primary's map.
@@ -131,14 +131,14 @@ pub enum PeerBody {
     /// Primary to member: let me answer reads.
     Lease {
         /// The primary's time.
-        stamp: u64,
+        stamp: Micros,
         /// Whether the primary will let members answer, too.
         shared: bool,
     },
     /// The answer to [`PeerBody::Lease`], with the time of the question.
-    LeaseGranted(u64),
+    LeaseGranted(Micros),
     /// Member to primary: let me answer reads. Carries the member's time.
-    ShareLease(u64),
+    ShareLease(Micros),
     /// The answer to [`PeerBody::ShareLease`].
     LeaseShared(LeaseShare),
     /// Primary to a holder: send your log.
@@ -291,28 +291,28 @@ impl PeerMessage {
             PeerBody::Notify { info, promised } => {
                 w.u8(3);
                 w.put(info);
-                w.u64(promised.primary);
-                w.u64(promised.members);
+                w.put(&promised.primary);
+                w.put(&promised.members);
             }
             PeerBody::Lease { stamp, shared } => {
                 w.u8(18);
-                w.u64(*stamp);
+                w.put(stamp);
                 w.u8(u8::from(*shared));
             }
             PeerBody::ShareLease(stamp) => {
                 w.u8(21);
-                w.u64(*stamp);
+                w.put(stamp);
             }
             PeerBody::LeaseShared(share) => {
                 w.u8(22);
-                w.u64(share.stamp);
-                w.u64(share.length);
+                w.put(&share.stamp);
+                w.put(&share.length);
                 w.put(&share.stable);
                 w.u32(share.epoch);
             }
             PeerBody::LeaseGranted(stamp) => {
                 w.u8(19);
-                w.u64(*stamp);
+                w.put(stamp);
             }
             PeerBody::GetLog => w.u8(4),
             PeerBody::Log {
@@ -416,8 +416,8 @@ impl PeerMessage {
             3 => PeerBody::Notify {
                 info: r.get()?,
                 promised: Promise {
-                    primary: r.u64()?,
-                    members: r.u64()?,
+                    primary: r.get()?,
+                    members: r.get()?,
                 },
             },
             4 => PeerBody::GetLog,
@@ -458,18 +458,18 @@ impl PeerMessage {
                 data: msg.data.to_bytes(),
             }),
             18 => PeerBody::Lease {
-                stamp: r.u64()?,
+                stamp: r.get()?,
                 shared: r.u8()? != 0,
             },
-            19 => PeerBody::LeaseGranted(r.u64()?),
+            19 => PeerBody::LeaseGranted(r.get()?),
             20 => PeerBody::Copied {
                 info: r.get()?,
                 log: LogUpdate::decode(r)?,
             },
-            21 => PeerBody::ShareLease(r.u64()?),
+            21 => PeerBody::ShareLease(r.get()?),
             22 => PeerBody::LeaseShared(LeaseShare {
-                stamp: r.u64()?,
-                length: r.u64()?,
+                stamp: r.get()?,
+                length: r.get()?,
                 stable: r.get()?,
                 epoch: r.u32()?,
             }),
@@ -549,8 +549,8 @@ mod tests {
             PeerBody::Notify {
                 info: None,
                 promised: Promise {
-                    primary: 7,
-                    members: 8,
+                    primary: Micros::new(7),
+                    members: Micros::new(8),
                 },
             },
             PeerBody::Notify {
@@ -558,17 +558,17 @@ mod tests {
                 promised: Promise::default(),
             },
             PeerBody::Lease {
-                stamp: 5,
+                stamp: Micros::new(5),
                 shared: true,
             },
-            PeerBody::ShareLease(5),
+            PeerBody::ShareLease(Micros::new(5)),
             PeerBody::LeaseShared(LeaseShare {
-                stamp: 5,
-                length: 6,
+                stamp: Micros::new(5),
+                length: Micros::new(6),
                 stable: v,
                 epoch: 7,
             }),
-            PeerBody::LeaseGranted(6),
+            PeerBody::LeaseGranted(Micros::new(6)),
             PeerBody::GetLog,
             PeerBody::Log {
                 tail: v,

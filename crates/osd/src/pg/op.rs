@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::{Caller, Flags, Method};
-use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
+use spirula_denc::{EntityAddr, EntityName, EntityType, Micros, UTime};
 use spirula_maps::{HObject, PgId, ReqId, SnapContext, SnapId};
 use spirula_proto::BytesList;
 use spirula_proto::osd::{
@@ -344,21 +344,21 @@ pub struct Taken {
     pub room: Room,
 }
 
-/// When an op reached each stage, in microseconds of a monotonic clock; 0 for not yet.
+/// When an op reached each stage, by a monotonic clock; zero for not yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stamps {
     /// When it was read from the socket.
-    pub received: u64,
+    pub received: Micros,
     /// When it came to its PG.
-    pub queued: u64,
+    pub queued: Micros,
     /// When its execution began.
-    pub started: u64,
+    pub started: Micros,
     /// When the sub-ops were sent.
-    pub sub_ops_sent: u64,
+    pub sub_ops_sent: Micros,
     /// When it was durable here.
-    pub local_commit: u64,
+    pub local_commit: Micros,
     /// When it was durable on the last peer.
-    pub peer_commit: u64,
+    pub peer_commit: Micros,
 }
 
 impl ClientOp {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_denc::{UTime, decode_all};
+use spirula_denc::{Micros, UTime, decode_all};
 use spirula_errno::*;
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
@@ -95,7 +95,7 @@ fn unreadable(r: &Reading, fetched: &[Fetched]) -> Option<Bytes> {
 
 impl Site {
     /// A request of the PG itself, which begins at `usec`.
-    pub(super) fn internal_op(&self, object: HObject, ops: Vec<OsdOp>, usec: u64) -> ClientOp {
+    pub(super) fn internal_op(&self, object: HObject, ops: Vec<OsdOp>, usec: Micros) -> ClientOp {
         ClientOp {
             client: Arc::new(Client::internal()),
             tid: 0,

@@ -412,7 +412,11 @@ impl Serving<'_> {
             if w.version > a.local {
                 break;
             }
-            if let Some((op, _)) = w.request.as_mut().filter(|(op, _)| op.stamps.local_commit == 0) {
+            if let Some((op, _)) = w
+                .request
+                .as_mut()
+                .filter(|(op, _)| op.stamps.local_commit.is_zero())
+            {
                 op.stamps.local_commit = cx.usec;
             }
         }

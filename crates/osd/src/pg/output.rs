@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_denc::UTime;
+use spirula_denc::{Micros, UTime};
 use spirula_errno::{EAGAIN, EPERM};
 use spirula_maps::PgId;
 use spirula_proto::RawMessage;
@@ -155,8 +155,8 @@ pub enum Output {
     },
     /// Call [`crate::core::Core::handle_alarm`] at this time, or a little later.
     Alarm {
-        /// Microseconds of the monotonic clock.
-        usec: u64,
+        /// By the monotonic clock.
+        usec: Micros,
     },
     /// Have the monitors record that this OSD is up in this epoch (`up_thru`).
     Alive {
@@ -213,8 +213,8 @@ pub enum StoreReply {
 pub struct Ctx<'a> {
     /// The wall clock.
     pub now: UTime,
-    /// Microseconds of a monotonic clock.
-    pub usec: u64,
+    /// A monotonic clock.
+    pub usec: Micros,
     /// The OSDs, perhaps this one among them, that are so full that nothing may grow on them
     /// (`osd_failsafe_full_ratio`).
     pub full: &'a BTreeSet<i32>,
@@ -226,8 +226,8 @@ pub struct Ctx<'a> {
     pub perf: &'a mut CorePerf,
     /// The counters of requests by image.
     pub images: &'a mut ImageIo,
-    /// Requests that took longer than this, in microseconds, are described to the daemon.
-    pub slow_after: u64,
+    /// Requests that took longer than this are described to the daemon.
+    pub slow_after: Micros,
     /// The description of the request that is about to be answered, if it was slow.
     pub described: Option<String>,
 }

@@ -1,16 +1,18 @@
 //! The promises of OSDs to each other about reads.
 
-/// Until when reads may be answered, in microseconds of this OSD's clock; in messages, how long.
+use spirula_denc::Micros;
+
+/// Until when reads may be answered by this OSD's clock; in messages, how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Promise {
     /// By the primary.
-    pub primary: u64,
+    pub primary: Micros,
     /// By any member.
-    pub members: u64,
+    pub members: Micros,
 }
 
 impl Promise {
-    fn map(self, f: impl Fn(u64) -> u64) -> Self {
+    fn map(self, f: impl Fn(Micros) -> Micros) -> Self {
         Self {
             primary: f(self.primary),
             members: f(self.members),
@@ -18,7 +20,7 @@ impl Promise {
     }
 
     /// A promise to the primary and all members, until `until`.
-    pub(super) fn to_all(until: u64) -> Self {
+    pub(super) fn to_all(until: Micros) -> Self {
         Self {
             primary: until,
             members: until,
@@ -26,13 +28,13 @@ impl Promise {
     }
 
     /// How long the promise still holds.
-    pub(super) fn left(self, now: u64) -> Self {
+    pub(super) fn left(self, now: Micros) -> Self {
         self.map(|until| until.saturating_sub(now))
     }
 
     /// Until when a promise of a duration holds.
-    pub(super) fn from(self, now: u64) -> Self {
-        self.map(|length| now.saturating_add(length))
+    pub(super) fn from(self, now: Micros) -> Self {
+        self.map(|length| now + length)
     }
 
     /// The later of each time of both promises.

@@ -72,7 +72,7 @@ impl Site {
     /// The record of a request that was answered. Its sub-ops went to the acting set, which has not
     /// changed, as a request does not outlive its interval.
     fn record_of(&self, op: &ClientOp, description: String) -> OpRecord {
-        let peers = if op.stamps.sub_ops_sent != 0 {
+        let peers = if !op.stamps.sub_ops_sent.is_zero() {
             self.others()
         } else {
             Vec::new()

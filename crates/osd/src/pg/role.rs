@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use spirula_denc::Micros;
 use spirula_maps::{EVersion, IntervalSet};
 
 use super::backfill::Backfill;
@@ -53,7 +54,7 @@ pub(super) struct Active {
     /// The repairs of objects that members can't read.
     pub(super) repairs: Box<Repairs>,
     /// When the oldest write in flight was last sent.
-    pub(super) sent: u64,
+    pub(super) sent: Micros,
 }
 
 impl Role {
@@ -66,7 +67,7 @@ impl Role {
     }
 
     /// Whether reads may be answered now.
-    pub(super) fn has_lease(&self, cfg: &PgConfig, usec: u64) -> bool {
+    pub(super) fn has_lease(&self, cfg: &PgConfig, usec: Micros) -> bool {
         match self {
             Self::Active(a) => a.peers.is_empty() || a.lease.holds(usec) || cfg.has_bug(Bug::NoLease),
             Self::Replica(r) => usec < r.share.until,

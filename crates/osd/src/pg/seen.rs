@@ -1,6 +1,6 @@
 //! A read-only view of a PG: for reports, and for the PG itself before it handles a message.
 
-use spirula_denc::UTime;
+use spirula_denc::{Micros, UTime};
 use spirula_maps::{HObject, IntervalSet};
 use spirula_store::Usage;
 
@@ -207,7 +207,7 @@ impl<'a> Seen<'a> {
     }
 
     /// When the ops that wait or are under way were received.
-    pub fn ops_received(self) -> impl Iterator<Item = u64> {
+    pub fn ops_received(self) -> impl Iterator<Item = Micros> {
         self.ops().map(|(op, _)| op.stamps.received)
     }
 
@@ -266,7 +266,7 @@ impl<'a> Seen<'a> {
     }
 
     /// Whether the PG would begin to copy now.
-    pub fn may_copy(self, usec: u64) -> bool {
+    pub fn may_copy(self, usec: Micros) -> bool {
         let now = self.copy.info.last_update;
         let backfill = self.role.backfill();
         backfill.is_some_and(|b| b.may_copy(self.site, now, usec))

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use spirula_denc::Micros;
 use spirula_invariant::invariant;
 use spirula_maps::EVersion;
 
@@ -93,7 +94,7 @@ pub(super) struct StoreQueue {
     slot: u32,
     next_seq: u32,
     /// Transactions that are not durable: number, time of submission, purpose.
-    pub(super) commits: VecDeque<(u32, u64, Commit)>,
+    pub(super) commits: VecDeque<(u32, Micros, Commit)>,
     /// Questions that are not answered.
     pub(super) pending: HashMap<u32, Pending>,
 }

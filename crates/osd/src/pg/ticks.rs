@@ -1,5 +1,7 @@
 //! A PG's reactions to the passing of time and to lost connections, and its work after every event.
 
+use spirula_denc::Micros;
+
 use super::Pg;
 use super::output::Ctx;
 use super::role::Role;
@@ -28,7 +30,7 @@ impl Pg {
 
     /// Handles the passing of time; to be called about once a second.
     pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
-        let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
+        let patience = Micros::from_secs(self.site.cfg.peering_retry.into());
         match &self.role {
             Role::Active(a) if cx.usec.saturating_sub(a.sent) > patience => {
                 self.serving().resend_writes(None, cx)

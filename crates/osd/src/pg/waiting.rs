@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use spirula_denc::Micros;
+
 use super::backfill::Backfill;
 use super::peering::{Peering, Stage, Wait};
 use super::role::{Active, Role};
@@ -25,7 +27,7 @@ where
 
 impl Seen<'_> {
     /// What the PG waits for, at the time `usec` of the monotonic clock.
-    pub fn sentence(self, usec: u64) -> String {
+    pub fn sentence(self, usec: Micros) -> String {
         let since = self.recent.since();
         let leader = match self.site.interval.place.primary {
             ..0 => "no OSD".to_owned(),
@@ -119,7 +121,7 @@ impl Seen<'_> {
         }
     }
 
-    fn active_waits_for(self, a: &Active, usec: u64) -> Vec<String> {
+    fn active_waits_for(self, a: &Active, usec: Micros) -> Vec<String> {
         let mut waits = Vec::new();
         if let Some(w) = a.in_flight.front() {
             let mut late: Vec<i32> = a
@@ -131,7 +133,7 @@ impl Seen<'_> {
             if a.local < w.version {
                 late.insert(0, self.site.whoami);
             }
-            let (n, sent) = (a.in_flight.len(), usec.saturating_sub(a.sent) / 1_000_000);
+            let (n, sent) = (a.in_flight.len(), usec.saturating_sub(a.sent).as_secs());
             waits.push(format!(
                 "{} to have write {} durable, of {n}, sent {sent} s ago",
                 Osds(&late),

@@ -186,7 +186,7 @@ fn a_question_of_another_osd_is_as_old_as_it_is() {
         .values()
         .filter_map(|n| n.core.as_ref())
         .flat_map(Core::ops_received);
-    assert!(received.filter(|t| *t != 0).all(|t| t >= begun));
+    assert!(received.filter(|t| !t.is_zero()).all(|t| t >= begun));
     sim.settle();
     assert_eq!(sim.reply_to(tid).unwrap().result, 0);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use spirula_denc::UTime;
+use spirula_denc::{Micros, UTime};
 use spirula_maps::{PgId, PoolId};
 
 use super::map::FakeMap;
@@ -37,13 +37,13 @@ fn run(core: &mut Core, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) -> u64 {
     let (mut out, mut perf, mut images) = (Vec::new(), CorePerf::default(), ImageIo::default());
     let mut cx = Ctx {
         now: UTime::ZERO,
-        usec: 1,
+        usec: Micros::new(1),
         full: &BTreeSet::new(),
         versions: &Versions::default(),
         out: &mut out,
         perf: &mut perf,
         images: &mut images,
-        slow_after: u64::MAX,
+        slow_after: Micros::MAX,
         described: None,
     };
     f(core, &mut cx);

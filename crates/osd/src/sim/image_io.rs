@@ -7,7 +7,7 @@ use super::*;
 
 /// The counts of all OSDs since the last call; they go on counting images of these pools.
 fn ask(sim: &mut Sim, pools: &[PoolId]) -> BTreeMap<(PoolId, String), Counts> {
-    let until = sim.usec + 1_000_000_000;
+    let until = sim.usec + Micros::from_secs(1000);
     let told = sim
         .nodes
         .values_mut()
@@ -82,7 +82,7 @@ fn nobody_counts_without_being_asked() {
     sim.call("rbd_data.a.0000000000000000", vec![write_full("x")]);
     assert!(ask(&mut sim, &[]).is_empty());
     sim.call("rbd_data.a.0000000000000000", vec![write_full("x")]);
-    let late = sim.usec + 2_000_000_000;
+    let late = sim.usec + Micros::from_secs(2000);
     sim.nodes.values_mut().for_each(|n| n.images.lapse(late));
     sim.call("rbd_data.a.0000000000000000", vec![write_full("x")]);
     assert!(ask(&mut sim, &[]).is_empty());

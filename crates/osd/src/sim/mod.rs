@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
+use spirula_denc::{EntityAddr, EntityName, EntityType, Micros, UTime};
 use spirula_maps::{HObject, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, RawMessage};
@@ -107,7 +107,7 @@ struct Sim {
     /// The messages to clients about watches, by connection.
     events: VecDeque<(u64, MWatchNotify)>,
     /// Times at which the cores want to be called.
-    alarms: BTreeSet<u64>,
+    alarms: BTreeSet<Micros>,
     /// Bytes of messages between OSDs, those of replication left out.
     peering_bytes: usize,
     /// The number of messages that were dropped as their senders may not send them, or as too
@@ -122,7 +122,7 @@ struct Sim {
     /// How often a client was to be sent newer maps.
     maps_shared: u32,
     rng: Rng,
-    usec: u64,
+    usec: Micros,
     tid: u64,
     client: Arc<Client>,
     cfg: Arc<PgConfig>,
@@ -164,7 +164,7 @@ impl Sim {
             hung_up: Vec::new(),
             maps_shared: 0,
             rng: Rng::new(seed),
-            usec: 1,
+            usec: Micros::new(1),
             tid: 0,
             client,
             cfg: Arc::new(cfg),
@@ -309,7 +309,7 @@ impl Sim {
 
     fn with(&mut self, id: i32, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
         let (mut out, mut perf, mut refused) = (Vec::new(), CorePerf::default(), Vec::new());
-        let now = UTime::from_secs(1000 + (self.usec / 1_000_000) as u32);
+        let now = UTime::from_secs(1000 + self.usec.as_secs() as u32);
         let node = self.nodes.get_mut(&id).unwrap();
         let Some(core) = &mut node.core else { return };
         let mut cx = Ctx {
@@ -320,7 +320,7 @@ impl Sim {
             out: &mut out,
             perf: &mut perf,
             images: &mut node.images,
-            slow_after: u64::MAX,
+            slow_after: Micros::MAX,
             described: None,
         };
         f(core, &mut cx);
@@ -422,9 +422,9 @@ impl Sim {
     }
 
     /// Lets time pass, and rings the cores' alarms.
-    fn advance(&mut self, usec: u64) {
+    fn advance(&mut self, usec: Micros) {
         self.usec += usec;
-        let later = self.alarms.split_off(&(self.usec + 1));
+        let later = self.alarms.split_off(&(self.usec + Micros::new(1)));
         if std::mem::replace(&mut self.alarms, later).is_empty() {
             return;
         }
@@ -434,7 +434,7 @@ impl Sim {
     }
 
     fn step(&mut self, step: Step) {
-        self.advance(100);
+        self.advance(Micros::new(100));
         match step {
             Step::Deliver(a, b) => {
                 let msg = self.links.get_mut(&(a, b)).and_then(VecDeque::pop_front).unwrap();
@@ -509,7 +509,7 @@ impl Sim {
     fn settle(&mut self) {
         for _ in 0..4 {
             self.run_some(200_000);
-            self.advance(12_000_000);
+            self.advance(Micros::from_secs(12));
             for id in self.nodes.keys().copied().collect::<Vec<_>>() {
                 self.with(id, Core::handle_tick);
             }
@@ -524,7 +524,7 @@ impl Sim {
 
     /// Lets a second pass.
     fn pass_moment(&mut self) {
-        self.advance(1_000_000);
+        self.advance(Micros::from_secs(1));
         for id in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.with(id, Core::handle_tick);
         }

@@ -163,7 +163,7 @@ fn a_notification_ends_without_those_who_do_not_answer_or_leave() {
     sim.pass(4);
     assert!(sim.event(3).is_none());
     // Not only at the next tick.
-    sim.advance(1_000_000);
+    sim.advance(Micros::from_secs(1));
     let done = sim.event(3).unwrap();
     assert_eq!(done.result, -110);
     let replies = outcome(&done);
@@ -218,7 +218,7 @@ fn the_end_of_a_watch_is_as_old_as_it_is() {
     let records = sim.records();
     let end = records.iter().find(|r| r.description.contains("watch"));
     let end = end.expect("the watch has not ended");
-    assert!(end.stamps.received >= begun + 10_000_000, "{end:?}");
+    assert!(end.stamps.received >= begun + Micros::from_secs(10), "{end:?}");
 }
 
 #[test]

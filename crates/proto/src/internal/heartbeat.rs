@@ -1,6 +1,6 @@
 //! Heartbeats between OSDs.
 
-use spirula_denc::Fsid;
+use spirula_denc::{Fsid, Micros};
 
 use super::{plain_parts, protocol};
 use crate::Blob;
@@ -32,8 +32,8 @@ packed! {
         pub epoch: u32,
         /// The epoch since which the sender is up.
         pub up_from: u32,
-        /// The pinging OSD's monotonic clock in microseconds, meaningless to its peer.
-        pub stamp: u64,
+        /// The pinging OSD's monotonic clock, meaningless to its peer.
+        pub stamp: Micros,
         /// The sender has no room for anything that grows.
         pub full: bool,
         /// Zeros, up to `osd_heartbeat_min_size`.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spirula_denc::{EntityAddrVec, Fsid, UTime};
+use spirula_denc::{EntityAddrVec, Fsid, Micros, UTime};
 use spirula_maps::{IntervalSet, PgId, PoolId};
 
 use super::{plain_parts, protocol};
@@ -160,8 +160,8 @@ packed! {
         /// How far the OSD's clock is ahead of the monitor's, in microseconds, with an error of
         /// half the round trip.
         pub ahead_us: i64,
-        /// The round trip in microseconds.
-        pub round_trip_us: u64,
+        /// The round trip.
+        pub round_trip: Micros,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spirula_denc::{EntityAddr, Fsid, UTime};
+use spirula_denc::{EntityAddr, Fsid, Micros, UTime};
 use spirula_maps::{PgId, PoolId};
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
 use spirula_proto::internal::image_io::*;
@@ -41,7 +41,7 @@ fn reports() -> Vec<OsdReport> {
             },
             clock: Some(ClockSample {
                 ahead_us: -5,
-                round_trip_us: 300,
+                round_trip: Micros::new(300),
             }),
         }),
         OsdReport::WantMaps(OsdMapWanted {
@@ -90,7 +90,7 @@ pub(crate) fn samples() -> Vec<RawMessage> {
         fsid: Fsid([1; 16]),
         epoch: 5,
         up_from: 3,
-        stamp: 99,
+        stamp: Micros::new(99),
         full: true,
         padding: vec![0; 20].into(),
     };

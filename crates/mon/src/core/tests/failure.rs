@@ -2,6 +2,7 @@
 //! messages are late or lost, directions of links dead, processes stopped or killed, and the monitor's clock is set. A
 //! failed seed is run again with `SPIRULA_SEED=N cargo test -p spirula-mon failure::seeds`.
 
+use spirula_denc::Micros;
 use std::collections::BTreeSet;
 
 use spirula_maps::OsdMap;
@@ -46,8 +47,8 @@ struct Node {
 
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    Ping(i32, Net, u64),
-    Pong(i32, Net, u64),
+    Ping(i32, Net, Micros),
+    Pong(i32, Net, Micros),
     Refused(i32),
     Map,
 }
@@ -72,13 +73,13 @@ struct Sim {
 
 fn settings() -> Settings {
     Settings {
-        interval: 6 * SEC,
-        grace: GRACE,
+        interval: Micros::new(6 * SEC),
+        grace: Micros::new(GRACE),
         min_healthy_ratio: 0.33,
         fast_fail: true,
         markdown_count: 1000,
-        markdown_period: 600 * SEC,
-        minute: 60 * SEC,
+        markdown_period: Micros::new(600 * SEC),
+        minute: Micros::new(60 * SEC),
         wish: Wish {
             min_peers: 10,
             reporters: 2,
@@ -169,7 +170,7 @@ impl Sim {
     }
 
     fn boot(&mut self, osd: i32) {
-        let now = self.t;
+        let now = Micros::new(self.t);
         let n = self.node(osd);
         let up = n.map.is_up(osd) && n.map.client_addrs(osd).unwrap().v2().unwrap().nonce == n.nonce;
         if up || n.beats.may_boot(now).is_err() {
@@ -220,7 +221,7 @@ impl Sim {
                         target: c.osd,
                         target_addrs: map.client_addrs(c.osd).cloned().unwrap_or_default(),
                         kind: c.kind,
-                        failed_for_ms: (c.failed_for / 1000) as u32,
+                        failed_for_ms: c.failed_for.as_millis() as u32,
                     };
                     self.tell(osd, OsdReport::Failure(report));
                 }
@@ -229,7 +230,7 @@ impl Sim {
     }
 
     fn deliver(&mut self, osd: i32, event: Event) {
-        let now = self.t;
+        let now = Micros::new(self.t);
         let mut out = Vec::new();
         match (self.node(osd).state, event) {
             (State::Stopped, e) => self.node(osd).waiting.push(e),
@@ -246,7 +247,7 @@ impl Sim {
     }
 
     fn new_map(&mut self, osd: i32, out: &mut Vec<Command>) {
-        let (map, now) = ((*self.w.mon.view.state.osd.map).clone(), self.t);
+        let (map, now) = ((*self.w.mon.view.state.osd.map).clone(), Micros::new(self.t));
         let n = self.node(osd);
         let up = |m: &OsdMap| m.is_up(osd) && m.client_addrs(osd).unwrap().v2().unwrap().nonce == n.nonce;
         let (was, is) = (up(&n.map), up(&map));
@@ -273,8 +274,8 @@ impl Sim {
         }
         let behind = n.map.epoch < epoch;
         let mut out = Vec::new();
-        if now >= n.beats.next_due() {
-            n.beats.tick(now, random, &mut out);
+        if Micros::new(now) >= n.beats.next_due() {
+            n.beats.tick(Micros::new(now), random, &mut out);
         }
         let beacon = now >= n.next_beacon;
         if beacon {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spirula_denc::Micros;
 use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, PgState, PingTimes, PoolId, StoreStatfs};
 use spirula_proto::internal::report::SlowOps;
 use spirula_proto::internal::report::*;
@@ -141,7 +142,7 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
         },
         clock: Some(ClockSample {
             ahead_us: n,
-            round_trip_us: m,
+            round_trip: Micros::new(m),
         }),
     }
 }

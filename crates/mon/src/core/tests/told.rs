@@ -1,5 +1,6 @@
 //! The OSDs' reports on themselves, and the cluster log's lines on the health.
 
+use spirula_denc::Micros;
 use spirula_proto::internal::report::{
     ClockSample, ConfigReport, FailureKind, OsdFailureReport, OsdReportReply,
 };
@@ -55,7 +56,7 @@ fn a_clock_that_stays_wrong_is_told_until_it_is_right_or_the_osd_gone() {
             seq,
             clock: Some(ClockSample {
                 ahead_us,
-                round_trip_us: 2000,
+                round_trip: Micros::new(2000),
             }),
             ..PgStatsReport::default()
         };

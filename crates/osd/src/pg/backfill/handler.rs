@@ -1,5 +1,6 @@
 //! Brings up the backfill targets, as the primary that serves.
 
+use spirula_denc::Micros;
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::EVersion;
 
@@ -26,14 +27,14 @@ use crate::pg::stored_copy::StoredCopy;
 const ROUNDS: u32 = 10;
 /// The rounds after which the size of the rest does not matter any more.
 const LIGHT_ROUNDS: u32 = 4;
-/// Microseconds after which a failed copy is begun again.
-const AGAIN: u64 = 2_000_000;
-/// Microseconds after which a copy is begun again whose target has no room
+/// The time after which a failed copy is begun again.
+const AGAIN: Micros = Micros::from_secs(2);
+/// The time after which a copy is begun again whose target has no room
 /// (`osd_recovery_retry_interval`, `osd_backfill_retry_interval`).
-const ROOM_AGAIN: u64 = 30_000_000;
-/// Microseconds after which a copy is begun again in which an object can't be read (Ceph's
+const ROOM_AGAIN: Micros = Micros::from_secs(30);
+/// The time after which a copy is begun again in which an object can't be read (Ceph's
 /// `osd_recovery_retry_interval`).
-const UNREADABLE_AGAIN: u64 = 30_000_000;
+const UNREADABLE_AGAIN: Micros = Micros::from_secs(30);
 
 /// Brings up the backfill targets of a PG that serves.
 pub(in crate::pg) struct Backfilling<'a> {
@@ -286,8 +287,8 @@ impl Backfilling<'_> {
         }
     }
 
-    /// Returns the turn at copying to the target for `pause` microseconds.
-    fn pause_backfill(&mut self, target: i32, pause: u64, cx: &mut Ctx<'_>) {
+    /// Returns the turn at copying to the target for `pause`.
+    fn pause_backfill(&mut self, target: i32, pause: Micros, cx: &mut Ctx<'_>) {
         let (id, b) = (self.lead.id, &mut *self.backfill);
         invariant!(
             b.first() == Some(target) && b.step != Step::Handover,

@@ -29,6 +29,7 @@
 
 pub(super) mod handler;
 
+use spirula_denc::Micros;
 use spirula_maps::EVersion;
 
 use super::cluster::ClusterMap;
@@ -58,7 +59,7 @@ pub(super) struct Backfill {
     rounds: u32,
     turn: Turn,
     /// When the backfill may go on after a failure.
-    not_before: u64,
+    not_before: Micros,
     /// Seconds for which the target under way has not answered.
     silent: u32,
 }
@@ -219,7 +220,7 @@ impl Backfill {
 
     /// Whether the PG, whose version is `now`, would begin to copy. To a full target it only does
     /// so to remove what does not belong there.
-    pub(super) fn may_copy(&self, site: &Site, now: EVersion, usec: u64) -> bool {
+    pub(super) fn may_copy(&self, site: &Site, now: EVersion, usec: Micros) -> bool {
         let may_begin = self.turn == Turn::Waiting && self.need().is_some() && usec >= self.not_before;
         may_begin && !self.is_held(site) && !(self.is_target_full(&*site.map) && self.is_purged(now))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_denc::encode_to_vec;
+use spirula_denc::{Micros, encode_to_vec};
 use spirula_errno::*;
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::HObject;
@@ -21,7 +21,7 @@ use crate::pg::stage::handler::Staging;
 use crate::pg::store_queue::Pending;
 
 /// Seconds after which a part is asked for again.
-const RETRY: u64 = 3;
+const RETRY: Micros = Micros::from_secs(3);
 
 /// The token of a part: the op that waits for it, and its number.
 fn part_token(seq: u32, parts: u32) -> u64 {
@@ -96,7 +96,7 @@ impl Staging<'_> {
 
     /// Asks again for parts that were not answered.
     pub(in crate::pg) fn retry_copies(&mut self, cx: &mut Ctx<'_>) {
-        let late = |f: &CopyFetch| f.waiting && cx.usec.saturating_sub(f.asked) >= RETRY * 1_000_000;
+        let late = |f: &CopyFetch| f.waiting && cx.usec.saturating_sub(f.asked) >= RETRY;
         let copies = self.serving.ops.stages.running_copies();
         let late: Vec<u32> = copies.filter(|(_, f)| late(f)).map(|(seq, _)| seq).collect();
         for seq in late {

@@ -9,7 +9,7 @@
 
 pub(super) mod handler;
 
-use spirula_denc::{Reader, decode_all};
+use spirula_denc::{Micros, Reader, decode_all};
 use spirula_errno::*;
 use spirula_proto::osd_op_data::{CopyCursor, CopyData};
 
@@ -23,7 +23,7 @@ pub(super) struct CopyFetch {
     /// The number of parts that came.
     parts: u32,
     /// When a part was asked for last.
-    asked: u64,
+    asked: Micros,
     /// The OSD that was asked; -1 for none.
     asked_of: i32,
     /// Whether the question is not answered yet.
@@ -42,7 +42,7 @@ impl CopyFetch {
             },
             want,
             parts: 0,
-            asked: 0,
+            asked: Micros::ZERO,
             asked_of: -1,
             waiting: false,
             cursor: CopyCursor::default(),

@@ -1,6 +1,7 @@
 //! Keeps a lease, as the primary that serves.
 
 use bytes::Bytes;
+use spirula_denc::Micros;
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
@@ -18,8 +19,8 @@ use crate::pg::site::Site;
 
 /// How far clocks may run apart, as a part of the time.
 const DRIFT: u64 = 10;
-/// The time in microseconds after which an unanswered question is asked again.
-const AGAIN: u64 = 1_000_000;
+/// The time after which an unanswered question is asked again.
+const AGAIN: Micros = Micros::from_secs(1);
 /// After a member has asked for a share, the primary asks for leases that it may share for this
 /// many times their length.
 const SHARED_FOR: u64 = 4;
@@ -41,7 +42,7 @@ impl Leasing<'_> {
     pub(in crate::pg) fn keep_lease(&mut self, cx: &mut Ctx<'_>) {
         let left = self.lease.until.saturating_sub(cx.usec);
         let asked = cx.usec.saturating_sub(self.lease.asked) < AGAIN;
-        if !self.peers.is_empty() && !asked && left < self.site.cfg.read_lease_us / RENEW_AT {
+        if !self.peers.is_empty() && !asked && left < self.site.cfg.read_lease / RENEW_AT {
             self.ask_lease(cx);
         }
     }
@@ -75,12 +76,12 @@ impl Leasing<'_> {
     }
 
     /// Handles a member's request to answer reads.
-    pub(in crate::pg) fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
-        let length = self.site.cfg.read_lease_us;
+    pub(in crate::pg) fn share_wanted(&mut self, from: i32, stamp: Micros, cx: &mut Ctx<'_>) {
+        let length = self.site.cfg.read_lease;
         if self.peers.iter().all(|(o, _)| *o != from) {
             return dropped!(cx.perf.dropped, DropReason::PeerForeign; pg = self.site.pgid, from = from);
         }
-        self.lease.sharing = cx.usec + SHARED_FOR * length;
+        self.lease.sharing = cx.usec + length * SHARED_FOR;
         self.lease.sharers.insert(from, stamp);
         let left = self.lease.shared_until.saturating_sub(cx.usec);
         let asked = cx.usec.saturating_sub(self.lease.asked) < AGAIN;
@@ -101,13 +102,13 @@ impl Leasing<'_> {
         let (sharers, stable) = (std::mem::take(&mut self.lease.sharers), self.committed);
         // This OSD may be in later intervals that these members have not heard of.
         self.lead.promise(Promise {
-            primary: 0,
+            primary: Micros::ZERO,
             members: until,
         });
         for (osd, stamp) in sharers {
             let body = PeerBody::LeaseShared(LeaseShare {
                 stamp,
-                length: until - now,
+                length: until.saturating_sub(now),
                 stable,
                 epoch,
             });
@@ -117,8 +118,8 @@ impl Leasing<'_> {
 
     /// Notes that a member has granted the lease that was asked for at `stamp`. Returns the reads
     /// that may go on.
-    pub(in crate::pg) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) -> Waiting {
-        let length = self.site.cfg.read_lease_us;
+    pub(in crate::pg) fn lease_granted(&mut self, from: i32, stamp: Micros, cx: &mut Ctx<'_>) -> Waiting {
+        let length = self.site.cfg.read_lease;
         let lease = &mut *self.lease;
         if stamp != lease.asked || !lease.missing.remove(&from) {
             dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
@@ -127,8 +128,8 @@ impl Leasing<'_> {
         if !lease.missing.is_empty() {
             return Waiting::default();
         }
-        (lease.asked, lease.late) = (0, 0);
-        lease.until = stamp + length - length / DRIFT;
+        (lease.asked, lease.late) = (Micros::ZERO, 0);
+        lease.until = stamp + length.saturating_sub(length / DRIFT);
         if lease.until <= cx.usec {
             return Waiting::default();
         }
@@ -148,7 +149,7 @@ impl Leasing<'_> {
     /// Treats an OSD as not asked, as the question or its answer is lost.
     pub(in crate::pg) fn reset(&mut self, osd: i32) {
         if self.lease.missing.contains(&osd) {
-            self.lease.asked = 0;
+            self.lease.asked = Micros::ZERO;
             self.lease.missing.clear();
         }
     }
@@ -157,7 +158,7 @@ impl Leasing<'_> {
     pub(in crate::pg) fn tick(&mut self, cx: &mut Ctx<'_>) {
         if self.lease.is_wanted() {
             self.lease.late = self.lease.late.saturating_add(1);
-            if self.lease.asked == 0 || cx.usec.saturating_sub(self.lease.asked) >= AGAIN {
+            if self.lease.asked.is_zero() || cx.usec.saturating_sub(self.lease.asked) >= AGAIN {
                 self.ask_lease(cx);
             }
         }
@@ -186,7 +187,7 @@ impl Serving<'_> {
     }
 
     /// Handles that a member has granted the lease: waiting reads go on.
-    pub(in crate::pg) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn lease_granted(&mut self, from: i32, stamp: Micros, cx: &mut Ctx<'_>) {
         let Some(waiting) = self.lease(|l| l.lease_granted(from, stamp, cx)) else {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         };
@@ -217,7 +218,7 @@ impl Serving<'_> {
     }
 
     /// Handles a member's request to answer reads.
-    pub(in crate::pg) fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn share_wanted(&mut self, from: i32, stamp: Micros, cx: &mut Ctx<'_>) {
         if self.lease(|l| l.share_wanted(from, stamp, cx)).is_none() {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }

@@ -23,6 +23,7 @@ pub(super) mod handler;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use spirula_denc::Micros;
 
 use super::op::ClientOp;
 
@@ -34,18 +35,18 @@ const LATE: u32 = 2;
 /// A primary's lease, and the reads that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
-    /// Until when reads may be answered; all times in microseconds of this OSD's clock.
-    until: u64,
+    /// Until when reads may be answered; all times by this OSD's clock.
+    until: Micros,
     /// Until when the lease may be shared.
-    shared_until: u64,
-    /// When the members were asked for the next lease; 0 if they were not.
-    asked: u64,
+    shared_until: Micros,
+    /// When the members were asked for the next lease; zero if they were not.
+    asked: Micros,
     /// Whether the next lease may be shared.
     asked_shared: bool,
     /// The members that asked for a share and got none, with the time by their clocks.
-    sharers: BTreeMap<i32, u64>,
+    sharers: BTreeMap<i32, Micros>,
     /// Until when the primary asks for leases that it may share.
-    sharing: u64,
+    sharing: Micros,
     /// The members that have not granted the next lease.
     missing: BTreeSet<i32>,
     /// Objects whose reads wait.
@@ -58,7 +59,7 @@ pub(super) struct Lease {
 
 impl Lease {
     /// Whether reads may be answered now.
-    pub(super) fn holds(&self, usec: u64) -> bool {
+    pub(super) fn holds(&self, usec: Micros) -> bool {
         usec < self.until
     }
 

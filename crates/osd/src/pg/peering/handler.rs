@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_denc::decode_all;
+use spirula_denc::{Micros, decode_all};
 use spirula_invariant::{dropped, invariant};
 use spirula_maps::{EVersion, snap};
 
@@ -32,9 +32,9 @@ use crate::pg::stored_copy::StoredCopy;
 
 /// Objects counted in one step.
 const COUNT_PAGE: usize = 512;
-/// Microseconds after which a member that had no room, and without which the PG can't serve, is
+/// The time after which a member that had no room, and without which the PG can't serve, is
 /// tried again.
-const ROOM_AGAIN: u64 = 5_000_000;
+const ROOM_AGAIN: Micros = Micros::from_secs(5);
 
 /// Leads an attempt to agree.
 pub(in crate::pg) struct Agreeing<'a> {
@@ -142,7 +142,7 @@ impl Agreeing<'_> {
     /// are enough; else it is tried again.
     pub(in crate::pg) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         let again = !self.lead.roomless.insert(osd);
-        let pause = if again { ROOM_AGAIN } else { 0 };
+        let pause = if again { ROOM_AGAIN } else { Micros::ZERO };
         self.peering.progress = cx.usec;
         self.peering.again.get_or_insert(cx.usec + pause);
     }
@@ -206,7 +206,7 @@ impl Agreeing<'_> {
 
     /// Time passes.
     pub(in crate::pg) fn tick(&mut self, cx: &mut Ctx<'_>) {
-        let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
+        let patience = Micros::from_secs(self.site.cfg.peering_retry.into());
         let p = &*self.peering;
         let patient = matches!(
             p.stage,

@@ -24,6 +24,8 @@ mod prior;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use spirula_denc::Micros;
+
 use super::backend::Copies;
 use super::dups::DupBatch;
 use super::log::{PgLog, Usage};
@@ -111,12 +113,12 @@ impl Stage {
 #[derive(Debug)]
 pub(super) struct Peering {
     pub stage: Stage,
-    /// When it last went on, microseconds.
-    pub progress: u64,
+    /// When it last went on.
+    pub progress: Micros,
     /// Whether to begin anew at the next tick, as a connection was lost.
     pub retry: bool,
-    /// When to begin anew, in microseconds: a member may have room then.
-    pub again: Option<u64>,
+    /// When to begin anew: a member may have room then.
+    pub again: Option<Micros>,
     /// OSDs whose answer is awaited.
     pub asked: BTreeSet<i32>,
     /// Whether every OSD that is up was asked.
@@ -140,7 +142,7 @@ pub(super) struct Peering {
 }
 
 impl Peering {
-    pub(super) fn new(usec: u64) -> Self {
+    pub(super) fn new(usec: Micros) -> Self {
         Self {
             stage: Stage::Flushing,
             progress: usec,

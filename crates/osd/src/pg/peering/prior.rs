@@ -8,6 +8,8 @@
 //! If no copy's past is known from that activation on, as maps were missed or there is no copy,
 //! every OSD is asked, and an OSD that is down is waited for, unless it was already down then.
 
+use spirula_denc::Micros;
+
 use super::Prior;
 use crate::pg::bug::Bug;
 use crate::pg::history::History;
@@ -35,7 +37,7 @@ impl Agreeing<'_> {
 
     /// Whether an OSD of an earlier interval may still answer reads, as it was promised that, and
     /// does not know yet that the interval has ended.
-    pub(in crate::pg) fn is_read_elsewhere(&self, usec: u64) -> bool {
+    pub(in crate::pg) fn is_read_elsewhere(&self, usec: Micros) -> bool {
         let p = &*self.peering;
         let by_members = usec < p.promised.members && !self.site.cfg.has_bug(Bug::NoSharedWait);
         if usec >= p.promised.primary && !by_members {

@@ -4,6 +4,7 @@ use crate::pg::serving::Serving;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use spirula_denc::Micros;
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::snap;
 use spirula_proto::mon::LogPriority;
@@ -25,12 +26,12 @@ const MOST: usize = 1024;
 /// The number of interrupted attempts after which a repair is given up.
 const TRIES: u32 = 5;
 
-/// Microseconds between these attempts.
-const AGAIN: u64 = 1_000_000;
+/// The time between these attempts.
+const AGAIN: Micros = Micros::from_secs(1);
 
-/// For this many microseconds after a repair, or a failed one, the object is not repaired again:
+/// For this long after a repair, or a failed one, the object is not repaired again:
 /// reads of it meanwhile fail.
-const SETTLED: u64 = 10_000_000;
+const SETTLED: Micros = Micros::from_secs(10);
 
 /// The key of the head that orders the ops on an object.
 fn head_of(key: &Bytes) -> Bytes {
@@ -117,7 +118,7 @@ impl Repairing<'_> {
         let Some(r) = self.serving.role.repairs() else {
             return false;
         };
-        r.ended.retain(|(at, ..)| at.saturating_add(SETTLED) > usec);
+        r.ended.retain(|(at, ..)| *at + SETTLED > usec);
         if r.ended.iter().any(|(_, o, k)| *o == osd && k == key) {
             return false;
         }
@@ -131,7 +132,7 @@ impl Repairing<'_> {
         r.jobs.push_back(Job {
             key: key.clone(),
             bad: BTreeSet::from([osd]),
-            step: Step::Waiting(0),
+            step: Step::Waiting(Micros::ZERO),
             tries: 0,
         });
         if osd != me {
@@ -181,7 +182,7 @@ impl Repairing<'_> {
     }
 
     /// Whether a repair is due, and its object is not in use.
-    fn may_begin(&mut self, usec: u64) -> bool {
+    fn may_begin(&mut self, usec: Micros) -> bool {
         let Some(job) = self.serving.role.repairs().and_then(|r| r.jobs.front()) else {
             return false;
         };
@@ -270,7 +271,7 @@ impl Repairing<'_> {
             Outcome::Working => {}
             Outcome::Done => {
                 job.bad.remove(&from);
-                job.step = Step::Waiting(0);
+                job.step = Step::Waiting(Micros::ZERO);
                 ended.push_back((cx.usec, from, job.key.clone()));
                 lost.remove(&job.key);
                 let all = job.bad.is_empty();
@@ -281,7 +282,7 @@ impl Repairing<'_> {
             }
             Outcome::SourceUnreadable => {
                 job.bad.insert(source);
-                job.step = Step::Waiting(0);
+                job.step = Step::Waiting(Micros::ZERO);
             }
             Outcome::Failed => self.repair_failed(cx),
         }
@@ -349,7 +350,7 @@ impl Repairing<'_> {
 
     /// Handles the passing of time: a silent member is asked again.
     pub(in crate::pg) fn repair_tick(&mut self, cx: &mut Ctx<'_>) {
-        let patience = u64::from(self.serving.site.cfg.peering_retry) * 1_000_000;
+        let patience = Micros::from_secs(self.serving.site.cfg.peering_retry.into());
         let usec = cx.usec;
         let job = self.serving.role.repairs().and_then(|r| r.jobs.front());
         let is_silent =

@@ -26,6 +26,7 @@ mod target;
 use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
+use spirula_denc::Micros;
 use spirula_maps::HObject;
 
 use super::key;
@@ -41,7 +42,7 @@ pub(super) struct Repairs {
     /// The number of the last attempt.
     number: u32,
     /// Repairs that ended lately: the time, the member and the object's key.
-    ended: VecDeque<(u64, i32, Bytes)>,
+    ended: VecDeque<(Micros, i32, Bytes)>,
     /// Objects that no member can read.
     pub(super) lost: Lost,
 }
@@ -59,9 +60,9 @@ struct Job {
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// The repair waits for its turn, for ops on the object, or until this time.
-    Waiting(u64),
+    Waiting(Micros),
     /// A member takes the object from another one; with the time of its last report.
-    Asked { target: i32, source: i32, heard: u64 },
+    Asked { target: i32, source: i32, heard: Micros },
 }
 
 impl Repairs {

@@ -1,6 +1,6 @@
 //! Follows a primary, as a member.
 
-use spirula_denc::decode_all;
+use spirula_denc::{Micros, decode_all};
 use spirula_invariant::{dropped, invariant};
 use spirula_maps::EVersion;
 use spirula_proto::mon::LogPriority;
@@ -115,17 +115,17 @@ impl Following<'_> {
         &mut self,
         from: i32,
         id: PeeringId,
-        stamp: u64,
+        stamp: Micros,
         shared: bool,
         cx: &mut Ctx<'_>,
     ) {
         if !self.site.is_leader(from, id) || !self.replica.active {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
-        let until = cx.usec + self.site.cfg.read_lease_us;
+        let until = cx.usec + self.site.cfg.read_lease;
         self.lead.promise(Promise {
             primary: until,
-            members: if shared { until } else { 0 },
+            members: if shared { until } else { Micros::ZERO },
         });
         self.outbox
             .send(from, id, PeerBody::LeaseGranted(stamp), true, cx);

@@ -3,6 +3,7 @@
 pub(super) mod handler;
 pub(super) mod read;
 
+use spirula_denc::Micros;
 use spirula_maps::EVersion;
 
 /// A member that is not primary.
@@ -19,10 +20,10 @@ pub(super) struct Replica {
 /// A member's share in its primary's lease.
 #[derive(Debug, Default)]
 pub(super) struct Share {
-    /// Until when reads may be answered, in microseconds of this OSD's clock.
-    pub(super) until: u64,
+    /// Until when reads may be answered by this OSD's clock.
+    pub(super) until: Micros,
     /// When the share was asked for; 0 if it was not.
-    asked: u64,
+    asked: Micros,
     /// The version up to which the log is durable on all members.
     stable: EVersion,
     /// The epoch of the primary's map when it gave the share.

@@ -16,6 +16,7 @@
 //! read waits here.
 
 use bytes::Bytes;
+use spirula_denc::Micros;
 use spirula_invariant::dropped;
 use spirula_maps::{HObject, snap};
 use spirula_proto::osd::OpCode;
@@ -35,8 +36,8 @@ use crate::pg::store_queue::Pending;
 use crate::pg::store_queue::StoreQueue;
 use spirula_errno::EAGAIN;
 
-/// The time in microseconds after which an unanswered question is asked again.
-const AGAIN: u64 = 1_000_000;
+/// The time after which an unanswered question is asked again.
+const AGAIN: Micros = Micros::from_secs(1);
 
 /// The key of an object's head, in whose context all ops on it and its clones queue.
 fn head_key(o: &HObject) -> Bytes {
@@ -51,7 +52,7 @@ fn head_key(o: &HObject) -> Bytes {
 
 impl Following<'_> {
     /// Whether this member may answer a read now, as the primary would.
-    fn may_answer(&self, op: &ClientOp, usec: u64) -> bool {
+    fn may_answer(&self, op: &ClientOp, usec: Micros) -> bool {
         let share = &self.replica.share;
         let known = self.site.interval.since..=share.epoch;
         known.contains(&op.epoch) && usec < share.until && self.is_stable(&op.object)
@@ -78,10 +79,10 @@ impl Following<'_> {
         let (id, primary, length) = (
             self.lead.id,
             self.site.interval.place.primary,
-            self.site.cfg.read_lease_us,
+            self.site.cfg.read_lease,
         );
         let r = &mut *self.replica;
-        let asked = r.share.asked != 0 && cx.usec.saturating_sub(r.share.asked) < AGAIN;
+        let asked = !r.share.asked.is_zero() && cx.usec.saturating_sub(r.share.asked) < AGAIN;
         let ends = r.share.until.saturating_sub(cx.usec) < length / crate::pg::lease::RENEW_AT;
         if r.active && !asked && (ends || r.share.epoch < epoch) {
             r.share.asked = cx.usec;
@@ -102,8 +103,8 @@ impl Following<'_> {
         if !r.active || !self.site.is_leader(from, id) || r.share.asked != share.stamp {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
         }
-        r.share.asked = 0;
-        r.share.until = r.share.until.max(share.stamp.saturating_add(share.length));
+        r.share.asked = Micros::ZERO;
+        r.share.until = r.share.until.max(share.stamp + share.length);
         r.share.note_stable(share.stable);
         r.share.epoch = r.share.epoch.max(share.epoch);
     }

@@ -6,6 +6,7 @@ pub(in crate::pg) mod handler;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use spirula_denc::Micros;
 use spirula_maps::EVersion;
 
 use crate::pg::config::Window;
@@ -39,8 +40,8 @@ struct Feed {
     current: Option<Parts>,
     /// Whether the store was asked for something.
     waiting: bool,
-    /// Since when something is under way, or when it was last accounted for; microseconds.
-    since: u64,
+    /// Since when something is under way, or when it was last accounted for.
+    since: Micros,
     /// The number of objects that were compared.
     compared: i64,
     /// Whether the target lacks room: objects are only removed, till the end.
@@ -83,7 +84,7 @@ impl Feed {
             unacked: VecDeque::new(),
             current: None,
             waiting: false,
-            since: 0,
+            since: Micros::ZERO,
             compared: 0,
             roomless: false,
             done: false,

@@ -12,6 +12,7 @@ pub(in crate::pg) mod handler;
 use std::collections::HashSet;
 
 use bytes::Bytes;
+use spirula_denc::Micros;
 use spirula_maps::{EVersion, IntervalSet, SnapId};
 
 /// The state of a primary's trimming of removed snapshots.
@@ -29,8 +30,8 @@ pub(in crate::pg) struct Trimmer {
     waiting: HashSet<Bytes>,
     /// The version of the newest trim.
     last: EVersion,
-    /// When the next trims may begin, in microseconds.
-    not_before: u64,
+    /// When the next trims may begin.
+    not_before: Micros,
     /// Whether something could not be read, so that no more is trimmed in this interval.
     failed: bool,
     /// Purged snapshots that are not durably noted.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirula_denc::Micros;
 use spirula_proto::osd::{MWatchNotify, WatchEvent};
 
 use super::memory::{Charge, WatchMemory};
@@ -19,8 +20,8 @@ use crate::pg::output::Output;
 
 /// The approximate bytes of a watch.
 const WATCH_BYTES: usize = 256;
-/// Microseconds after which a removal that had no effect is tried again.
-const RETRY: u64 = 10_000_000;
+/// The time after which a removal that had no effect is tried again.
+const RETRY: Micros = Micros::from_secs(10);
 
 /// A watch.
 #[derive(Debug)]
@@ -30,25 +31,25 @@ struct Live {
     client: Option<Arc<Client>>,
     /// Whether the client sends pings; otherwise the watch lives as long as its connection.
     pings: bool,
-    /// When the last ping came, or the client connected; microseconds.
-    last_ping: u64,
+    /// When the last ping came, or the client connected.
+    last_ping: Micros,
     /// When the watch is dropped.
-    deadline: Option<u64>,
+    deadline: Option<Micros>,
     /// When the watch's removal was last begun.
-    removal: Option<u64>,
+    removal: Option<Micros>,
     _charge: Charge,
 }
 
 impl Live {
-    fn patience(&self) -> u64 {
-        u64::from(self.watcher.timeout) * 1_000_000
+    fn patience(&self) -> Micros {
+        Micros::from_secs(self.watcher.timeout.into())
     }
 
-    fn wait(&mut self, usec: u64) {
-        self.deadline = Some(usec.saturating_add(self.patience()));
+    fn wait(&mut self, usec: Micros) {
+        self.deadline = Some(usec + self.patience());
     }
 
-    fn disconnect(&mut self, usec: u64) {
+    fn disconnect(&mut self, usec: Micros) {
         self.client = None;
         // One that pings is waited for since its last ping.
         if !self.pings {
@@ -133,7 +134,7 @@ impl Watches {
     }
 
     /// Begins to wait for the watchers, not connected yet, of an object that was read.
-    pub(crate) fn populate(&mut self, object: &Bytes, watchers: &Watchers, usec: u64) {
+    pub(crate) fn populate(&mut self, object: &Bytes, watchers: &Watchers, usec: Micros) {
         if watchers.is_empty() {
             // Objects without watchers get no entry.
             return;
@@ -162,7 +163,7 @@ impl Watches {
         object: &Bytes,
         (key, watcher, pings): (WatchKey, Watcher, bool),
         client: &Arc<Client>,
-        usec: u64,
+        usec: Micros,
         out: &mut Vec<Output>,
     ) {
         let o = self.objects.entry(object.clone()).or_default();
@@ -199,7 +200,7 @@ impl Watches {
     }
 
     /// Notes a ping of a watch.
-    pub(crate) fn ping(&mut self, object: &Bytes, key: &WatchKey, usec: u64) {
+    pub(crate) fn ping(&mut self, object: &Bytes, key: &WatchKey, usec: Micros) {
         if let Some(w) = self.live(object, key) {
             w.last_ping = usec;
             if w.client.is_some() {
@@ -229,7 +230,7 @@ impl Watches {
             });
         }
         o.notifies.values_mut().for_each(|n| n.forget(key));
-        self.complete_notifies(object, 0, out);
+        self.complete_notifies(object, Micros::ZERO, out);
     }
 
     /// Sends a notification to all watchers of an object. `version` is the object's.
@@ -239,7 +240,7 @@ impl Watches {
         start: NotifyStart,
         version: u64,
         client: &Arc<Client>,
-        usec: u64,
+        usec: Micros,
         out: &mut Vec<Output>,
     ) {
         let id = start.id;
@@ -257,7 +258,7 @@ impl Watches {
             out.push(Output::Alarm { usec: n.deadline });
         }
         o.notifies.insert(id, n);
-        self.complete_notifies(object, 0, out);
+        self.complete_notifies(object, Micros::ZERO, out);
     }
 
     /// Handles the answer of a client's watchers to a notification.
@@ -274,12 +275,12 @@ impl Watches {
                 n.answer(key, ack.reply.clone(), charge.take());
             }
         }
-        self.complete_notifies(object, 0, out);
+        self.complete_notifies(object, Micros::ZERO, out);
     }
 
     /// Ends the notifications of an object for which no answers are missing, or that have timed out
     /// at `usec`.
-    fn complete_notifies(&mut self, object: &Bytes, usec: u64, out: &mut Vec<Output>) {
+    fn complete_notifies(&mut self, object: &Bytes, usec: Micros, out: &mut Vec<Output>) {
         let Some(o) = self.objects.get_mut(object) else {
             // No watch, and no notification.
             return;
@@ -299,7 +300,7 @@ impl Watches {
     }
 
     /// Handles the end of a connection.
-    pub(crate) fn client_closed(&mut self, conn: u64, usec: u64) {
+    pub(crate) fn client_closed(&mut self, conn: u64, usec: Micros) {
         let all = self.objects.values_mut().flat_map(|o| o.live.values_mut());
         for w in all.filter(|w| w.client.as_ref().is_some_and(|c| c.conn == conn)) {
             w.disconnect(usec);
@@ -308,7 +309,7 @@ impl Watches {
 
     /// Ends the notifications that have timed out; returns the watches that have. A watch is
     /// returned again only after a while.
-    pub(crate) fn expire(&mut self, usec: u64, out: &mut Vec<Output>) -> Vec<(Bytes, WatchKey)> {
+    pub(crate) fn expire(&mut self, usec: Micros, out: &mut Vec<Output>) -> Vec<(Bytes, WatchKey)> {
         let ends = |o: &ObjectWatches| o.notifies.values().any(|n| n.deadline <= usec);
         let over: Vec<Bytes> = self
             .objects
@@ -325,13 +326,13 @@ impl Watches {
     /// The watches of clients on the blocklist. A watch is returned again only after a while.
     pub(crate) fn shut_out(
         &mut self,
-        usec: u64,
+        usec: Micros,
         is_shut_out: impl Fn(&Watcher) -> bool,
     ) -> Vec<(Bytes, WatchKey)> {
         self.take_due(usec, |w| is_shut_out(&w.watcher))
     }
 
-    fn take_due(&mut self, usec: u64, due: impl Fn(&Live) -> bool) -> Vec<(Bytes, WatchKey)> {
+    fn take_due(&mut self, usec: Micros, due: impl Fn(&Live) -> bool) -> Vec<(Bytes, WatchKey)> {
         let mut out = Vec::new();
         for (object, o) in &mut self.objects {
             let is_new = |w: &Live| w.removal.is_none_or(|t| usec.saturating_sub(t) >= RETRY);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_denc::encode_to_vec;
+use spirula_denc::{Micros, encode_to_vec};
 use spirula_errno::ETIMEDOUT;
 use spirula_proto::Blob;
 use spirula_proto::osd::{MWatchNotify, WatchEvent};
@@ -50,8 +50,8 @@ pub(super) struct Notify {
     start: NotifyStart,
     /// The object's version.
     version: u64,
-    /// When it times out, in microseconds.
-    pub(super) deadline: u64,
+    /// When it times out.
+    pub(super) deadline: Micros,
     /// The watchers that have not answered yet.
     waiting: BTreeSet<WatchKey>,
     replies: BTreeMap<WatcherId, Bytes>,
@@ -65,11 +65,11 @@ fn watcher_id(key: &WatchKey) -> WatcherId {
 }
 
 impl Notify {
-    pub(super) fn new(client: Arc<Client>, start: NotifyStart, version: u64, usec: u64) -> Self {
+    pub(super) fn new(client: Arc<Client>, start: NotifyStart, version: u64, usec: Micros) -> Self {
         Self {
             client,
             version,
-            deadline: usec.saturating_add(u64::from(start.timeout) * 1_000_000),
+            deadline: usec + Micros::from_secs(start.timeout.into()),
             waiting: BTreeSet::new(),
             replies: BTreeMap::new(),
             start,

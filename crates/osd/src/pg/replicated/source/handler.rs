@@ -126,7 +126,7 @@ impl Feeding<'_> {
         let since = self.feed(i).map(|f| std::mem::replace(&mut f.since, cx.usec));
         if let Some(since) = since.filter(|_| serves) {
             let took = cx.usec.saturating_sub(since);
-            let (rest, sleep) = (self.site.cfg.busy_rest, self.site.cfg.recovery_sleep_us);
+            let (rest, sleep) = (self.site.cfg.busy_rest, self.site.cfg.recovery_sleep);
             self.copying.pace.worked(cx.usec, took, rest, sleep);
         }
     }

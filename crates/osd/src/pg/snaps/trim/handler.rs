@@ -310,12 +310,12 @@ impl Trimming<'_> {
         if let Some(lost) = self.serving.role.lost() {
             lost.rewritten(&done.objects, u64::MAX);
         }
-        let pause = self.serving.site.cfg.snap_trim_sleep_us;
+        let pause = self.serving.site.cfg.snap_trim_sleep;
         if let Some(t) = self.serving.role.trimmer() {
             t.waiting.remove(&clone_key);
             invariant!(version > t.last, "a trim to be newer than the one before"; version = version, before = t.last);
             t.last = version;
-            t.not_before = cx.usec.saturating_add(pause);
+            t.not_before = cx.usec + pause;
         }
         let txn = Txn {
             objects: done.objects,
