@@ -8,11 +8,12 @@ use crate::config;
 /// A command the socket offers.
 #[derive(Debug, Clone, Copy)]
 pub struct Command {
-    /// Literal words, such as `config show`. Several commands of one name differ in their parameters.
+    /// Literal words, such as `config show`. Several commands of one name differ in their
+    /// parameters.
     pub name: &'static str,
-    /// Parameters: name and Ceph type, such as `("var", "CephString")`; a name that ends with `?` is optional, one that
-    /// ends with `*` (or `*?`) may be given more than once. A type `CephChoices,strings=a|b` names its choices, and
-    /// `CephInt,range=0|9` its bounds.
+    /// Parameters: name and Ceph type, such as `("var", "CephString")`; a name that ends with `?`
+    /// is optional, one that ends with `*` (or `*?`) may be given more than once. A type
+    /// `CephChoices,strings=a|b` names its choices, and `CephInt,range=0|9` its bounds.
     pub params: &'static [(&'static str, &'static str)],
     /// One line of help; empty for commands that `help` does not list.
     pub help: &'static str,

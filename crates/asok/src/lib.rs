@@ -1,11 +1,12 @@
 //! The admin socket that `ceph daemon NAME COMMAND` talks to (`src/common/admin_socket.cc`).
 //!
-//! A Unix socket in the daemon's run directory. The client writes one JSON object that ends with a NUL byte or a line
-//! feed (or, in the oldest form, a big-endian `u32`); the daemon answers with a big-endian `u32` length and the
-//! output, and closes. The official tool first asks for `get_command_descriptions`, then sends the command.
+//! A Unix socket in the daemon's run directory. The client writes one JSON object that ends with a
+//! NUL byte or a line feed (or, in the oldest form, a big-endian `u32`); the daemon answers with a
+//! big-endian `u32` length and the output, and closes. The official tool first asks for
+//! `get_command_descriptions`, then sends the command.
 //!
-//! The daemon implements [`Handler`] in its own event loop; this module only moves bytes, on the caller's
-//! single-threaded runtime.
+//! The daemon implements [`Handler`] in its own event loop; this module only moves bytes, on the
+//! caller's single-threaded runtime.
 
 mod command;
 pub mod config;
@@ -103,8 +104,9 @@ impl Drop for AdminSocket {
 /// A socket at `path`, in place of a leftover one of a process that died.
 ///
 /// # Errors
-/// `AddrInUse` if a living process answers on it; `AlreadyExists` if something else than a socket is there, which is kept;
-/// `PermissionDenied` if it belongs to somebody else; any other error of the file system.
+/// `AddrInUse` if a living process answers on it; `AlreadyExists` if something else than a socket
+/// is there, which is kept; `PermissionDenied` if it belongs to somebody else; any other error of
+/// the file system.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::Error::new(

@@ -136,7 +136,8 @@ impl<T: TrackedOp> OpHistory<T> {
         self.threshold = fastest.min(slow);
     }
 
-    /// The answer to `dump_historic_ops`, `dump_historic_ops_by_duration` or `dump_historic_slow_ops`.
+    /// The answer to `dump_historic_ops`, `dump_historic_ops_by_duration` or
+    /// `dump_historic_slow_ops`.
     pub fn dump(&self, clock: &OpClock, prefix: &str, filters: &[&str]) -> Value {
         let show = |past: &mut dyn Iterator<Item = &Past<T>>| -> Vec<Value> {
             past.filter(|p| p.op.matches(filters))
@@ -180,7 +181,8 @@ impl OpClock {
             .iter()
             .enumerate()
             .map(|(i, (name, at))| {
-                // As official daemons of this release have it: until the next event, and for the last one all of it.
+                // As official daemons of this release have it: until the next event, and for the
+                // last one all of it.
                 let lasted = match events.get(i + 1) {
                     Some((_, next)) => next.saturating_sub(*at).as_secs_f64(),
                     None => at.saturating_sub(received).as_secs_f64(),

@@ -1,5 +1,5 @@
-//! Counters in the form of `perf dump`, `perf schema` and `perf histogram` (`src/common/perf_counters.cc`,
-//! `src/common/perf_histogram.cc`).
+//! Counters in the form of `perf dump`, `perf schema` and `perf histogram`
+//! (`src/common/perf_counters.cc`, `src/common/perf_histogram.cc`).
 
 use serde_json::{Map, Value, json};
 use spirula_denc::Micros;

@@ -48,11 +48,12 @@ unsafe impl Send for Filed {}
 unsafe impl Sync for Filed {}
 
 impl Filed {
-    /// `len` zeroed bytes, page-aligned, in a file in `dir`. Space for all of it is taken at once, as the system ends a process that
-    /// touches a page for which there is none.
+    /// `len` zeroed bytes, page-aligned, in a file in `dir`. Space for all of it is taken at once,
+    /// as the system ends a process that touches a page for which there is none.
     ///
     /// # Errors
-    /// Where the file system has no files without names, cannot take space ahead or has little; no thread.
+    /// Where the file system has no files without names, cannot take space ahead or has little; no
+    /// thread.
     pub(crate) fn new(dir: &Path, len: usize) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -93,7 +94,8 @@ impl Drop for Filed {
         let mut mapped = mapped();
         mapped.remove(&self.at.as_ptr().addr());
         COUNT.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: mapped in `new` with this length, and unmapped once; others use the address only while it is among `mapped`.
+        // SAFETY: mapped in `new` with this length, and unmapped once; others use the address only
+        // while it is among `mapped`.
         unsafe { map::unmap(self.at, self.len) };
     }
 }

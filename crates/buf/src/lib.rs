@@ -30,12 +30,14 @@ mod file;
 mod map;
 mod parts;
 
-/// Alignment of every buffer: the block size that O_DIRECT wants. Independent of the machine's page size.
+/// Alignment of every buffer: the block size that O_DIRECT wants. Independent of the machine's page
+/// size.
 pub const ALIGN: usize = 4096;
 
 /// Buffers up to this size are kept for reuse; larger ones go back to the allocator.
 ///
-/// A little above 4 MiB, the usual object size, so that a whole encrypted frame around one fits too.
+/// A little above 4 MiB, the usual object size, so that a whole encrypted frame around one fits
+/// too.
 const KEEP_MAX: usize = (4 << 20) + (64 << 10);
 /// Buffers from this size on are mapped: the allocator would keep the freed memory.
 const MAP_MIN: usize = 256 << 10;
@@ -291,7 +293,8 @@ impl Budget {
     }
 }
 
-/// A source of aligned buffers with a limit on the bytes in use. Cheap to clone; clones share the limit.
+/// A source of aligned buffers with a limit on the bytes in use. Cheap to clone; clones share the
+/// limit.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -433,8 +436,9 @@ impl Pool {
         self.shared.common.waiting.load(Ordering::SeqCst)
     }
 
-    /// Ready once `len` more bytes fit the limit, see [`Pool::has_room`]. Otherwise the task is woken when a
-    /// buffer returns, and asks again. Room is not reserved: among several tasks the first one takes it.
+    /// Ready once `len` more bytes fit the limit, see [`Pool::has_room`]. Otherwise the task is
+    /// woken when a buffer returns, and asks again. Room is not reserved: among several tasks the
+    /// first one takes it.
     pub fn poll_room(&self, len: usize, cx: &mut Context<'_>) -> Poll<()> {
         if self.has_room(len) {
             return Poll::Ready(());

@@ -183,8 +183,9 @@ impl AuthorizerVerifier {
         self.holder.as_ref()
     }
 
-    /// Handles the payload of an `AUTH_REQUEST` (then `auth_method` is its method) or of an `AUTH_REQUEST_MORE` (then
-    /// the same method again). `mode` is the connection mode chosen from those that the peer asked for.
+    /// Handles the payload of an `AUTH_REQUEST` (then `auth_method` is its method) or of an
+    /// `AUTH_REQUEST_MORE` (then the same method again). `mode` is the connection mode chosen from
+    /// those that the peer asked for.
     pub fn handle(
         &mut self,
         auth_method: u32,

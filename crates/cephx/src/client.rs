@@ -1,5 +1,5 @@
-//! The client's side of a login at a monitor, and its tickets afterwards (`CephxClientHandler` of Ceph's
-//! `src/auth/cephx`, `MonClient::_check_auth_tickets`).
+//! The client's side of a login at a monitor, and its tickets afterwards (`CephxClientHandler` of
+//! Ceph's `src/auth/cephx`, `MonClient::_check_auth_tickets`).
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,8 @@ impl Ticket {
     }
 }
 
-/// The tickets of one entity. They outlive connections: a login on a new one reclaims the global id with them.
+/// The tickets of one entity. They outlive connections: a login on a new one reclaims the global id
+/// with them.
 #[derive(Debug, Clone, Default)]
 pub struct TicketStore {
     tickets: BTreeMap<EntityType, Ticket>,
@@ -117,8 +118,9 @@ impl TicketStore {
 
 /// A client's login at a monitor.
 ///
-/// [`Self::initial`] makes the payload of `AUTH_REQUEST`, [`Self::handle_more`] answers `AUTH_REPLY_MORE` with the
-/// payload of `AUTH_REQUEST_MORE`, [`Self::handle_done`] takes `AUTH_DONE`.
+/// [`Self::initial`] makes the payload of `AUTH_REQUEST`, [`Self::handle_more`] answers
+/// `AUTH_REPLY_MORE` with the payload of `AUTH_REQUEST_MORE`, [`Self::handle_done`] takes
+/// `AUTH_DONE`.
 #[derive(Debug)]
 pub struct ClientHandshake {
     session: ClientSession,
@@ -242,8 +244,9 @@ impl ClientSession {
         &mut self.tickets
     }
 
-    /// The payload of an `MAuth` (protocol cephx) where tickets are missing or due for renewal. To be asked once in
-    /// a while, and again after each [`Renewed::Tickets`]: the monitors' own ticket comes first, then the others.
+    /// The payload of an `MAuth` (protocol cephx) where tickets are missing or due for renewal. To
+    /// be asked once in a while, and again after each [`Renewed::Tickets`]: the monitors' own
+    /// ticket comes first, then the others.
     ///
     /// # Errors
     /// [`Error::NoRandomness`], [`Error::OutOfOrder`] before the login.
@@ -344,7 +347,8 @@ impl ClientSession {
         Ok(w.into_vec())
     }
 
-    /// The answer to [`Self::login_request`]: our own ticket, the connection's secret and the other tickets.
+    /// The answer to [`Self::login_request`]: our own ticket, the connection's secret and the other
+    /// tickets.
     fn read_login(&mut self, r: &mut Reader<'_>, now: UTime) -> Result<ConnectionSecret> {
         let key = self.key.clone();
         self.tickets.read_tickets(r, &key, now)?;

@@ -9,7 +9,8 @@ pub trait RandomSource {
     /// Fills `buf`.
     ///
     /// # Errors
-    /// [`Error::NoRandomness`] where the source is exhausted or broken; nothing may be done without it.
+    /// [`Error::NoRandomness`] where the source is exhausted or broken; nothing may be done without
+    /// it.
     fn fill(&self, buf: &mut [u8]) -> Result<()>;
 }
 

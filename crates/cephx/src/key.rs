@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 use crate::env::Env;
 use crate::{Error, Result};
 
-/// How a key is used (`CEPH_CRYPTO_*` in `src/include/ceph_fs.h`). Unknown values are refused when decoded: a key
-/// that can't be used must not be stored as if it could.
+/// How a key is used (`CEPH_CRYPTO_*` in `src/include/ceph_fs.h`). Unknown values are refused when
+/// decoded: a key that can't be used must not be stored as if it could.
 ///
 /// The order is that of strength: two sides that know different types use the weaker one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -20,9 +20,11 @@ pub enum KeyType {
     /// No key.
     #[default]
     None,
-    /// AES-128-CBC with a fixed vector and without authentication, which clients of all releases know.
+    /// AES-128-CBC with a fixed vector and without authentication, which clients of all releases
+    /// know.
     Aes,
-    /// AES-256 after RFC 8009 (`rfc8009.rs`), which clients know since Ceph 19.2.6 and 20.2.4 and Linux 7.0.
+    /// AES-256 after RFC 8009 (`rfc8009.rs`), which clients know since Ceph 19.2.6 and 20.2.4 and
+    /// Linux 7.0.
     Aes256k,
 }
 
@@ -97,8 +99,8 @@ pub(crate) const AES_KEY_LEN: usize = 16;
 /// Bytes of an AES-256 key.
 pub(crate) const AES256_KEY_LEN: usize = 32;
 
-/// A secret key with its type and its time of creation. Wiped from memory when dropped; never printed by `Debug`,
-/// compared in constant time.
+/// A secret key with its type and its time of creation. Wiped from memory when dropped; never
+/// printed by `Debug`, compared in constant time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CryptoKey {
     kind: KeyType,
@@ -193,8 +195,8 @@ impl Decode for CryptoKey {
     }
 }
 
-/// The 64 bytes (secure mode) or nothing (crc mode) from which msgr2 takes its connection's keys. Wiped when dropped
-/// and never printed.
+/// The 64 bytes (secure mode) or nothing (crc mode) from which msgr2 takes its connection's keys.
+/// Wiped when dropped and never printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectionSecret(pub Secret<Vec<u8>>);
 
@@ -214,7 +216,8 @@ impl std::ops::Deref for ConnectionSecret {
     }
 }
 
-/// How a connection is protected after the handshake (`CEPH_CON_MODE_*` in `src/include/ceph_fs.h`).
+/// How a connection is protected after the handshake (`CEPH_CON_MODE_*` in
+/// `src/include/ceph_fs.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConnectionMode {
     /// Checksums only.

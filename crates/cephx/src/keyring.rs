@@ -1,4 +1,5 @@
-//! Keyring files (`KeyRing` of Ceph's `src/auth/KeyRing.cc`, in the syntax of `src/common/ConfUtils.cc`).
+//! Keyring files (`KeyRing` of Ceph's `src/auth/KeyRing.cc`, in the syntax of
+//! `src/common/ConfUtils.cc`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,10 +35,10 @@ impl Keyring {
 
     /// Parses a keyring's text.
     ///
-    /// Sections are entities, `[global]` is skipped; `key`, `caps SERVICE` and the obsolete `auid` are known. Comments
-    /// start with `#` or `;`, a `\` at the end of a line continues it, and in words `_` stands for a space. Unlike the
-    /// official parser it minds neither a missing last newline nor a `;` or `#` inside quotes, which the official tools
-    /// write but don't read.
+    /// Sections are entities, `[global]` is skipped; `key`, `caps SERVICE` and the obsolete `auid`
+    /// are known. Comments start with `#` or `;`, a `\` at the end of a line continues it, and in
+    /// words `_` stands for a space. Unlike the official parser it minds neither a missing last
+    /// newline nor a `;` or `#` inside quotes, which the official tools write but don't read.
     ///
     /// # Errors
     /// At the first line that is none of these.
@@ -100,7 +101,8 @@ enum Section {
 const BLANK: [char; 2] = [' ', '\t'];
 const COMMENT: [char; 2] = ['#', ';'];
 
-/// Lines with their numbers, those that end in `\` joined with the next. One may hold a key, so none stays in memory.
+/// Lines with their numbers, those that end in `\` joined with the next. One may hold a key, so
+/// none stays in memory.
 fn logical_lines(text: &str) -> impl Iterator<Item = (usize, Zeroizing<String>)> {
     let mut lines = text.lines().enumerate();
     std::iter::from_fn(move || {

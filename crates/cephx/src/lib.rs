@@ -1,13 +1,17 @@
 //! cephx: Ceph's authentication, as state machines without I/O, and its capability grammars.
 //!
 //! - [`CryptoKey`], [`Keyring`], [`AuthName`], [`EntityAuth`]: entities and their keys.
-//! - [`ClientHandshake`] and [`ServerHandshake`]: the login of an entity at a monitor, and the renewal of its tickets.
-//! - [`Authorizer`] and [`AuthorizerVerifier`]: the use of a ticket at a service. Every daemon authenticates to every
-//!   other in one of these two ways, but monitors to each other with a [`Greeting`].
-//! - [`ServiceSecrets`]: the rotating secrets that tickets are sealed with; [`RotatingKeys`]: a service's copy.
+//! - [`ClientHandshake`] and [`ServerHandshake`]: the login of an entity at a monitor, and the
+//!   renewal of its tickets.
+//! - [`Authorizer`] and [`AuthorizerVerifier`]: the use of a ticket at a service. Every daemon
+//!   authenticates to every other in one of these two ways, but monitors to each other with a
+//!   [`Greeting`].
+//! - [`ServiceSecrets`]: the rotating secrets that tickets are sealed with; [`RotatingKeys`]: a
+//!   service's copy.
 //! - [`caps`]: what an entity may do.
 //!
-//! Time and randomness are passed in with [`Env`]. The public source of the formats is Ceph's `src/auth`.
+//! Time and randomness are passed in with [`Env`]. The public source of the formats is Ceph's
+//! `src/auth`.
 
 mod authorizer;
 pub mod caps;

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use spirula_denc::{Decode, Encode, EntityType, Error, Reader, Result, Writer};
 
-/// The name under which an entity authenticates: a type and a text id, `client.admin` or `osd.3`. The key that all
-/// monitors share belongs to the name with an empty id, `mon.`.
+/// The name under which an entity authenticates: a type and a text id, `client.admin` or `osd.3`.
+/// The key that all monitors share belongs to the name with an empty id, `mon.`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct AuthName {
     /// The type.

@@ -1,4 +1,5 @@
-//! The encryption of key type `aes256k`: `aes256-cts-hmac-sha384-192` of RFC 8009, which Kerberos uses.
+//! The encryption of key type `aes256k`: `aes256-cts-hmac-sha384-192` of RFC 8009, which Kerberos
+//! uses.
 //!
 //! ```text
 //! Ke = KDF(secret, usage | 0xaa, 256 bits)     Ki = KDF(secret, usage | 0x55, 192 bits)
@@ -99,7 +100,8 @@ impl UsageKeys {
     }
 }
 
-/// `KDF-HMAC-SHA2` of the RFC's section 3: the first bytes of one HMAC over a counter, the label, a zero and the length in bits.
+/// `KDF-HMAC-SHA2` of the RFC's section 3: the first bytes of one HMAC over a counter, the label, a
+/// zero and the length in bits.
 fn kdf<const LEN: usize>(secret: &[u8], usage: u32, purpose: u8) -> Zeroizing<[u8; LEN]> {
     const { assert!(LEN <= 48, "one HMAC-SHA384 is enough") };
     let mut mac = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA384, secret));
@@ -161,7 +163,8 @@ mod tests {
         }
     }
 
-    /// Plain length (bytes 0, 1, 2 …), random bytes, sealed bytes. The RFC's encryption of nothing is left out: cephx never does it.
+    /// Plain length (bytes 0, 1, 2 …), random bytes, sealed bytes. The RFC's encryption of nothing
+    /// is left out: cephx never does it.
     const SAMPLES: [(usize, &str, &str); 3] = [
         (
             6,

@@ -91,7 +91,8 @@ impl RotatingSecrets {
     /// Adds the generations that are due. Returns whether there were any.
     fn rotate(&mut self, ttl: Duration, kind: KeyType, env: &Env<'_>) -> crate::Result<bool> {
         let mut added = false;
-        // Three new generations replace all there are; a clock at the end of time must not add for ever.
+        // Three new generations replace all there are; a clock at the end of time must not add for
+        // ever.
         for _ in 0..GENERATIONS {
             if !self.needs_new(env.now) {
                 break;

@@ -1,4 +1,5 @@
-//! The monitor's side of a login (`CephxServiceHandler` of Ceph's `src/auth/cephx`, `Monitor::handle_auth_request`).
+//! The monitor's side of a login (`CephxServiceHandler` of Ceph's `src/auth/cephx`,
+//! `Monitor::handle_auth_request`).
 
 use spirula_denc::{EntityType, Reader, Writer, encode_to_vec};
 
@@ -49,11 +50,12 @@ pub struct AuthReply {
     pub payload: Vec<u8>,
 }
 
-/// The handshake of one connection that a monitor accepted, and after it the session's renewals: keep it as long as
-/// the session.
+/// The handshake of one connection that a monitor accepted, and after it the session's renewals:
+/// keep it as long as the session.
 ///
-/// Call [`Self::handle`] with each `AUTH_REQUEST` and `AUTH_REQUEST_MORE` until it is [`Outcome::Done`] or
-/// [`Outcome::Denied`], then [`Self::handle_auth`] with each `MAuth` of the session.
+/// Call [`Self::handle`] with each `AUTH_REQUEST` and `AUTH_REQUEST_MORE` until it is
+/// [`Outcome::Done`] or [`Outcome::Denied`], then [`Self::handle_auth`] with each `MAuth` of the
+/// session.
 #[derive(Debug)]
 pub struct ServerHandshake {
     state: State,
@@ -88,10 +90,12 @@ impl ServerHandshake {
         self.claimed.as_ref()
     }
 
-    /// Handles the payload of an `AUTH_REQUEST` (then `auth_method` is its method) or of an `AUTH_REQUEST_MORE` (then
-    /// the same method again). `mode` is the connection mode chosen from those that the peer asked for.
+    /// Handles the payload of an `AUTH_REQUEST` (then `auth_method` is its method) or of an
+    /// `AUTH_REQUEST_MORE` (then the same method again). `mode` is the connection mode chosen from
+    /// those that the peer asked for.
     ///
-    /// A method that is not offered leaves the handshake open for another one, everything else that is denied ends it.
+    /// A method that is not offered leaves the handshake open for another one, everything else that
+    /// is denied ends it.
     pub fn handle(
         &mut self,
         auth_method: u32,
@@ -437,7 +441,8 @@ impl Session {
         }
         let wanted: ServiceTicketRequest = r.get()?;
         let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
-        // The key with which the session began: the entity's may be another by now, of a type that the client does not know.
+        // The key with which the session began: the entity's may be another by now, of a type that
+        // the client does not know.
         let known = opened.info.session_key.kind();
         allowed(known, keys)?;
         let (tickets, missing) = self.issue_all(wanted.keys, &entity, known, keys, env)?;
@@ -473,7 +478,8 @@ impl Session {
     }
 }
 
-/// Opens only tickets of the monitors' own service: a ticket of another one must not buy more tickets.
+/// Opens only tickets of the monitors' own service: a ticket of another one must not buy more
+/// tickets.
 struct AuthService<'a>(&'a dyn KeyServer);
 
 impl TicketKeys for AuthService<'_> {

@@ -5,8 +5,9 @@
 //! another (CVE-2025-30156). Here a blob only opens if a monitor sealed it, for the service and
 //! under the secret that the ticket names.
 //!
-//! The blob: one byte for the format, 12 bytes of random nonce, the encrypted [`ServiceTicketInfo`], 16 bytes of tag. The key is
-//! derived from the secret; the associated data is the label with the format's version, the service and the secret's id.
+//! The blob: one byte for the format, 12 bytes of random nonce, the encrypted
+//! [`ServiceTicketInfo`], 16 bytes of tag. The key is derived from the secret; the associated data
+//! is the label with the format's version, the service and the secret's id.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use spirula_denc::{EntityType, Writer, decode_all, encode_to_vec};

@@ -47,7 +47,8 @@ pub(crate) mod mode {
 /// The number in the place of the former accounts (`auid`).
 const AUID_DEFAULT: u64 = u64::MAX;
 
-/// A structure of a version byte and its fields in order. All releases write the same version; another one is refused.
+/// A structure of a version byte and its fields in order. All releases write the same version;
+/// another one is refused.
 macro_rules! versioned {
     ($($(#[$meta:meta])* $vis:vis struct $name:ident = $version:literal { $($(#[$fmeta:meta])* $field:ident: $t:ty,)* })*) => {$(
         $(#[$meta])*
@@ -73,7 +74,8 @@ macro_rules! versioned {
 pub(crate) use versioned;
 
 versioned! {
-    /// The monitor's challenge (`CephXServerChallenge`), also an authorizer's (`CephXAuthorizeChallenge`).
+    /// The monitor's challenge (`CephXServerChallenge`), also an authorizer's
+    /// (`CephXAuthorizeChallenge`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Challenge = 1 {
         /// A random number.
@@ -136,7 +138,8 @@ impl Decode for TicketBlob {
     }
 }
 
-/// A request for service tickets (`CephXServiceTicketRequest`). It is not sealed, and Linux leaves its version open.
+/// A request for service tickets (`CephXServiceTicketRequest`). It is not sealed, and Linux leaves
+/// its version open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceTicketRequest {
     /// The services, one bit each ([`EntityType`]).
@@ -305,7 +308,8 @@ impl Decode for ChallengeBlob {
 /// The client's answer to the challenge (`CephXAuthenticate`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authenticate {
-    /// The version that the client wrote: below 3 it may leave out the old ticket when it reclaims its global id.
+    /// The version that the client wrote: below 3 it may leave out the old ticket when it reclaims
+    /// its global id.
     pub version: u8,
     /// The client's random number.
     pub client_challenge: u64,

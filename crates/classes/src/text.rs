@@ -10,7 +10,8 @@ pub(crate) fn is_space(b: u8) -> bool {
     matches!(b, b' ' | 9..=13)
 }
 
-/// The number that the hexadecimal digits at the start make, and what follows them; the largest where they make a larger one.
+/// The number that the hexadecimal digits at the start make, and what follows them; the largest
+/// where they make a larger one.
 pub(crate) fn leading_hex(bytes: &[u8]) -> (u64, &[u8]) {
     let len = bytes.iter().take_while(|b| b.is_ascii_hexdigit()).count();
     let (digits, rest) = bytes.split_at(len);
@@ -21,7 +22,8 @@ pub(crate) fn leading_hex(bytes: &[u8]) -> (u64, &[u8]) {
     (number, rest)
 }
 
-/// The number that all of a C string is to `strtod`: decimal, hexadecimal, infinite or none; zero for an empty one.
+/// The number that all of a C string is to `strtod`: decimal, hexadecimal, infinite or none; zero
+/// for an empty one.
 pub(crate) fn parse_double(bytes: &[u8]) -> Option<f64> {
     let text = until_nul(bytes);
     if text.is_empty() {

@@ -194,7 +194,8 @@ impl Place {
         let busy = || Error::Busy { path: path.clone() };
         let flags = match (self.id, self.kind) {
             (None, _) => return Ok(()),
-            // For a block device the kernel grants this to one holder: mounts, swap, RAID and LVM are others.
+            // For a block device the kernel grants this to one holder: mounts, swap, RAID and LVM
+            // are others.
             (_, Kind::Device) => OFlags::EXCL,
             (_, Kind::File) => OFlags::empty(),
         };
@@ -257,7 +258,8 @@ fn identify(start: &[u8]) -> Content {
     Content::Other(known.map_or("data of an unknown kind", |(.., name)| name))
 }
 
-/// The identity in a store's superblock, or in the copy of it that starts a log device (`FORMAT.md` of the store).
+/// The identity in a store's superblock, or in the copy of it that starts a log device (`FORMAT.md`
+/// of the store).
 fn store_identity(start: &[u8]) -> Option<Identity> {
     let rest = start.get(..4096)?.strip_prefix(b"SPIRULA\0")?;
     let (_version, rest) = rest.split_first_chunk::<4>()?;

@@ -1,7 +1,8 @@
 //! `spirula`: a Ceph-compatible storage cluster in one small binary.
 //!
-//! The same binary is the supervisor (`up`, `down`, `status`), the daemons (`mon`, `osd`), the store's tool (`store`), and the
-//! clients (`ceph`, `rados`, `rbd`), the latter also when it is called through a link of their name.
+//! The same binary is the supervisor (`up`, `down`, `status`), the daemons (`mon`, `osd`), the
+//! store's tool (`store`), and the clients (`ceph`, `rados`, `rbd`), the latter also when it is
+//! called through a link of their name.
 
 mod admin;
 mod allocator;

@@ -24,7 +24,8 @@ const LOOKUPS: [(&CStr, &CStr); 3] = [
 /// To be called before there are threads.
 pub(crate) fn load_nothing() {
     for (database, services) in LOOKUPS {
-        // SAFETY: both are strings that end with NUL, and are only read; nobody else looks up anything yet.
+        // SAFETY: both are strings that end with NUL, and are only read; nobody else looks up
+        // anything yet.
         let set = unsafe { __nss_configure_lookup(database.as_ptr(), services.as_ptr()) };
         // It fails for databases that it does not know alone.
         assert_eq!(set, 0, "the C library does not know {database:?}");

@@ -20,7 +20,8 @@ pub(crate) enum Command {
     Mkfs {
         /// File or block device
         path: PathBuf,
-        /// Size of a file to make, or how much of a block device to use [default: all of what is there]
+        /// Size of a file to make, or how much of a block device to use [default: all of what is
+        /// there]
         #[arg(long, value_parser = size)]
         size: Option<u64>,
         /// A separate file or device for the log

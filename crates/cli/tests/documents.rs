@@ -113,7 +113,8 @@ fn functions_and_tests_that_design_pages_name_exist() {
         for (n, row) in rows {
             for word in quoted(row) {
                 let name = word.rsplit("::").next().unwrap();
-                // Of other words with underscores, as options have, none is as long as the names of tests.
+                // Of other words with underscores, as options have, none is as long as the names of
+                // tests.
                 let is_name = name
                     .chars()
                     .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');

@@ -1,4 +1,5 @@
-//! A tour of the client against whatever cluster `CEPH_CONF` names: `cargo run -p spirula-client --example tour POOL`.
+//! A tour of the client against whatever cluster `CEPH_CONF` names:
+//! `cargo run -p spirula-client --example tour POOL`.
 
 use std::time::Duration;
 

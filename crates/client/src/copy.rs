@@ -23,7 +23,8 @@ pub struct Chunk {
 }
 
 impl<C: Connection> IoCtx<C> {
-    /// Replaces the object by a copy of `source` of the pool, namespace and locator of `from`: data, attributes, map.
+    /// Replaces the object by a copy of `source` of the pool, namespace and locator of `from`:
+    /// data, attributes, map.
     ///
     /// # Errors
     /// `ENOENT` where there is no source.

@@ -20,8 +20,8 @@ const RECEIVED: usize = usize::MAX >> 1;
 /// How often unused memory is returned to the system.
 const TRIM: Duration = Duration::from_secs(5);
 
-/// A handle to a client that lives on a thread of its own. Any thread may use it, in any runtime or none; clones lead to the same
-/// client, which ends when the last one is gone.
+/// A handle to a client that lives on a thread of its own. Any thread may use it, in any runtime or
+/// none; clones lead to the same client, which ends when the last one is gone.
 ///
 /// The memory of all requests under way and their answers is bounded by [`Options::memory`]:
 /// further requests wait before they are sent. A delivered answer belongs to its caller and does

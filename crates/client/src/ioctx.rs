@@ -11,7 +11,8 @@ use spirula_proto::osd::{MOsdOp, MOsdOpReply, OpArgs, OpCode, OpFlags, OsdFlags,
 use crate::objecter::{Aim, Resend, request};
 use crate::{Connection, Error, ObjectList, Rados, Result, errno};
 
-/// A pool with a namespace, a locator key, a snapshot to read and the snapshots to write under. Cheap to clone.
+/// A pool with a namespace, a locator key, a snapshot to read and the snapshots to write under.
+/// Cheap to clone.
 ///
 /// With a [`RadosHandle`](crate::RadosHandle) as its connection it may be used by any thread.
 #[derive(Clone)]
@@ -117,7 +118,8 @@ impl<C> IoCtx<C> {
         self
     }
 
-    /// The same pool as it was at a snapshot, for reading only; [`snap::SNAPDIR`] for [`IoCtx::list_snaps`].
+    /// The same pool as it was at a snapshot, for reading only; [`snap::SNAPDIR`] for
+    /// [`IoCtx::list_snaps`].
     #[must_use]
     pub fn with_snap_read(mut self, snap: SnapId) -> Self {
         self.context.snap = snap;
@@ -131,7 +133,8 @@ impl<C> IoCtx<C> {
         self
     }
 
-    /// The same pool with another limit for the time of a request than `rados_osd_op_timeout`; zero for none.
+    /// The same pool with another limit for the time of a request than `rados_osd_op_timeout`; zero
+    /// for none.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.context.timeout = timeout;

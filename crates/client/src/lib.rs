@@ -1,9 +1,10 @@
 //! The native RADOS client: for our command line, the gateways, and other Rust programs. It also
 //! works with a real Ceph cluster.
 //!
-//! [`Rados`] is a connection to a cluster, [`IoCtx`] a pool in it. Everything runs on tokio's current-thread
-//! runtime, inside a `LocalSet` or `LocalRuntime`. Programs with several threads have a [`RadosHandle`], with the same
-//! operations: it leads to a client that has a thread to itself.
+//! [`Rados`] is a connection to a cluster, [`IoCtx`] a pool in it. Everything runs on tokio's
+//! current-thread runtime, inside a `LocalSet` or `LocalRuntime`. Programs with several threads
+//! have a [`RadosHandle`], with the same operations: it leads to a client that has a thread to
+//! itself.
 
 mod class;
 mod connection;

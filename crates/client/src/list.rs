@@ -102,7 +102,8 @@ impl<C: Connection> ObjectList<C> {
     }
 
     async fn fetch(&mut self) -> Result<()> {
-        // The PG that holds this hash, whatever the number of PGs is by the time the request arrives.
+        // The PG that holds this hash, whatever the number of PGs is by the time the request
+        // arrives.
         let pg = PgId {
             pool: self.io.pool_id(),
             seed: self.cursor.hash,

@@ -34,7 +34,8 @@ impl<C: Connection> IoCtx<C> {
         self.ask("omap_keys", oid, op(OpCode::OMAPGETKEYS, &input)).await
     }
 
-    /// Up to `max` keys behind `start_after` that begin with `prefix`, with their values, and whether there are more.
+    /// Up to `max` keys behind `start_after` that begin with `prefix`, with their values, and
+    /// whether there are more.
     ///
     /// # Errors
     /// `ENOENT` where there is no object.

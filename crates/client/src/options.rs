@@ -101,7 +101,8 @@ impl Source {
     /// Reads the file and determines the options of a connection.
     ///
     /// # Errors
-    /// [`Error::Conf`], [`Error::NoMonitors`], [`Error::NoKey`], [`Error::NotInKeyring`], or [`Error::Config`] for a bad value.
+    /// [`Error::Conf`], [`Error::NoMonitors`], [`Error::NoKey`], [`Error::NotInKeyring`], or
+    /// [`Error::Config`] for a bad value.
     pub fn read(&self) -> Result<Options> {
         let file = self.file()?;
         let look = Lookup {

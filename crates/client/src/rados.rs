@@ -59,7 +59,8 @@ impl Rados {
     /// Connects and logs in.
     ///
     /// # Errors
-    /// [`Error::Mon`] where no monitor answers within `options.connect_timeout`, or the key is refused.
+    /// [`Error::Mon`] where no monitor answers within `options.connect_timeout`, or the key is
+    /// refused.
     pub async fn connect(options: &Options) -> Result<Self> {
         let mut config = Config::new(
             EntityName::new(EntityType::CLIENT, -1),
@@ -257,7 +258,8 @@ impl Rados {
     pub async fn delete_pool(&self, name: &str) -> Result<()> {
         let id = self.latest_map().await?.pool_id(name);
         let id = id.ok_or(Error::os("delete pool", errno::ENOENT))?;
-        // librados sends this name. With the pool's own name the official monitors do nothing and say that all is well.
+        // librados sends this name. With the pool's own name the official monitors do nothing and
+        // say that all is well.
         self.pool_op(PoolOpCode::DELETE, id, "delete", 0).await.map(drop)
     }
 

@@ -28,7 +28,8 @@ fn list(input: Bytes) -> spirula_proto::BytesList {
 }
 
 impl Rados {
-    /// Runs a command of the manager's modules (those flagged as the manager's in the descriptions).
+    /// Runs a command of the manager's modules (those flagged as the manager's in the
+    /// descriptions).
     ///
     /// # Errors
     /// `ENXIO` where no manager is active.
@@ -46,7 +47,8 @@ impl Rados {
         })
     }
 
-    /// Runs a command on the active manager itself (`ceph tell mgr`); `name` must be its name or empty.
+    /// Runs a command on the active manager itself (`ceph tell mgr`); `name` must be its name or
+    /// empty.
     ///
     /// # Errors
     /// `ENXIO` where no manager or another one is active.

@@ -52,7 +52,8 @@ impl fmt::Debug for ConfFile {
     }
 }
 
-/// Longest value that metavariables make, in bytes: options that name each other several times grow exponentially.
+/// Longest value that metavariables make, in bytes: options that name each other several times grow
+/// exponentially.
 const EXPANDED_MAX: usize = 16 << 10;
 
 /// The default of a daemon's option, if it is not empty.

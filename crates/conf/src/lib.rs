@@ -1,8 +1,9 @@
-//! `ceph.conf`: its grammar, the order of its sections, metavariables, and the monitors' addresses; and the options
-//! with their types, defaults and sources.
+//! `ceph.conf`: its grammar, the order of its sections, metavariables, and the monitors' addresses;
+//! and the options with their types, defaults and sources.
 //!
-//! The grammar is documented at docs.ceph.com under "Configuring Ceph"; it is close to INI but for keys in
-//! which space, `_` and `-` are one, values continued by a backslash, and values that name other options.
+//! The grammar is documented at docs.ceph.com under "Configuring Ceph"; it is close to INI but for
+//! keys in which space, `_` and `-` are one, values continued by a backslash, and values that name
+//! other options.
 
 mod auth_methods;
 mod file;

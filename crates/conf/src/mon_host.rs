@@ -6,7 +6,8 @@ use spirula_denc::{AddrType, EntityAddr};
 const MSGR2_PORT: u16 = 3300;
 
 /// The msgr2 addresses in a `mon_host` value: `10.0.0.1`, `10.0.0.1:3300`, `v2:10.0.0.1:3300/0` and
-/// `[v2:…,v1:…]`, separated by commas, semicolons or spaces. msgr1 addresses are left out, as are host names.
+/// `[v2:…,v1:…]`, separated by commas, semicolons or spaces. msgr1 addresses are left out, as are
+/// host names.
 pub fn parse_mon_host(text: &str) -> Vec<EntityAddr> {
     let mut out = Vec::new();
     let is_group = |c: char| c == ',' || c == ';' || c.is_whitespace();
@@ -14,7 +15,8 @@ pub fn parse_mon_host(text: &str) -> Vec<EntityAddr> {
         let word = word
             .strip_prefix("[v")
             .map_or(word.to_owned(), |rest| format!("v{rest}"));
-        // A closing bracket of a group, not of an IPv6 address, ends the word without a matching opening one.
+        // A closing bracket of a group, not of an IPv6 address, ends the word without a matching
+        // opening one.
         let group_ends = word.matches(']').count() > word.matches('[').count();
         let word = word.strip_suffix(']').filter(|_| group_ends).unwrap_or(&word);
         let Ok(mut addr) = word.parse::<EntityAddr>() else {

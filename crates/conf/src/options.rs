@@ -1,7 +1,9 @@
-//! Configuration options: names, types and defaults of those of Ceph 16.2, and of those that only Spirula has.
+//! Configuration options: names, types and defaults of those of Ceph 16.2, and of those that only
+//! Spirula has.
 //!
-//! Options with an official counterpart have its name, type and default (`src/common/options.cc` of Ceph 16.2), or
-//! our default where the text says so. The monitor refuses to store a value that does not parse as its option's type.
+//! Options with an official counterpart have its name, type and default (`src/common/options.cc` of
+//! Ceph 16.2), or our default where the text says so. The monitor refuses to store a value that
+//! does not parse as its option's type.
 
 mod built;
 mod parse;
@@ -138,7 +140,8 @@ pub fn normalize(name: &str) -> String {
     name.replace([' ', '-'], "_")
 }
 
-/// A number with a unit, each `base` times the one before: `10K` is 10,240 of 1,024 and 10,000 of 1,000.
+/// A number with a unit, each `base` times the one before: `10K` is 10,240 of 1,024 and 10,000 of
+/// 1,000.
 pub fn amount(text: &str, base: u64) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -247,7 +250,8 @@ mod tests {
 
     #[test]
     fn every_default_parses() {
-        // Ceph refuses this one's default, too: its limit is a negative number taken for a positive one.
+        // Ceph refuses this one's default, too: its limit is a negative number taken for a positive
+        // one.
         let odd = "rgw_rados_pool_recovery_priority";
         for o in all().iter().filter(|o| o.name != odd) {
             assert!(o.default.is_empty() || o.parse(o.default).is_ok(), "{}", o.name);

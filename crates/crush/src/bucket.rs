@@ -1,6 +1,7 @@
 //! Buckets: the inner nodes of the hierarchy, and how each algorithm stores its items' weights.
 //!
-//! Weights are 16.16 fixed point: 0x10000 is 1.0, by convention one TiB. Format: Ceph's `src/crush/crush.h`.
+//! Weights are 16.16 fixed point: 0x10000 is 1.0, by convention one TiB. Format: Ceph's
+//! `src/crush/crush.h`.
 
 use crate::straw::straw_lengths;
 use crate::{Error, HASH_RJENKINS1, Result};
@@ -60,8 +61,8 @@ pub enum Weights {
         /// Running sums.
         sums: Vec<u32>,
     },
-    /// Weights of the nodes of a binary tree laid out in order: item `i` is node `2i + 1`, and a node whose number
-    /// has `h` trailing zero bits is the root of a subtree of height `h`.
+    /// Weights of the nodes of a binary tree laid out in order: item `i` is node `2i + 1`, and a
+    /// node whose number has `h` trailing zero bits is the root of a subtree of height `h`.
     Tree(Vec<u32>),
     /// Weights, and the straw lengths computed from them.
     Straw {
@@ -196,7 +197,8 @@ impl Bucket {
         self.refresh(straw_calc_version)
     }
 
-    /// Removes the item at `pos`. A tree bucket keeps an empty place where later items would have to move.
+    /// Removes the item at `pos`. A tree bucket keeps an empty place where later items would have
+    /// to move.
     ///
     /// # Errors
     /// Where there is no such position.
@@ -206,7 +208,8 @@ impl Bucket {
         }
         self.weight = self.weight.saturating_sub(self.item_weight(pos));
         if let Weights::Tree(nodes) = &mut self.weights {
-            // Moving the other items would move their data: the place stays, with weight 0 (and device 0 in it).
+            // Moving the other items would move their data: the place stays, with weight 0 (and
+            // device 0 in it).
             let mut leaves = tree_leaves(nodes, self.items.len());
             leaves[pos] = 0;
             self.items[pos] = 0;
@@ -305,8 +308,8 @@ fn tree_leaves(nodes: &[u32], n: usize) -> Vec<u32> {
     (0..n).map(|i| nodes.get(leaf(i)).copied().unwrap_or(0)).collect()
 }
 
-/// Node weights of the smallest tree that holds the leaves. There is one node more than the tree needs: node 0
-/// belongs to the format, but not to the tree.
+/// Node weights of the smallest tree that holds the leaves. There is one node more than the tree
+/// needs: node 0 belongs to the format, but not to the tree.
 fn tree_nodes(leaves: &[u32]) -> Result<Vec<u32>> {
     if leaves.is_empty() {
         return Ok(Vec::new());

@@ -1,6 +1,7 @@
 //! Changes to the hierarchy, for `ceph osd crush add|create-or-move|move|link|rm|reweight|…`.
 //!
-//! Every public change works on a copy and replaces the map at the end, so that a refused one leaves no trace.
+//! Every public change works on a copy and replaces the map at the end, so that a refused one
+//! leaves no trace.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,8 @@ impl CrushMap {
     /// allowed algorithm.
     ///
     /// # Errors
-    /// Where the name is invalid or taken, the type unknown or the devices', or no algorithm is allowed.
+    /// Where the name is invalid or taken, the type unknown or the devices', or no algorithm is
+    /// allowed.
     pub fn add_bucket(&mut self, name: &str, type_name: &str, alg: Option<Alg>) -> Result<i32> {
         check_name(name)?;
         if let Some(id) = self.item_id(name) {
@@ -82,7 +84,8 @@ impl CrushMap {
         Ok(-1 - id)
     }
 
-    /// Puts a bucket at the index of its id. The vector grows by doubling from 8, as its length is encoded.
+    /// Puts a bucket at the index of its id. The vector grows by doubling from 8, as its length is
+    /// encoded.
     pub(crate) fn place_bucket(&mut self, bucket: Bucket) -> Result<()> {
         let index = index_of(bucket.id).ok_or(Error::WrongKind(bucket.id))?;
         while index >= self.buckets.len() {
@@ -101,12 +104,12 @@ impl CrushMap {
         Ok(())
     }
 
-    /// Adds a device or a parentless bucket at a location, creating the buckets of the location that are missing,
-    /// and adds the weight to all buckets above.
+    /// Adds a device or a parentless bucket at a location, creating the buckets of the location
+    /// that are missing, and adds the weight to all buckets above.
     ///
     /// # Errors
-    /// Where a name is invalid or taken, a bucket of the location is of another type, the item is there already or
-    /// contains the location, or the location names no known type.
+    /// Where a name is invalid or taken, a bucket of the location is of another type, the item is
+    /// there already or contains the location, or the location names no known type.
     pub fn insert_item(&mut self, item: i32, weight: u32, name: &str, location: &Location) -> Result<()> {
         self.edit(|map| map.insert(item, weight, name, location))
     }
@@ -145,8 +148,8 @@ impl CrushMap {
         self.reweighed()
     }
 
-    /// Links the item, without weight, to the lowest bucket of the location; missing buckets are created, each
-    /// linked to the next level, up to the first that exists.
+    /// Links the item, without weight, to the lowest bucket of the location; missing buckets are
+    /// created, each linked to the next level, up to the first that exists.
     fn link_upwards(&mut self, item: i32, weight: u32, location: &Location) -> Result<()> {
         let mut below = item;
         let levels: Vec<(i32, String)> = self

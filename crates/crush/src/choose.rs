@@ -1,7 +1,7 @@
 //! How a bucket of each algorithm picks an item for an input `x` and an attempt `r`.
 //!
-//! The published algorithms (Weil et al., "CRUSH", 2006; straw2: Ceph's `src/crush/mapper.c`). Every participant
-//! must compute the same, so arithmetic wraps where the reference wraps.
+//! The published algorithms (Weil et al., "CRUSH", 2006; straw2: Ceph's `src/crush/mapper.c`).
+//! Every participant must compute the same, so arithmetic wraps where the reference wraps.
 
 use crate::hash::{hash32_3, hash32_4};
 use crate::ln::crush_ln;
@@ -14,7 +14,8 @@ const LN_ONE: i64 = 0x1_0000_0000_0000;
 #[derive(Debug, Default)]
 pub(crate) struct Permutation {
     bucket: i32,
-    /// How many places are final; 0: none yet; [`FIRST_ONLY`]: the first, and the others are not even filled in.
+    /// How many places are final; 0: none yet; [`FIRST_ONLY`]: the first, and the others are not
+    /// even filled in.
     known: u32,
     order: Vec<u32>,
 }
@@ -22,8 +23,8 @@ pub(crate) struct Permutation {
 /// Most calls want the first place only, which needs no permutation to be laid out.
 const FIRST_ONLY: u32 = 0xffff;
 
-/// The permutations of one mapping; they are kept because retries ask for further places. The memory is reused by
-/// later mappings.
+/// The permutations of one mapping; they are kept because retries ask for further places. The
+/// memory is reused by later mappings.
 #[derive(Debug, Default)]
 pub(crate) struct Permutations {
     used: usize,
@@ -120,7 +121,8 @@ fn hash4(b: &Bucket, x: i32, y: i32, z: i32) -> u32 {
     }
 }
 
-/// From the newest item to the oldest: take it with the probability of its share in all that is left.
+/// From the newest item to the oldest: take it with the probability of its share in all that is
+/// left.
 fn list(b: &Bucket, weights: &[u32], sums: &[u32], x: i32, r: i32) -> Option<i32> {
     for ((item, weight), sum) in b.items.iter().zip(weights).zip(sums).rev() {
         let draw = (u64::from(hash4(b, x, *item, r) & 0xffff) * u64::from(*sum)) >> 16;
@@ -162,7 +164,8 @@ fn straw(b: &Bucket, straws: &[u32], x: i32, r: i32) -> Option<i32> {
     Some(best.1)
 }
 
-/// The largest `ln(u) / weight`: of exponential variables with the weights as rates, the first to arrive.
+/// The largest `ln(u) / weight`: of exponential variables with the weights as rates, the first to
+/// arrive.
 fn straw2(b: &Bucket, weights: &[u32], ids: &[i32], x: i32, r: i32) -> Option<i32> {
     let mut best = (i64::MIN, *b.items.first()?);
     for ((item, id), weight) in b.items.iter().zip(ids).zip(weights) {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::{Bucket, Weights};
 
-/// The key of the alternative weights that apply to every pool without its own (`DEFAULT_CHOOSE_ARGS`, shown as
-/// "(compat)").
+/// The key of the alternative weights that apply to every pool without its own
+/// (`DEFAULT_CHOOSE_ARGS`, shown as "(compat)").
 pub const DEFAULT_CHOOSE_ARGS: i64 = -1;
 
 /// Replacements for one bucket's draws.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChooseArg {
-    /// Weights by position in the result, then by item; the last set serves all further positions. Empty: the
-    /// bucket's own weights.
+    /// Weights by position in the result, then by item; the last set serves all further positions.
+    /// Empty: the bucket's own weights.
     pub weight_sets: Vec<Vec<u32>>,
     /// Ids to hash in place of the items. Empty: the items themselves.
     pub ids: Vec<i32>,
@@ -84,7 +84,8 @@ impl ChooseArgs {
             .unwrap_or(1)
     }
 
-    /// Drops entries of buckets that are gone or draw otherwise, and fits the length of weight sets.
+    /// Drops entries of buckets that are gone or draw otherwise, and fits the length of weight
+    /// sets.
     pub(crate) fn conform(&mut self, buckets: &[Option<Bucket>]) {
         self.by_index.retain(|index, arg| {
             let Some(Some(b)) = buckets.get(*index as usize) else {
@@ -129,8 +130,9 @@ impl ChooseArgs {
         self.get(bucket).map(ChooseArg::sums).unwrap_or_default()
     }
 
-    /// Makes every bucket's weight in its parents' weight sets the sum of its own sets, from the bottom up. Straw2
-    /// buckets above ones with weight sets get them where they have none, as from their own weights.
+    /// Makes every bucket's weight in its parents' weight sets the sum of its own sets, from the
+    /// bottom up. Straw2 buckets above ones with weight sets get them where they have none, as from
+    /// their own weights.
     pub(crate) fn resum(&mut self, buckets: &[Option<Bucket>]) {
         let positions = self.positions();
         // Each pass settles at least one more level of the hierarchy.

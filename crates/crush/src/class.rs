@@ -1,7 +1,8 @@
 //! Device classes, and the shadow trees that let rules take devices of one class only.
 //!
-//! For every root and class there is a copy of the hierarchy, named `bucket~class`, that holds the devices of that
-//! class. Copies are remade after every change; each keeps its id, because ids take part in placement.
+//! For every root and class there is a copy of the hierarchy, named `bucket~class`, that holds the
+//! devices of that class. Copies are remade after every change; each keeps its id, because ids take
+//! part in placement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,8 @@ impl CrushMap {
     /// the map has changed.
     ///
     /// # Errors
-    /// [`Error::HasClass`] where it has another one; [`Error::WrongKind`] for a bucket; [`Error::InvalidName`].
+    /// [`Error::HasClass`] where it has another one; [`Error::WrongKind`] for a bucket;
+    /// [`Error::InvalidName`].
     pub fn set_device_class(&mut self, device: i32, class: &str) -> Result<bool> {
         if !is_valid_name(class) {
             return Err(Error::InvalidName(class.to_owned()));

@@ -70,7 +70,8 @@ impl Decode for CrushMap {
         if !r.is_empty() {
             map.choose_args = r.get()?;
         }
-        // Releases from Squid on append two tunables of multi-step-retry rules, which Pacific's mapper lacks.
+        // Releases from Squid on append two tunables of multi-step-retry rules, which Pacific's
+        // mapper lacks.
         let _ = r.rest();
         map.validate().map_err(|e| match e {
             Error::Invalid(what) => DencError::Invalid(what),
@@ -93,8 +94,8 @@ impl CrushMap {
                 if !arg.ids.is_empty() && arg.ids.len() != len {
                     return Err(DencError::Invalid("choose_args ids"));
                 }
-                // Old monitors lost a few entries, which are filled with zeros below; a few, lest a small map
-                // that claims much of it becomes a large one.
+                // Old monitors lost a few entries, which are filled with zeros below; a few, lest a
+                // small map that claims much of it becomes a large one.
                 if arg.weight_sets.iter().any(|s| 2 * s.len() + 16 < len) {
                     return Err(DencError::Invalid("choose_args weights"));
                 }
@@ -233,8 +234,8 @@ impl Decode for Rule {
     }
 }
 
-/// Names by id. Old writers used 64-bit keys for small non-negative ids; then what seems to be an empty string is
-/// the key's upper half.
+/// Names by id. Old writers used 64-bit keys for small non-negative ids; then what seems to be an
+/// empty string is the key's upper half.
 fn decode_names(r: &mut Reader<'_>) -> DencResult<BTreeMap<i32, String>> {
     let n = r.count(8)?;
     let mut out = BTreeMap::new();

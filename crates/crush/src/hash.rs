@@ -1,7 +1,8 @@
 //! Robert Jenkins' 32-bit mixing hash as CRUSH uses it ("rjenkins1", hash type 0).
 //!
-//! The mix is the public-domain function of <http://burtleburtle.net/bob/hash/evahash.html>; the order in which
-//! the arguments are mixed in is that of Ceph's `src/crush/hash.c`. Placement of every object depends on it.
+//! The mix is the public-domain function of <http://burtleburtle.net/bob/hash/evahash.html>; the
+//! order in which the arguments are mixed in is that of Ceph's `src/crush/hash.c`. Placement of
+//! every object depends on it.
 
 /// The only hash type that exists in maps (`CRUSH_HASH_RJENKINS1`).
 pub const HASH_RJENKINS1: u8 = 0;

@@ -1,12 +1,14 @@
-//! CRUSH: the cluster's hierarchy of devices, placement rules, and the mapper that turns a placement seed into an
-//! ordered list of devices.
+//! CRUSH: the cluster's hierarchy of devices, placement rules, and the mapper that turns a
+//! placement seed into an ordered list of devices.
 //!
-//! Every client computes placement itself, so the mapper gives the same result as Ceph's, bit for bit, for every
-//! bucket algorithm and every set of tunables; golden tests compare it with the official `crushtool`. Nothing here
-//! does I/O.
+//! Every client computes placement itself, so the mapper gives the same result as Ceph's, bit for
+//! bit, for every bucket algorithm and every set of tunables; golden tests compare it with the
+//! official `crushtool`. Nothing here does I/O.
 //!
-//! - [`CrushMap`]: the map; look-ups; [`CrushMap::do_rule`]. Encoded and decoded as in an OSDMap at Pacific's level.
-//! - Changes ([`CrushMap::insert_item`], [`CrushMap::add_simple_rule`], …) are all or nothing and keep the map valid.
+//! - [`CrushMap`]: the map; look-ups; [`CrushMap::do_rule`]. Encoded and decoded as in an OSDMap at
+//!   Pacific's level.
+//! - Changes ([`CrushMap::insert_item`], [`CrushMap::add_simple_rule`], …) are all or nothing and
+//!   keep the map valid.
 //! - [`CrushMap::walk`]: the hierarchy in the order of `ceph osd tree`.
 
 mod bucket;

@@ -1,8 +1,9 @@
 //! The fixed-point logarithm behind straw2 draws.
 //!
-//! A straw2 draw is `ln(u) / weight` for a 16-bit uniform `u`. Every participant must compute the same integer, so
-//! the logarithm is defined by tables (Ceph's `src/crush/crush_ln_table.h`). Two of the three follow from their
-//! formula and are computed at compile time; the third deviates from its formula in most entries and is data.
+//! A straw2 draw is `ln(u) / weight` for a 16-bit uniform `u`. Every participant must compute the
+//! same integer, so the logarithm is defined by tables (Ceph's `src/crush/crush_ln_table.h`). Two
+//! of the three follow from their formula and are computed at compile time; the third deviates from
+//! its formula in most entries and is data.
 
 /// `2^48 / (1 + k/128)`, rounded up.
 const RECIPROCAL: [u64; 129] = {
@@ -16,8 +17,8 @@ const RECIPROCAL: [u64; 129] = {
     t
 };
 
-/// `2^48 * log2(1 + k/128)`, rounded down. The last entry is not `2^48`, as the formula has it, but less: the
-/// published table says so, and a draw of 0xffff depends on it.
+/// `2^48 * log2(1 + k/128)`, rounded down. The last entry is not `2^48`, as the formula has it, but
+/// less: the published table says so, and a draw of 0xffff depends on it.
 const LOG_HIGH: [u64; 129] = {
     let mut t = [0; 129];
     let mut k = 0;
@@ -29,7 +30,8 @@ const LOG_HIGH: [u64; 129] = {
     t
 };
 
-/// The 48 fractional bits of `log2(1 + k/128)`: square, and emit a bit each time the value passes 2.
+/// The 48 fractional bits of `log2(1 + k/128)`: square, and emit a bit each time the value passes
+/// 2.
 const fn log2_of_one_plus(k: u128) -> u64 {
     let mut x = (128 + k) << 55;
     let mut out = 0u64;
@@ -46,7 +48,8 @@ const fn log2_of_one_plus(k: u128) -> u64 {
     out
 }
 
-/// Meant as `2^48 * log2(1 + k/2^15)`; the published values, which all mappings rest on, differ from that.
+/// Meant as `2^48 * log2(1 + k/2^15)`; the published values, which all mappings rest on, differ
+/// from that.
 #[rustfmt::skip]
 const LOG_LOW: [u64; 256] = [
     0x0000000000, 0x02e2a60a00, 0x070cb64ec5, 0x09ef50ce67, 0x0cd1e588fd,

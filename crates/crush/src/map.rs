@@ -7,13 +7,15 @@ use crate::{Bucket, ChooseArgs, DEFAULT_CHOOSE_ARGS, Error, Result, Rule, Tunabl
 
 /// A CRUSH map.
 ///
-/// The fields mirror the encoding of `CrushWrapper` (`src/crush/CrushWrapper.cc`). Everything that changes a map
-/// through methods keeps it valid (see [`CrushMap::validate`]), and decoding refuses invalid maps.
+/// The fields mirror the encoding of `CrushWrapper` (`src/crush/CrushWrapper.cc`). Everything that
+/// changes a map through methods keeps it valid (see [`CrushMap::validate`]), and decoding refuses
+/// invalid maps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CrushMap {
     /// One more than the highest device that a bucket holds. Derived on decoding.
     pub max_devices: i32,
-    /// Buckets by index: bucket `-1 - i` at `i`. The length is encoded (it grows by doubling from 8).
+    /// Buckets by index: bucket `-1 - i` at `i`. The length is encoded (it grows by doubling from
+    /// 8).
     pub buckets: Vec<Option<Bucket>>,
     /// Rules by number.
     pub rules: Vec<Option<Rule>>,
@@ -54,8 +56,9 @@ const TYPE_NAMES: [&str; 12] = [
 /// The deepest hierarchy that is accepted. Real ones have at most one level per type.
 const MAX_DEPTH: u32 = 64;
 
-/// The most nodes that a walk over all roots may meet. A bucket that is linked from several places counts once for
-/// each, which is what keeps a small malicious map from standing for an exponentially large tree.
+/// The most nodes that a walk over all roots may meet. A bucket that is linked from several places
+/// counts once for each, which is what keeps a small malicious map from standing for an
+/// exponentially large tree.
 const MAX_WALK: u64 = 1 << 22;
 
 /// Whether a name may be given to an item, type, class or rule.
@@ -260,8 +263,8 @@ impl CrushMap {
         seen.split_off(&0)
     }
 
-    /// The weight of an item: a bucket's own, or a device's in the first bucket that holds it. `None` for an item
-    /// that is not in the hierarchy.
+    /// The weight of an item: a bucket's own, or a device's in the first bucket that holds it.
+    /// `None` for an item that is not in the hierarchy.
     pub fn item_weight(&self, item: i32) -> Option<u32> {
         if item < 0 {
             return self.bucket(item).map(|b| b.weight);
@@ -313,8 +316,9 @@ impl CrushMap {
         self.max_devices = highest.max(-1).saturating_add(1);
     }
 
-    /// Checks what the mapper and all walks rely on: every bucket stands at its index and has a type, every child
-    /// exists, there is no cycle, and depth and total size stay within what real hierarchies have.
+    /// Checks what the mapper and all walks rely on: every bucket stands at its index and has a
+    /// type, every child exists, there is no cycle, and depth and total size stay within what real
+    /// hierarchies have.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the violated rule.

@@ -10,7 +10,8 @@ impl CrushMap {
     /// `unlink_only` a bucket and a device's class stay.
     ///
     /// # Errors
-    /// [`Error::NoSuchItem`]; [`Error::NotEmpty`] or [`Error::InUse`] for a bucket that has items or is taken from.
+    /// [`Error::NoSuchItem`]; [`Error::NotEmpty`] or [`Error::InUse`] for a bucket that has items
+    /// or is taken from.
     pub fn remove_item(&mut self, item: i32, unlink_only: bool) -> Result<()> {
         self.edit(|map| map.remove(item, unlink_only))
     }
@@ -60,7 +61,8 @@ impl CrushMap {
         let Some(pos) = b.position(item) else {
             return Ok(false);
         };
-        // A tree bucket keeps the place and only empties it, so its alternative weights stay in step.
+        // A tree bucket keeps the place and only empties it, so its alternative weights stay in
+        // step.
         let len = b.len();
         b.remove_at(pos, version)?;
         if b.len() + 1 == len {
@@ -86,7 +88,8 @@ impl CrushMap {
         }
     }
 
-    /// Whether a shadow tree or a rule refers to the bucket (a rule also through the bucket's shadow).
+    /// Whether a shadow tree or a rule refers to the bucket (a rule also through the bucket's
+    /// shadow).
     fn is_in_use(&self, item: i32) -> bool {
         self.shadows
             .values()

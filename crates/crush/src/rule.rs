@@ -1,7 +1,7 @@
 //! Placement rules: small programs that the mapper runs.
 
-/// A step's operation. An integer newtype, so that operations of later releases survive decoding and encoding
-/// (the mapper ignores those it does not know, as the official one does).
+/// A step's operation. An integer newtype, so that operations of later releases survive decoding
+/// and encoding (the mapper ignores those it does not know, as the official one does).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Op(pub u32);
 

@@ -185,7 +185,8 @@ impl CrushMap {
         Ok(())
     }
 
-    /// The map of a new cluster: an empty root `default`, and `replicated_rule` (number 0) over the failure domain.
+    /// The map of a new cluster: an empty root `default`, and `replicated_rule` (number 0) over the
+    /// failure domain.
     ///
     /// # Errors
     /// [`Error::UnknownType`].

@@ -1,11 +1,12 @@
 //! Straw lengths of the first straw algorithm.
 //!
-//! Each item draws a 16-bit hash scaled by its straw; the longest wins. Lengths grow from the lightest item upwards
-//! such that the chances approximate the weights. The exact sequence of floating-point operations is the format
-//! (`crush_calc_straw` in Ceph's `src/crush/builder.c`): another order gives other lengths and moves data.
+//! Each item draws a 16-bit hash scaled by its straw; the longest wins. Lengths grow from the
+//! lightest item upwards such that the chances approximate the weights. The exact sequence of
+//! floating-point operations is the format (`crush_calc_straw` in Ceph's `src/crush/builder.c`):
+//! another order gives other lengths and moves data.
 
-/// Straw lengths (16.16) for the weights. Version 0 skips equal weights in a way that misplaces data, and exists
-/// for maps that were built with it.
+/// Straw lengths (16.16) for the weights. Version 0 skips equal weights in a way that misplaces
+/// data, and exists for maps that were built with it.
 pub(crate) fn straw_lengths(weights: &[u32], version: u8) -> Vec<u32> {
     let mut order: Vec<usize> = (0..weights.len()).collect();
     order.sort_by_key(|i| weights[*i]);

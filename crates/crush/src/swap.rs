@@ -7,8 +7,8 @@ impl CrushMap {
     /// content.
     ///
     /// # Errors
-    /// [`Error::NoSuchItem`]; [`Error::WrongKind`] for a device or twice the same; [`Error::Loop`] where one is below
-    /// the other.
+    /// [`Error::NoSuchItem`]; [`Error::WrongKind`] for a device or twice the same; [`Error::Loop`]
+    /// where one is below the other.
     pub fn swap_buckets(&mut self, a: i32, b: i32) -> Result<()> {
         if a >= 0 || b >= 0 || a == b {
             return Err(Error::WrongKind(a.max(b)));
@@ -17,7 +17,8 @@ impl CrushMap {
             if map.subtree_contains(a, b) || map.subtree_contains(b, a) {
                 return Err(Error::Loop(a));
             }
-            // The official code keeps the second bucket's order and sorts the first one's items by id.
+            // The official code keeps the second bucket's order and sorts the first one's items by
+            // id.
             let mut of_a = map.take_items(a)?;
             of_a.sort_unstable();
             let of_b = map.take_items(b)?;

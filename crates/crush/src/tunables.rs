@@ -2,7 +2,8 @@
 
 use crate::Alg;
 
-/// Parameters of the mapping algorithm. Clients and servers must agree on them, so they travel in the map.
+/// Parameters of the mapping algorithm. Clients and servers must agree on them, so they travel in
+/// the map.
 ///
 /// Format and defaults: `CrushWrapper::set_tunables_*` in Ceph's `src/crush/CrushWrapper.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,7 +30,8 @@ impl CrushMap {
         self.choose_args.remove(&pool);
     }
 
-    /// Sets an item's weights, one for each position, wherever it is, and those of all buckets above.
+    /// Sets an item's weights, one for each position, wherever it is, and those of all buckets
+    /// above.
     ///
     /// # Errors
     /// [`Error::NoSuchItem`] where nothing holds the item, or there are no such weights to set.

@@ -153,7 +153,8 @@ fn a_new_cluster_grows_by_its_devices() {
     assert_eq!(decode_all::<CrushMap>(&encode_to_vec(&map)), Ok(map));
 }
 
-/// `ceph osd getcrushmap` of a 16.2.15 cluster with three OSDs on one host, `osd_crush_chooseleaf_type = 0`.
+/// `ceph osd getcrushmap` of a 16.2.15 cluster with three OSDs on one host,
+/// `osd_crush_chooseleaf_type = 0`.
 static PACIFIC: &[u8] = include_bytes!("../testdata/pacific-cluster.bin");
 
 #[test]

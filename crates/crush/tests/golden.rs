@@ -133,7 +133,8 @@ fn maps_encode_to_the_bytes_that_crushtool_wrote() {
 fn maps_of_older_releases_end_early() {
     let m = &recorded()[0];
     let full: CrushMap = decode_all(&m.bytes).unwrap();
-    // From the end: choose_args (u32 0), three empty class maps, chooseleaf_stable, allowed_bucket_algs, …
+    // From the end: choose_args (u32 0), three empty class maps, chooseleaf_stable,
+    // allowed_bucket_algs, …
     let tail = [4, 4 + 12, 4 + 12 + 1, 21, 22, 23, 27, 39];
     for cut in tail {
         let old: CrushMap = decode_all(&m.bytes[..m.bytes.len() - cut]).unwrap();

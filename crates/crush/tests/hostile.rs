@@ -1,5 +1,5 @@
-//! Maps from a hostile sender: decoding, mapping and editing must neither panic nor run for ever. `PROPTEST_CASES`
-//! sets how many are tried.
+//! Maps from a hostile sender: decoding, mapping and editing must neither panic nor run for ever.
+//! `PROPTEST_CASES` sets how many are tried.
 
 // Helpers outside of #[test] functions fail a test the same way.
 #![allow(clippy::unwrap_used)]
@@ -136,7 +136,8 @@ proptest! {
         }
     }
 
-    /// Tunables and rules alone, within maps that are otherwise sound: their numbers have no limits.
+    /// Tunables and rules alone, within maps that are otherwise sound: their numbers have no
+    /// limits.
     #[test]
     fn any_rule_ends(
         steps in prop::collection::vec((0u32..16, -3i32..6, 0i32..13), 1..8),

@@ -176,8 +176,8 @@ impl fmt::Display for EntityAddr {
 impl std::str::FromStr for EntityAddr {
     type Err = Error;
 
-    /// Parses `[v1:|v2:|any:]IP[:PORT][/NONCE]`, IPv6 addresses in brackets where a port follows. Without
-    /// a prefix the type is [`AddrType::ANY`].
+    /// Parses `[v1:|v2:|any:]IP[:PORT][/NONCE]`, IPv6 addresses in brackets where a port follows.
+    /// Without a prefix the type is [`AddrType::ANY`].
     fn from_str(text: &str) -> Result<Self> {
         if text == "-" {
             return Ok(Self::default());

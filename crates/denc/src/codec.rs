@@ -1,4 +1,5 @@
-//! The codec traits and the containers of the standard library, laid out as Ceph's `encoding.h` does.
+//! The codec traits and the containers of the standard library, laid out as Ceph's `encoding.h`
+//! does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,7 +122,8 @@ impl<T: Encode> Encode for Vec<T> {
 impl<T: Decode> Decode for Vec<T> {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         let n = r.count(1)?;
-        // The count is bounded by the input's bytes, the memory by what decodes: grow as elements arrive.
+        // The count is bounded by the input's bytes, the memory by what decodes: grow as elements
+        // arrive.
         let mut out = Vec::new();
         for _ in 0..n {
             out.push(T::decode(r)?);

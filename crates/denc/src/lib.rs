@@ -1,13 +1,14 @@
 //! Ceph's wire encoding and the base types that every other crate shares.
 //!
-//! All integers are little-endian. A [`Reader`] never reads past its end and never allocates more than the
-//! bytes it holds, so a decoder built from it is bounded by its input. Types implement [`Encode`] and
-//! [`Decode`]; versioned structures are declared with [`versioned!`], on [`Writer::section`] and
-//! [`Reader::section`], the counterpart of the `ENCODE_START`/`DECODE_START` blocks documented in Ceph's
-//! `src/include/encoding.h`. Sets of flags are declared with [`flags!`].
+//! All integers are little-endian. A [`Reader`] never reads past its end and never allocates more
+//! than the bytes it holds, so a decoder built from it is bounded by its input. Types implement
+//! [`Encode`] and [`Decode`]; versioned structures are declared with [`versioned!`], on
+//! [`Writer::section`] and [`Reader::section`], the counterpart of the
+//! `ENCODE_START`/`DECODE_START` blocks documented in Ceph's `src/include/encoding.h`. Sets of
+//! flags are declared with [`flags!`].
 //!
-//! Features are not a parameter: Spirula freezes the encoding at Pacific's level (see ARCHITECTURE.md), and
-//! every client negotiates down to it.
+//! Features are not a parameter: Spirula freezes the encoding at Pacific's level (see
+//! ARCHITECTURE.md), and every client negotiates down to it.
 
 mod addr;
 mod codec;

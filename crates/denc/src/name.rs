@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::{Decode, Encode, Reader, Result, Writer};
 
-/// The kind of an entity, as the integer on the wire (`CEPH_ENTITY_TYPE_*` in `src/include/msgr.h`).
-/// Unknown values survive.
+/// The kind of an entity, as the integer on the wire (`CEPH_ENTITY_TYPE_*` in
+/// `src/include/msgr.h`). Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EntityType(pub u8);
 

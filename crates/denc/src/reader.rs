@@ -2,7 +2,8 @@
 
 use crate::Decode;
 
-/// Why received bytes could not be decoded. Always the sender's fault: answer `EINVAL` or drop the peer.
+/// Why received bytes could not be decoded. Always the sender's fault: answer `EINVAL` or drop the
+/// peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The input ends before the value does.
@@ -163,15 +164,17 @@ impl<'a> Reader<'a> {
         self.bytes(usize::try_from(n).map_err(|_| Error::Invalid("length"))?)
     }
 
-    /// A `u32`-counted string. Ceph's strings are bytes; where a name must be text, invalid UTF-8 is an error.
+    /// A `u32`-counted string. Ceph's strings are bytes; where a name must be text, invalid UTF-8
+    /// is an error.
     pub fn string(&mut self) -> Result<String> {
         std::str::from_utf8(self.blob()?)
             .map(str::to_owned)
             .map_err(|_| Error::Invalid("UTF-8 string"))
     }
 
-    /// The `u32` element count of a container whose elements take at least `min_element_size` bytes each.
-    /// Refuses a count that the remaining input can't hold, so that callers may allocate for it.
+    /// The `u32` element count of a container whose elements take at least `min_element_size` bytes
+    /// each. Refuses a count that the remaining input can't hold, so that callers may allocate for
+    /// it.
     pub fn count(&mut self, min_element_size: usize) -> Result<usize> {
         let n = usize::try_from(self.u32()?).map_err(|_| Error::Invalid("count"))?;
         let wanted = n.saturating_mul(min_element_size.max(1));
@@ -189,8 +192,8 @@ impl<'a> Reader<'a> {
         T::decode(self)
     }
 
-    /// Opens a versioned section (`u8` version, `u8` compat, `u32` length), lets `body` decode its contents
-    /// with the version found, and skips what a newer writer appended.
+    /// Opens a versioned section (`u8` version, `u8` compat, `u32` length), lets `body` decode its
+    /// contents with the version found, and skips what a newer writer appended.
     ///
     /// # Errors
     /// [`Error::TooNew`] where the writer's compat is above `known`, and whatever `body` returns.

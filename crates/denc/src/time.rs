@@ -103,8 +103,8 @@ struct Date {
     day: i64,
 }
 
-/// The day that is `days` days after 1970-01-01, by the civil calendar algorithm of Howard Hinnant's
-/// "chrono-Compatible Low-Level Date Algorithms".
+/// The day that is `days` days after 1970-01-01, by the civil calendar algorithm of Howard
+/// Hinnant's "chrono-Compatible Low-Level Date Algorithms".
 fn civil(days: i64) -> Date {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);

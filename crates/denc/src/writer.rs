@@ -128,7 +128,8 @@ impl Writer {
     /// A container's element count, or a length, as `u32`.
     ///
     /// # Panics
-    /// Above `u32::MAX`: nothing that large is ever built in memory here, so it is a broken invariant.
+    /// Above `u32::MAX`: nothing that large is ever built in memory here, so it is a broken
+    /// invariant.
     pub fn count(&mut self, n: usize) {
         assert!(
             n <= u32::MAX as usize,

@@ -27,9 +27,9 @@ macro_rules! errnos {
     };
 }
 
-// `asm-generic/errno-base.h` and `asm-generic/errno.h` with the texts of glibc's `strerror`. Where a
-// number has two names, the table has that of Python's `errno.errorcode`, which the official tools
-// print.
+// `asm-generic/errno-base.h` and `asm-generic/errno.h` with the texts of glibc's `strerror`. Where
+// a number has two names, the table has that of Python's `errno.errorcode`, which the official
+// tools print.
 errnos! {
     EPERM = 1, "Operation not permitted";
     ENOENT = 2, "No such file or directory";

@@ -18,12 +18,13 @@ pub struct Closed {
     pub files: usize,
 }
 
-/// Makes a directory that only this user may use, with those above it; one that is there is closed to others with the files in it.
-/// What lies in directories within it is left alone: nobody gets there any more.
+/// Makes a directory that only this user may use, with those above it; one that is there is closed
+/// to others with the files in it. What lies in directories within it is left alone: nobody gets
+/// there any more.
 ///
 /// # Errors
-/// [`Error::Owner`] where it, a link to it, or something in it belongs to somebody else; [`Error::Sticky`]; otherwise what the file
-/// system says.
+/// [`Error::Owner`] where it, a link to it, or something in it belongs to somebody else;
+/// [`Error::Sticky`]; otherwise what the file system says.
 pub fn directory(path: &Path) -> Result<Closed, Error> {
     let failed = |e: rustix::io::Errno| Error::io("read", path, e);
     check_link(path)?;

@@ -1,9 +1,10 @@
-//! Files and directories with keys and data: they belong to the user that a daemon runs as (or to root), nobody else may read
-//! them, and nobody else can have put something in their place.
+//! Files and directories with keys and data: they belong to the user that a daemon runs as (or to
+//! root), nobody else may read them, and nobody else can have put something in their place.
 //!
-//! What is made here is closed from its first moment (`0600`, `0700`), not after it was open for a while. What an earlier version
-//! or another umask left open is closed when it is next used, and the log says so. What belongs to others is refused by name: it
-//! may be a link to something else of ours, or a file in which they read what we write.
+//! What is made here is closed from its first moment (`0600`, `0700`), not after it was open for a
+//! while. What an earlier version or another umask left open is closed when it is next used, and
+//! the log says so. What belongs to others is refused by name: it may be a link to something else
+//! of ours, or a file in which they read what we write.
 
 mod directory;
 mod path;
@@ -98,7 +99,8 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Lets this process and its children make nothing that others may use, sockets and what libraries make included.
+/// Lets this process and its children make nothing that others may use, sockets and what libraries
+/// make included.
 pub fn close_umask() {
     rustix::process::umask(Mode::from_raw_mode(OTHERS));
 }
@@ -172,7 +174,8 @@ fn mode(stat: &Stat) -> u32 {
     stat.st_mode & 0o7777
 }
 
-/// Takes from others what they may do with what is ours, where they may do something. What is root's stays: only root can mend it.
+/// Takes from others what they may do with what is ours, where they may do something. What is
+/// root's stays: only root can mend it.
 fn close(file: impl AsFd, stat: &Stat, keep: u32) -> io::Result<bool> {
     if mode(stat) & OTHERS == 0 || stat.st_uid != geteuid().as_raw() {
         return Ok(false);

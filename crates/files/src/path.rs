@@ -21,9 +21,9 @@ pub fn check_link(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Checks that nobody but this user and root can put something else where `path` leads: it and the links on the way to it
-/// belong to them, and so do all directories above it. Others may write to one of those only if it is sticky, as `/tmp` is.
-/// It need not exist.
+/// Checks that nobody but this user and root can put something else where `path` leads: it and the
+/// links on the way to it belong to them, and so do all directories above it. Others may write to
+/// one of those only if it is sticky, as `/tmp` is. It need not exist.
 ///
 /// # Errors
 /// [`Error::Owner`], [`Error::Replaceable`]; otherwise what the file system says.
@@ -65,8 +65,8 @@ pub fn check_path(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether others may rename what lies in a directory. A group of this user's own is none: many systems give each user one, and
-/// let it write by default.
+/// Whether others may rename what lies in a directory. A group of this user's own is none: many
+/// systems give each user one, and let it write by default.
 fn others_may_write(stat: &Stat) -> bool {
     let own_group = stat.st_gid == getegid().as_raw() && getegid().as_raw() == geteuid().as_raw();
     let group = mode(stat) & Mode::WGRP.as_raw_mode() != 0 && !own_group;

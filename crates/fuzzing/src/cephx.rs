@@ -35,7 +35,8 @@ impl RandomSource for Seeded {
     }
 }
 
-/// A monitor with four entities, and clients of it: `client.x` and `osd.0` have keys of type `aes`, `client.y` one of `aes256k`.
+/// A monitor with four entities, and clients of it: `client.x` and `osd.0` have keys of type `aes`,
+/// `client.y` one of `aes256k`.
 struct Cluster {
     db: KeyDatabase,
     next_id: Cell<u64>,
@@ -163,8 +164,9 @@ fn mode(choice: u8) -> ConnectionMode {
     }
 }
 
-/// Steps of one byte, whose upper bits are details: 0 made-up handshake payload, 1 the honest client's next payload,
-/// changed, 2 made-up `MAuth`, 3 the client's renewal, changed, 4 a daemon's request for its secrets, changed.
+/// Steps of one byte, whose upper bits are details: 0 made-up handshake payload, 1 the honest
+/// client's next payload, changed, 2 made-up `MAuth`, 3 the client's renewal, changed, 4 a daemon's
+/// request for its secrets, changed.
 pub(crate) fn server(data: &[u8]) {
     let mut input = Input::new(data);
     let cluster = Cluster::new();
@@ -353,7 +355,8 @@ fn twice<T: Decode + Encode>(data: &[u8]) {
 
 macro_rules! structures {
     ($($name:literal => $t:ty,)*) => {
-        /// The kinds of the target `cephx_wire` by the first byte of its input, with their official names.
+        /// The kinds of the target `cephx_wire` by the first byte of its input, with their official
+        /// names.
         pub(crate) const STRUCTURES: &[(&str, fn(&[u8]))] = &[$(($name, twice::<$t>),)*];
     };
 }

@@ -9,7 +9,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    // Constants without destructors: reading them allocates nothing, at any time in a thread's life.
+    // Constants without destructors: reading them allocates nothing, at any time in a thread's
+    // life.
     static LIVE: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
@@ -36,7 +37,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         count(-layout.size().cast_signed());
-        // SAFETY: `ptr` came from `System` with this layout, by the caller's contract and the methods here.
+        // SAFETY: `ptr` came from `System` with this layout, by the caller's contract and the
+        // methods here.
         unsafe { System.dealloc(ptr, layout) }
     }
 
@@ -55,7 +57,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The most bytes that `f` had allocated at one time, on this thread; 0 where [`Counting`] is not installed.
+/// The most bytes that `f` had allocated at one time, on this thread; 0 where [`Counting`] is not
+/// installed.
 pub(crate) fn peak_of(f: impl FnOnce()) -> usize {
     let before = LIVE.get();
     PEAK.set(before);

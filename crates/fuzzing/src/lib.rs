@@ -5,8 +5,8 @@
 //! checksums or encryption, which a fuzzer can't guess, the function adds them, as a hostile peer
 //! would.
 //!
-//! `fuzz/` has one program for each function, for use with cargo-fuzz; `tests/corpus.rs` replays the committed corpus with a
-//! stable compiler.
+//! `fuzz/` has one program for each function, for use with cargo-fuzz; `tests/corpus.rs` replays
+//! the committed corpus with a stable compiler.
 
 mod cephx;
 mod conf;
@@ -122,7 +122,8 @@ const MIB: usize = 1 << 20;
 targets! {
     /// Raw bytes at both sides of a connection that was just made.
     msgr_raw = msgr::raw, base 256 * KIB;
-    /// Frames with valid checksums or encryption, in any order and with any content, at any state of a session.
+    /// Frames with valid checksums or encryption, in any order and with any content, at any state
+    /// of a session.
     msgr_frames = msgr::frames, base 2 * MIB;
     /// A message of any type and version.
     message = messages::run, base 64 * KIB;
@@ -144,7 +145,8 @@ targets! {
     cephx_client = cephx::client, base 128 * KIB;
     /// The structures of cephx without their encryption.
     cephx_wire = cephx::wire, base 64 * KIB;
-    /// Capability texts of all four services. One regular expression at a time is compiled, to 64 KiB at most.
+    /// Capability texts of all four services. One regular expression at a time is compiled, to 64
+    /// KiB at most.
     caps = text::caps, base 512 * KIB;
     /// A keyring file.
     keyring = text::keyring, base 64 * KIB;

@@ -104,7 +104,8 @@ fn base_map() -> OsdMap {
     map
 }
 
-/// An input is an incremental whose checksum need not fit, and that applies to a map just before it.
+/// An input is an incremental whose checksum need not fit, and that applies to a map just before
+/// it.
 pub(crate) fn incremental(data: &[u8]) {
     let mut raw = data.to_vec();
     fix_checksum(&mut raw);
@@ -170,7 +171,8 @@ fn pool(data: &[u8]) {
 
 macro_rules! small_maps {
     ($($name:literal => $check:expr,)*) => {
-        /// The kinds of the target `small_maps` by the first byte of its input, with their official names.
+        /// The kinds of the target `small_maps` by the first byte of its input, with their official
+        /// names.
         pub(crate) const SMALL: &[(&str, fn(&[u8]))] = &[$(($name, $check),)*];
     };
 }

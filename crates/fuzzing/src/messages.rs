@@ -14,8 +14,8 @@ use spirula_proto::{MsgHeader2, MsgType, Payload, RawMessage};
 use crate::input::Input;
 use crate::op_data;
 
-/// The header of an input: type, version and compat version as `u16`, lengths of middle and data as `u16`. Data, then
-/// middle stand at the end of the input.
+/// The header of an input: type, version and compat version as `u16`, lengths of middle and data as
+/// `u16`. Data, then middle stand at the end of the input.
 pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let header = MsgHeader2 {

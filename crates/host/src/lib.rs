@@ -1,8 +1,9 @@
 //! The machine of a daemon, as `ceph osd|mon|mgr metadata` shows it: system, block devices, network
 //! interfaces.
 //!
-//! The keys and the forms of the values are those of Ceph 16.2 (`collect_sys_info` in `common/util.cc`, `get_device_metadata` in
-//! `common/blkdev.cc`, `KernelDevice::collect_metadata`). What the machine does not tell has no key.
+//! The keys and the forms of the values are those of Ceph 16.2 (`collect_sys_info` in
+//! `common/util.cc`, `get_device_metadata` in `common/blkdev.cc`,
+//! `KernelDevice::collect_metadata`). What the machine does not tell has no key.
 
 mod block;
 mod net;

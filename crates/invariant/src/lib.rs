@@ -1,15 +1,15 @@
 //! Two reasons to stop, which a bare `return` does not tell apart.
 //!
-//! *What cannot be*: a state that no input from outside can cause. [`invariant!`] and [`impossible!`] end the daemon, in
-//! release builds too, before what is broken reaches a disk or another daemon. The message names what was expected and where:
-//! the PG, the epoch, the object.
+//! *What cannot be*: a state that no input from outside can cause. [`invariant!`] and
+//! [`impossible!`] end the daemon, in release builds too, before what is broken reaches a disk or
+//! another daemon. The message names what was expected and where: the PG, the epoch, the object.
 //!
-//! *What is merely old*, or otherwise of no use: a message of an attempt that ended, an answer that nobody waits for any more.
-//! [`dropped!`] counts it by its reason and traces it. A part declares its reasons with [`reasons!`], keeps [`Counts`] of them,
-//! and shows these in `perf dump`.
+//! *What is merely old*, or otherwise of no use: a message of an attempt that ended, an answer that
+//! nobody waits for any more. [`dropped!`] counts it by its reason and traces it. A part declares
+//! its reasons with [`reasons!`], keeps [`Counts`] of them, and shows these in `perf dump`.
 //!
-//! So that a broken invariant can be explained, parts remember their last transitions in a [`Ring`] each, which a [`Recorder`] tells
-//! before the daemon ends.
+//! So that a broken invariant can be explained, parts remember their last transitions in a [`Ring`]
+//! each, which a [`Recorder`] tells before the daemon ends.
 
 mod recorder;
 mod ring;
@@ -46,7 +46,8 @@ pub fn broken(expected: &str, facts: &[Fact<'_>]) -> ! {
     panic!("{}", Broken { expected, facts })
 }
 
-/// Ends the daemon, as this place can't be reached. After what was expected instead come facts: `name = value`, which are shown.
+/// Ends the daemon, as this place can't be reached. After what was expected instead come facts:
+/// `name = value`, which are shown.
 ///
 /// ```should_panic
 /// let reply = "a page";

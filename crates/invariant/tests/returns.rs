@@ -1,7 +1,9 @@
-//! How the parts that hold data leave a function early, and how much of their state they check: both by a look at their sources.
+//! How the parts that hold data leave a function early, and how much of their state they check:
+//! both by a look at their sources.
 //!
-//! A bare `return` says nothing: was this impossible, merely old, or is nothing to be done? The first is an `invariant!` or
-//! `impossible!`, the second a `dropped!`, and the third says so in a comment: at the end of the line, or in the line before.
+//! A bare `return` says nothing: was this impossible, merely old, or is nothing to be done? The
+//! first is an `invariant!` or `impossible!`, the second a `dropped!`, and the third says so in a
+//! comment: at the end of the line, or in the line before.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 

@@ -7,8 +7,9 @@
 //!          | News       to the monitor
 //! ```
 //!
-//! Numbers are little-endian, values encoded as everywhere (`denc`). Both ends are of the same program, so there are no versions.
-//! Neither trusts the other: lengths are bounded, and what can't be decoded ends the manager.
+//! Numbers are little-endian, values encoded as everywhere (`denc`). Both ends are of the same
+//! program, so there are no versions. Neither trusts the other: lengths are bounded, and what can't
+//! be decoded ends the manager.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The common parts of this crate's codecs: sections of larger structures, joined names.
 
-/// Declares how a section of a larger structure is encoded: both directions from one table of its fields, in order.
-/// `via` and `since` are those of [`spirula_denc::versioned`]. What stands behind `if` is written, and the version is the one given there,
-/// only where that method says so.
+/// Declares how a section of a larger structure is encoded: both directions from one table of its
+/// fields, in order. `via` and `since` are those of [`spirula_denc::versioned`]. What stands behind
+/// `if` is written, and the version is the one given there, only where that method says so.
 macro_rules! section_of {
     (
         impl $name:ident($what:literal, version $version:literal, compat $compat:literal, oldest $oldest:literal) {

@@ -47,7 +47,8 @@ fn linux_dcache(bytes: impl Iterator<Item = u8>) -> u32 {
     })
 }
 
-/// One round of the mixing function of Jenkins' "A hash function for hash table lookup" (1996, public domain).
+/// One round of the mixing function of Jenkins' "A hash function for hash table lookup" (1996,
+/// public domain).
 fn mix(state: &mut [u32; 3]) {
     let [mut a, mut b, mut c] = *state;
     for [x, y, z] in [[13, 8, 13], [12, 16, 5], [3, 10, 15]] {

@@ -1,4 +1,5 @@
-//! `interval_set<snapid_t>` of Ceph's `src/include/interval_set.h`: a set of integers as disjoint ranges.
+//! `interval_set<snapid_t>` of Ceph's `src/include/interval_set.h`: a set of integers as disjoint
+//! ranges.
 
 use std::collections::BTreeMap;
 use std::fmt;

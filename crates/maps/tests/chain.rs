@@ -1,9 +1,10 @@
-//! Chains of maps that official monitors made: the first full map and every incremental after it. Each encodes again
-//! to the same bytes, and each resulting map has the checksum that the official monitor computed for it, that is,
-//! our encoding of it is the official one.
+//! Chains of maps that official monitors made: the first full map and every incremental after it.
+//! Each encodes again to the same bytes, and each resulting map has the checksum that the official
+//! monitor computed for it, that is, our encoding of it is the official one.
 //!
 //! A chain's file: for each map, its length as a little-endian u32, then its bytes.
-//! - `chain-cluster.bin`: a real cluster (Ceph 16.2.15) from its creation through OSD boots, pools, snapshots, EC.
+//! - `chain-cluster.bin`: a real cluster (Ceph 16.2.15) from its creation through OSD boots, pools,
+//!   snapshots, EC.
 //! - `chain-commands.bin`: what the commands of `record-chain.sh` make.
 
 // A test file: what fails is to panic, also in its helpers, which clippy does not take for tests.

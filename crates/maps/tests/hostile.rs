@@ -1,4 +1,5 @@
-//! Decoders never panic, whatever they are given: random bytes, and real maps with bytes changed or cut off.
+//! Decoders never panic, whatever they are given: random bytes, and real maps with bytes changed or
+//! cut off.
 
 // A test file: what fails is to panic, also in its helpers, which clippy does not take for tests.
 #![allow(clippy::unwrap_used, clippy::panic)]

@@ -1,8 +1,9 @@
 //! The mapping from PG to OSDs, compared with the official `osdmaptool --test-map-pgs-dump-all`.
 //!
-//! `generated` makes maps at random: hierarchies, device classes, replicated and erasure-coded pools, OSDs that are
-//! down, out or reweighted, primary affinities, upmaps, temporary members and primaries. `testdata/mappings.bin` holds
-//! such maps and what the official tool said of them; it was recorded by
+//! `generated` makes maps at random: hierarchies, device classes, replicated and erasure-coded
+//! pools, OSDs that are down, out or reweighted, primary affinities, upmaps, temporary members and
+//! primaries. `testdata/mappings.bin` holds such maps and what the official tool said of them; it
+//! was recorded by
 //! `SPIRULA_RECORD_MAPPINGS=crates/maps/testdata/mappings.bin cargo test -p spirula-maps --test mapping`.
 //! Where `osdmaptool` is installed, more maps are made and compared at once.
 
@@ -242,8 +243,8 @@ fn write_osds(out: &mut Vec<u8>, osds: &[i32]) {
     }));
 }
 
-/// A golden row: the raw set, the up set (254: the same), its primary (255: none), the acting set (254: as up) and
-/// its primary. A set is its length and an OSD per byte, 255 for a hole.
+/// A golden row: the raw set, the up set (254: the same), its primary (255: none), the acting set
+/// (254: as up) and its primary. A set is its length and an OSD per byte, 255 for a hole.
 fn write_row(out: &mut Vec<u8>, row: &Row) {
     write_osds(out, &row.raw);
     for (set, before) in [(&row.up, &row.raw), (&row.acting, &row.up.0)] {

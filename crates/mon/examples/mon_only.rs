@@ -1,5 +1,6 @@
-//! A monitor alone, for trying out the official tools: `cargo run -p spirula-mon --example mon_only DIR PORT`.
-//! Makes DIR with a `ceph.conf` and an administrator's keyring when it is missing, then runs until it is killed.
+//! A monitor alone, for trying out the official tools:
+//! `cargo run -p spirula-mon --example mon_only DIR PORT`. Makes DIR with a `ceph.conf` and an
+//! administrator's keyring when it is missing, then runs until it is killed.
 
 use std::collections::BTreeMap;
 use std::path::Path;

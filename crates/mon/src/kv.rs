@@ -1,4 +1,5 @@
-//! The replicated state: a key-value store whose keys belong to services, changed by atomic batches.
+//! The replicated state: a key-value store whose keys belong to services, changed by atomic
+//! batches.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -110,9 +111,11 @@ impl Decode for Txn {
     }
 }
 
-/// Read access to the committed state. The core only reads through this, so a test may hand it a map.
+/// Read access to the committed state. The core only reads through this, so a test may hand it a
+/// map.
 pub trait KvRead {
-    /// The value of `key` of `service`. A damaged store answers as an error, never as an absent key.
+    /// The value of `key` of `service`. A damaged store answers as an error, never as an absent
+    /// key.
     fn get(&self, service: &str, key: &str) -> std::result::Result<Option<Bytes>, KvError>;
     /// The first key of `service` that is not before `from`, with its value.
     fn next(&self, service: &str, from: &str) -> std::result::Result<Option<(String, Bytes)>, KvError>;

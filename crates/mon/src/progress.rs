@@ -36,7 +36,8 @@ const COPYING: PgState = PgState::RECOVERING
 /// The subject of an event.
 #[derive(Debug, Clone)]
 enum About {
-    /// The whole cluster. The PGs that were clean when it began, and have not moved since, do not count.
+    /// The whole cluster. The PGs that were clean when it began, and have not moved since, do not
+    /// count.
     Cluster { untouched: BTreeSet<PgId> },
     /// A task of a module of the manager, which reports its progress.
     Task { refs: Map<String, Value> },

@@ -158,7 +158,8 @@ impl MonClient {
         self.inner.fsid.set(fsid);
     }
 
-    /// Subscribes to `what` from version `start` on, or moves an existing subscription. Kept over reconnects.
+    /// Subscribes to `what` from version `start` on, or moves an existing subscription. Kept over
+    /// reconnects.
     pub fn subscribe(&self, what: &str, start: u64) {
         self.subscribe_with(what, Subscription { start, flags: 0 });
     }

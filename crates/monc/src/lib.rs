@@ -2,8 +2,9 @@
 //! keeping subscriptions and requests alive over reconnects, renewing tickets and a service's
 //! rotating secrets.
 //!
-//! [`MonClient`] runs as a task on tokio's current-thread runtime. [`MonLogin`] and [`ServiceLogin`] are the
-//! connecting sides of cephx towards a monitor and towards any other daemon, [`TicketAuth`] is the accepting side of the latter.
+//! [`MonClient`] runs as a task on tokio's current-thread runtime. [`MonLogin`] and
+//! [`ServiceLogin`] are the connecting sides of cephx towards a monitor and towards any other
+//! daemon, [`TicketAuth`] is the accepting side of the latter.
 
 mod accept;
 mod client;

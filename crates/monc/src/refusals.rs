@@ -37,7 +37,8 @@ impl Refusals {
     fn note(&mut self, addr: IpAddr, now: Instant) -> Option<u64> {
         let is_due = |s: &Said| now.saturating_duration_since(s.at) >= PAUSE;
         if self.said.len() >= ADDRESSES && !self.said.contains_key(&Some(addr)) {
-            // An address that does not come back is not waited for: its count goes to those that share a line.
+            // An address that does not come back is not waited for: its count goes to those that
+            // share a line.
             let mut unsaid = 0;
             self.said.retain(|who, s| {
                 let gone = who.is_some() && is_due(s);

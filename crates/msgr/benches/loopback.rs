@@ -1,7 +1,9 @@
-//! CPU time per operation over a loopback connection, both ends in one thread: 4 KiB requests with small replies
-//! (a write as an OSD sees it), 4 KiB replies to small requests (a read), and 4 MiB messages one way.
+//! CPU time per operation over a loopback connection, both ends in one thread: 4 KiB requests with
+//! small replies (a write as an OSD sees it), 4 KiB replies to small requests (a read), and 4 MiB
+//! messages one way.
 //!
-//! Prints a table; run with `cargo bench -p spirula-msgr`. Kernel time is included: it is most of it.
+//! Prints a table; run with `cargo bench -p spirula-msgr`. Kernel time is included: it is most of
+//! it.
 
 use std::error::Error;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Talks to a running cluster with the official daemons: fetches the monitor map over an authenticated session,
-//! then opens a session with an OSD, in crc and in secure mode.
+//! Talks to a running cluster with the official daemons: fetches the monitor map over an
+//! authenticated session, then opens a session with an OSD, in crc and in secure mode.
 //!
 //! ```sh
 //! cargo run -p spirula-msgr --example official -- KEYRING v2:127.0.0.1:3300/0 [v2:OSD-ADDRESS/NONCE]

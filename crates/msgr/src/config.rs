@@ -11,12 +11,13 @@ use crate::frame::Limits;
 use crate::modes::Modes;
 use crate::recent::{self, Transition};
 
-/// The features that Spirula advertises: `CEPH_FEATURES_ALL` of Ceph 16.2.15, so that newer peers encode
-/// everything as Pacific does.
+/// The features that Spirula advertises: `CEPH_FEATURES_ALL` of Ceph 16.2.15, so that newer peers
+/// encode everything as Pacific does.
 pub const FEATURES_SUPPORTED: u64 = 0x3f01_cfbd_fffd_ffff;
 /// Bit 59, MSG_ADDR2: the address encoding that msgr2 itself needs.
 pub const FEATURE_MSG_ADDR2: u64 = 1 << 59;
-/// SERVER_NAUTILUS: bit 2 in its third incarnation, which bits 57 and 28 mark (`include/ceph_features.h`).
+/// SERVER_NAUTILUS: bit 2 in its third incarnation, which bits 57 and 28 mark
+/// (`include/ceph_features.h`).
 pub const FEATURE_SERVER_NAUTILUS: u64 = 1 << 57 | 1 << 28 | 1 << 2;
 /// The features that a peer must have. With them one OSDMap encoding serves every client.
 pub const FEATURES_REQUIRED: u64 = FEATURE_MSG_ADDR2 | FEATURE_SERVER_NAUTILUS;
@@ -98,7 +99,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration with the default limits, time-outs of 10 s and 900 s and Ceph's default modes.
+    /// A configuration with the default limits, time-outs of 10 s and 900 s and Ceph's default
+    /// modes.
     pub fn new(name: EntityName, addrs: EntityAddrVec, pool: Pool) -> Self {
         Self {
             name,

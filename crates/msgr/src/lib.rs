@@ -5,7 +5,8 @@
 //! - [`shell`]: sockets, tasks and timers on tokio's current-thread runtime.
 //!
 //! Authentication is delegated: the handshake asks, the owner answers through [`AcceptAuth`] or
-//! [`ConnectAuth`]. Formats follow Ceph's public `src/msg/async/frames_v2.h` and `doc/dev/msgr2.rst`.
+//! [`ConnectAuth`]. Formats follow Ceph's public `src/msg/async/frames_v2.h` and
+//! `doc/dev/msgr2.rst`.
 
 pub mod config;
 mod control;

@@ -31,8 +31,8 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Reads the server's certificate chain and its key, in PEM; with `client_ca`, clients must have a certificate that is
-    /// signed by one of that file's.
+    /// Reads the server's certificate chain and its key, in PEM; with `client_ca`, clients must
+    /// have a certificate that is signed by one of that file's.
     ///
     /// # Errors
     /// [`Error::TlsFile`] or [`Error::Tls`].

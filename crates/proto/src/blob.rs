@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
-/// An encoded value carried as it is. Its debug form shows only the length: it may be large, or secret.
+/// An encoded value carried as it is. Its debug form shows only the length: it may be large, or
+/// secret.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Blob(pub Bytes);
 

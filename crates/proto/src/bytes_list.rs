@@ -56,8 +56,8 @@ impl BytesList {
             .chain(&self.rest)
     }
 
-    /// The `len` bytes from `offset`, shared where they lie in one buffer and copied where they do not.
-    /// `None` where the list is shorter.
+    /// The `len` bytes from `offset`, shared where they lie in one buffer and copied where they do
+    /// not. `None` where the list is shorter.
     pub fn slice(&self, offset: usize, len: usize) -> Option<Bytes> {
         let end = offset.checked_add(len)?;
         if end > self.len() {

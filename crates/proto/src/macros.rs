@@ -1,7 +1,7 @@
 //! Declares messages and structures whose encoding is their fields in order.
 //!
-//! A field written in a later version is marked `= since N` and takes its default when an older sender left it
-//! out; `= if_left` marks one that old senders left out without a version bump.
+//! A field written in a later version is marked `= since N` and takes its default when an older
+//! sender left it out; `= if_left` marks one that old senders left out without a version bump.
 
 /// Reads one field of the macros below.
 macro_rules! read_field {
@@ -24,7 +24,8 @@ macro_rules! read_field {
     };
 }
 
-/// A message with everything in its front segment. `data` in the braces' tail adds the data segment.
+/// A message with everything in its front segment. `data` in the braces' tail adds the data
+/// segment.
 macro_rules! message {
     (
         $(#[$doc:meta])*
@@ -45,7 +46,8 @@ macro_rules! message {
             const TYPE: $crate::MsgType = $crate::MsgType::$kind;
             const VERSION: u16 = $version;
             const COMPAT: u16 = $compat;
-            // The official readers accept every older version of the messages that need no special rule.
+            // The official readers accept every older version of the messages that need no special
+            // rule.
             const OLDEST: u16 = 0 $(+ $oldest)?;
             $(const PRIORITY: u16 = $crate::priority::$priority;)?
 

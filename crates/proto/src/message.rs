@@ -123,8 +123,8 @@ pub trait Payload: Sized {
     /// Writes the segments.
     fn encode(&self, out: &mut Body);
 
-    /// Reads the segments; `r` stands at the start of the front segment. Trailing bytes, which newer senders
-    /// append, are ignored by the caller. Type and version were checked.
+    /// Reads the segments; `r` stands at the start of the front segment. Trailing bytes, which
+    /// newer senders append, are ignored by the caller. Type and version were checked.
     ///
     /// # Errors
     /// Where a field is truncated or holds what its type forbids.

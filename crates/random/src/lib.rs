@@ -1,5 +1,5 @@
-//! Chance, of two kinds: [`fill`] takes the system's, which nobody can guess; an [`Rng`] gives the same numbers for a seed on
-//! every machine, for simulations, tests and benchmarks.
+//! Chance, of two kinds: [`fill`] takes the system's, which nobody can guess; an [`Rng`] gives the
+//! same numbers for a seed on every machine, for simulations, tests and benchmarks.
 
 use std::io;
 
@@ -13,7 +13,8 @@ pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
 
 /// xorshift64* (<https://www.jstatsoft.org/article/view/v008i14>): spread, no secrecy.
 ///
-/// The tests of deliberate bugs and of random histories name seeds: another sequence is another test.
+/// The tests of deliberate bugs and of random histories name seeds: another sequence is another
+/// test.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 

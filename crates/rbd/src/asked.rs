@@ -1,5 +1,5 @@
-//! The request of this client to the owner of the exclusive lock that is under way, with the owner's
-//! progress and outcome.
+//! The request of this client to the owner of the exclusive lock that is under way, with the
+//! owner's progress and outcome.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;

@@ -8,7 +8,8 @@ use spirula_client::{Layout, errno};
 
 use crate::{Error, Result};
 
-/// The size of objects as a power of two: at least and at most (`rbd create` of Ceph knows no others).
+/// The size of objects as a power of two: at least and at most (`rbd create` of Ceph knows no
+/// others).
 pub(crate) const MIN_ORDER: u8 = 12;
 pub(crate) const MAX_ORDER: u8 = 25;
 /// The largest image in bytes. Sums of offsets and lengths still fit into 64 bits.

@@ -1,12 +1,12 @@
 //! Links between clones and the snapshots that they are made of.
 
-use spirula_maps::{PoolId, PoolOrNone};
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use spirula_classes::rbd::protection::UNPROTECTED;
 use spirula_classes::rbd::{ChildImageSpec, ParentImageSpec, SnapshotInfo, features};
 use spirula_client::{IoCtx, errno};
+use spirula_maps::{PoolId, PoolOrNone};
 
 use crate::cls::{announce, ask, tell};
 use crate::error::unless;

@@ -54,7 +54,8 @@ impl Image {
     /// of zeros of `block` bytes are not written.
     ///
     /// # Errors
-    /// As [`create`], and as [`Image::write`]; `ECANCELED` where the progress' listener ends it. What was copied remains.
+    /// As [`create`], and as [`Image::write`]; `ECANCELED` where the progress' listener ends it.
+    /// What was copied remains.
     pub async fn copy(
         &self,
         io: &IoCtx,
@@ -98,8 +99,9 @@ impl Image {
         .await
     }
 
-    /// Copies the image with its users' snapshots, or what there was at the snapshot that is read with those before it. A clone's copy is a
-    /// clone of the same snapshot, unless it is to be flat.
+    /// Copies the image with its users' snapshots, or what there was at the snapshot that is read
+    /// with those before it. A clone's copy is a clone of the same snapshot, unless it is to be
+    /// flat.
     ///
     /// # Errors
     /// As [`Image::copy`].

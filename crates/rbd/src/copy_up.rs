@@ -1,8 +1,9 @@
-//! Copies of a parent's data into an object of its clone, before that is written for the first time.
+//! Copies of a parent's data into an object of its clone, before that is written for the first
+//! time.
 //!
-//! Where the clone has snapshots they must see the parent's data in the object too, as the write makes it hide the
-//! parent from them once the clone is flattened. So the copy is made as if before the first of them: under no snapshot
-//! at all (Ceph's `src/librbd/io/CopyupRequest.h`).
+//! Where the clone has snapshots they must see the parent's data in the object too, as the write
+//! makes it hide the parent from them once the clone is flattened. So the copy is made as if before
+//! the first of them: under no snapshot at all (Ceph's `src/librbd/io/CopyupRequest.h`).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

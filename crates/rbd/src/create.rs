@@ -203,7 +203,8 @@ pub async fn mark_pool(io: &IoCtx) -> Result<()> {
 /// Makes an image.
 ///
 /// # Errors
-/// `EEXIST` where there is one of this name, `EINVAL` and `EDOM` for what can't be, `ENOSYS` for unknown features.
+/// `EEXIST` where there is one of this name, `EINVAL` and `EDOM` for what can't be, `ENOSYS` for
+/// unknown features.
 pub async fn create(io: &IoCtx, name: &str, size: u64, options: &CreateOptions) -> Result<()> {
     make(io, name, size, options).await.map(drop)
 }
@@ -240,7 +241,8 @@ async fn clone_format(io: &IoCtx, wanted: CloneFormat) -> Result<CloneFormat> {
 /// Makes an image that begins as a snapshot of another one, without copying its data.
 ///
 /// # Errors
-/// `ENOENT` where there is no such snapshot, `EINVAL` where it would have to be protected, and as [`create`].
+/// `ENOENT` where there is no such snapshot, `EINVAL` where it would have to be protected, and as
+/// [`create`].
 pub async fn clone(
     parent: &IoCtx,
     image: &str,

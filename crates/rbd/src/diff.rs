@@ -411,7 +411,8 @@ impl Image {
     /// The differences of the image, or of the snapshot that is read, since `options.from`.
     ///
     /// # Errors
-    /// `ENOENT` where there is no such snapshot, `EINVAL` where it is newer than the one that is read.
+    /// `ENOENT` where there is no such snapshot, `EINVAL` where it is newer than the one that is
+    /// read.
     pub async fn differences(&self, options: &DiffOptions) -> Result<Differences> {
         self.refresh().await?;
         let image = Rc::clone(&self.inner.view);
@@ -474,7 +475,8 @@ mod tests {
         said.iter().map(|(r, data)| (r.start, r.end, *data)).collect()
     }
 
-    /// Written before snapshot 2, overwritten in the middle before 4, cut and written behind it since.
+    /// Written before snapshot 2, overwritten in the middle before 4, cut and written behind it
+    /// since.
     fn history() -> ListSnapsResponse {
         ListSnapsResponse {
             clones: vec![

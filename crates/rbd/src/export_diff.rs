@@ -102,7 +102,8 @@ impl Image {
     /// Writes the differences of the image, or of the snapshot that is read, to `out`.
     ///
     /// # Errors
-    /// As [`Image::differences`], and where `out` can't be written; `ECANCELED` where the progress' listener ends it.
+    /// As [`Image::differences`], and where `out` can't be written; `ECANCELED` where the progress'
+    /// listener ends it.
     pub async fn export_diff(
         &self,
         options: &DiffOptions,

@@ -1,4 +1,5 @@
-//! Features that come and go while an image is in use (Ceph's `src/librbd/operation/{Enable,Disable}FeaturesRequest.cc`).
+//! Features that come and go while an image is in use (Ceph's
+//! `src/librbd/operation/{Enable,Disable}FeaturesRequest.cc`).
 
 use spirula_classes::rbd::features::{
     DEEP_FLATTEN, EXCLUSIVE_LOCK, FAST_DIFF, FeatureChange, JOURNALING, OBJECT_MAP,
@@ -209,8 +210,9 @@ impl Image {
     /// new object map has to be rebuilt before it is relied on.
     ///
     /// # Errors
-    /// `EINVAL` where one of them is so already or never changes, or another feature needs it or is needed by it; `EOPNOTSUPP` for
-    /// a journal in a pool all of whose images are mirrored; `EROFS` where the image can't be written.
+    /// `EINVAL` where one of them is so already or never changes, or another feature needs it or is
+    /// needed by it; `EOPNOTSUPP` for a journal in a pool all of whose images are mirrored; `EROFS`
+    /// where the image can't be written.
     pub async fn update_features(
         &self,
         features: u64,

@@ -73,8 +73,8 @@ impl Image {
     /// Copies the parent's data into the image, and removes the link to the parent.
     ///
     /// # Errors
-    /// `EINVAL` where it has none, `EROFS` where it can't be written, `ECANCELED` where the progress' listener ends it; a client
-    /// that holds the lock and was asked to do it goes on.
+    /// `EINVAL` where it has none, `EROFS` where it can't be written, `ECANCELED` where the
+    /// progress' listener ends it; a client that holds the lock and was asked to do it goes on.
     pub async fn flatten(&self, progress: &Progress) -> Result<()> {
         self.operate(Task::Flatten, progress.clone()).await
     }

@@ -134,8 +134,8 @@ impl Image {
     /// Opens an image of a pool and namespace by its name.
     ///
     /// # Errors
-    /// `ENOENT` where there is no such image or snapshot, `ENOSYS` where it has features that are not known here, `EROFS`
-    /// where its lock is wanted and somebody else does not give it up.
+    /// `ENOENT` where there is no such image or snapshot, `ENOSYS` where it has features that are
+    /// not known here, `EROFS` where its lock is wanted and somebody else does not give it up.
     pub async fn open(io: &IoCtx, name: &str, options: Options) -> Result<Self> {
         let id = directory::image_id(io, name).await?;
         Self::open_by_id(io, name, &id, options).await
@@ -239,7 +239,8 @@ impl Image {
     /// the write.
     ///
     /// # Errors
-    /// `EINVAL` where it is not within the image, `EROFS` where that is read only or somebody does not give up its lock.
+    /// `EINVAL` where it is not within the image, `EROFS` where that is read only or somebody does
+    /// not give up its lock.
     pub async fn write(&self, offset: u64, data: impl Into<BytesList>) -> Result<()> {
         let data = data.into();
         self.inner.start(|inner| inner.write(offset, data)).await

@@ -159,7 +159,8 @@ impl Image {
     /// Writes the image with its users' snapshots.
     ///
     /// # Errors
-    /// Where it can't be read, or `out` can't be written; `ECANCELED` where the progress' listener ends it.
+    /// Where it can't be read, or `out` can't be written; `ECANCELED` where the progress' listener
+    /// ends it.
     pub async fn export_all(&self, out: &mut impl Write, progress: &Progress) -> Result<()> {
         self.refresh().await?;
         let (header, layout) = (self.header(), self.fixed().layout);

@@ -53,8 +53,8 @@ impl Image {
     /// `block` bytes are not written.
     ///
     /// # Errors
-    /// [`ImportError::NoStart`] and [`ImportError::EndExists`], `EBADMSG` where the file is cut, and as [`Image::write`] and
-    /// [`Image::resize`].
+    /// [`ImportError::NoStart`] and [`ImportError::EndExists`], `EBADMSG` where the file is cut,
+    /// and as [`Image::write`] and [`Image::resize`].
     pub async fn import_diff(
         &self,
         file: &mut RecordReader<impl Read>,

@@ -168,8 +168,8 @@ impl Image {
     /// Rebuilds the object map of a snapshot, or of the image, from the objects that exist.
     ///
     /// # Errors
-    /// `EINVAL` where the image has none, `ENOENT` where there is no such snapshot, `EROFS` where it can't be written, `ECANCELED`
-    /// where the progress' listener ends it.
+    /// `EINVAL` where the image has none, `ENOENT` where there is no such snapshot, `EROFS` where
+    /// it can't be written, `ECANCELED` where the progress' listener ends it.
     pub async fn rebuild_object_map(&self, snap: Option<u64>, progress: &Progress) -> Result<()> {
         let progress = progress.clone();
         match snap {
@@ -204,7 +204,8 @@ mod tests {
 
     use super::*;
 
-    /// Written before snapshot 4, again between 4 and 6, removed before 8, written again: 4, 6 and 8 are snapshots of the image.
+    /// Written before snapshot 4, again between 4 and 6, removed before 8, written again: 4, 6 and
+    /// 8 are snapshots of the image.
     #[test]
     fn an_object_is_as_it_was_since_the_snapshot_before() {
         let clone = |id: u64, snaps: &[u64]| CloneInfo {

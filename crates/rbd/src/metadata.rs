@@ -60,7 +60,8 @@ impl Image {
     /// Sets the value of a key.
     ///
     /// # Errors
-    /// `EROFS` where the image is open for reading, `EINVAL` where the key is that of an option which can't have the value.
+    /// `EROFS` where the image is open for reading, `EINVAL` where the key is that of an option
+    /// which can't have the value.
     pub async fn set_metadata(&self, key: &str, value: &str) -> Result<()> {
         let (key, value) = (key.to_owned(), value.to_owned());
         let set = |inner: Rc<Inner>| async move {

@@ -23,9 +23,10 @@ pub(crate) async fn remove_objects(io: &IoCtx, id: &str) -> Result<()> {
 /// Removes an image with all its data.
 ///
 /// # Errors
-/// `ENOENT` where there is none, `ENOTEMPTY` where it has snapshots, `EBUSY` where other clients use it, `EMLINK` where it
-/// belongs to a group, `EINVAL` where it is mirrored and the primary one is elsewhere, `EPERM` where it says that its data is in
-/// another pool under another image's names, `ECANCELED` where the progress' listener ends it.
+/// `ENOENT` where there is none, `ENOTEMPTY` where it has snapshots, `EBUSY` where other clients
+/// use it, `EMLINK` where it belongs to a group, `EINVAL` where it is mirrored and the primary one
+/// is elsewhere, `EPERM` where it says that its data is in another pool under another image's
+/// names, `ECANCELED` where the progress' listener ends it.
 pub async fn remove(io: &IoCtx, name: &str, progress: &Progress) -> Result<()> {
     let id = directory::listed_id(io, name).await?;
     remove_content(io, name, &id, progress).await?;

@@ -18,8 +18,8 @@ use crate::{Error, Progress, Result, names};
 /// Gives an image another name.
 ///
 /// # Errors
-/// `ENOENT` where there is none of this name, `EEXIST` where there is one of the other; and as [`Image::open`] where the image's journal has
-/// to tell of it.
+/// `ENOENT` where there is none of this name, `EEXIST` where there is one of the other; and as
+/// [`Image::open`] where the image's journal has to tell of it.
 pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<()> {
     let id = image_id(io, from).await?;
     if Header::read(io, &id).await?.has(features::JOURNALING) {

@@ -109,7 +109,8 @@ impl Image {
     /// Changes the image's size. Data beyond a smaller size is lost.
     ///
     /// # Errors
-    /// `EINVAL` where it would be smaller and `allow_shrink` is not given, `EROFS` where it can't be written.
+    /// `EINVAL` where it would be smaller and `allow_shrink` is not given, `EROFS` where it can't
+    /// be written.
     pub async fn resize(&self, size: u64, allow_shrink: bool) -> Result<()> {
         self.operate(Task::Resize { size, allow_shrink }, Progress::untold())
             .await

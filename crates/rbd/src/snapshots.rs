@@ -380,7 +380,8 @@ impl Image {
     /// Unprotects a snapshot.
     ///
     /// # Errors
-    /// `ENOENT` where there is none, `EINVAL` where it is not protected, `EBUSY` where it has clones.
+    /// `ENOENT` where there is none, `EINVAL` where it is not protected, `EBUSY` where it has
+    /// clones.
     pub async fn unprotect_snapshot(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
         self.operate(Task::SnapUnprotect { name }, Progress::untold())

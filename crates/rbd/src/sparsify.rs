@@ -77,7 +77,8 @@ impl Writing {
         let Some(map) = &self.map else {
             return sparsify(true).await.map(drop);
         };
-        // Somebody may write it meanwhile, so only the OSD knows whether it is empty when it is removed.
+        // Somebody may write it meanwhile, so only the OSD knows whether it is empty when it is
+        // removed.
         map.set(object, PENDING).await?;
         sparsify(true).await?;
         match size().await? {
@@ -92,8 +93,8 @@ impl Image {
     /// power of two.
     ///
     /// # Errors
-    /// `EINVAL` where such pieces are smaller than 4096 bytes or larger than an object, `EROFS` where the image can't be written,
-    /// `ECANCELED` where the progress' listener ends it.
+    /// `EINVAL` where such pieces are smaller than 4096 bytes or larger than an object, `EROFS`
+    /// where the image can't be written, `ECANCELED` where the progress' listener ends it.
     pub async fn sparsify(&self, piece: u64, progress: &Progress) -> Result<()> {
         self.operate(Task::Sparsify { piece }, progress.clone()).await
     }

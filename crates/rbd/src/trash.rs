@@ -79,8 +79,8 @@ pub async fn trash_list(io: &IoCtx) -> Result<BTreeMap<String, TrashImage>> {
 /// Removes an image in the trash with all its data; with `force` also before its deferment ends.
 ///
 /// # Errors
-/// `ENOENT` where there is none, `EPERM` where it should stay, `EUCLEAN` and `EBUSY` where another client is moving it,
-/// `ENOTEMPTY` where it has snapshots, `EBUSY` where other clients use it.
+/// `ENOENT` where there is none, `EPERM` where it should stay, `EUCLEAN` and `EBUSY` where another
+/// client is moving it, `ENOTEMPTY` where it has snapshots, `EBUSY` where other clients use it.
 pub async fn trash_remove(io: &IoCtx, id: &str, force: bool, progress: &Progress) -> Result<()> {
     let image = trash_get(io, id).await?;
     if !force && UTime::now() < image.deferment_end_time {
@@ -118,8 +118,9 @@ async fn set_state(io: &IoCtx, id: &str, state: u8, expected: u8) -> Result<()> 
 /// Puts an image into the trash, deferred until a time. Its name becomes free.
 ///
 /// # Errors
-/// `ENOENT` where there is none, `EOPNOTSUPP` for one of the first format, `EBUSY` where another client does not give up its lock or the
-/// image is migrating, `EINVAL` where it is mirrored and the primary one is elsewhere.
+/// `ENOENT` where there is none, `EOPNOTSUPP` for one of the first format, `EBUSY` where another
+/// client does not give up its lock or the image is migrating, `EINVAL` where it is mirrored and
+/// the primary one is elsewhere.
 pub async fn trash_move(io: &IoCtx, name: &str, until: UTime) -> Result<()> {
     let id = match unless(directory::image_id(io, name).await, errno::ENOENT)? {
         Some(id) => id,
@@ -187,8 +188,8 @@ async fn prepare(io: &IoCtx, (name, id): (&str, &str), header: &Header) -> Resul
 /// Takes an image out of the trash, under the name that it had or another one.
 ///
 /// # Errors
-/// `ENOENT` where there is none, `EINVAL` where it is part of a migration or is being removed by its clients, `EBUSY` where it is being
-/// removed, `EEXIST` where another image has that name.
+/// `ENOENT` where there is none, `EINVAL` where it is part of a migration or is being removed by
+/// its clients, `EBUSY` where it is being removed, `EEXIST` where another image has that name.
 pub async fn trash_restore(io: &IoCtx, id: &str, name: Option<&str>) -> Result<()> {
     let image = trash_get(io, id).await?;
     if !RESTORABLE.contains(&image.source) {
@@ -339,7 +340,8 @@ async fn pools_in_use(io: &IoCtx) -> Result<Vec<(PoolId, f64, u64)>> {
 /// client has the rights. The removal of one image may free another one.
 ///
 /// # Errors
-/// Why the first of those that remain was not removed; `ECANCELED` where the progress' listener ends it.
+/// Why the first of those that remain was not removed; `ECANCELED` where the progress' listener
+/// ends it.
 pub async fn trash_purge(io: &IoCtx, ids: Vec<String>, progress: &Progress) -> Result<()> {
     let meter = Meter::new(progress, ids.len() as u64);
     let mut due: VecDeque<String> = ids.into();

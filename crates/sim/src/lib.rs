@@ -1,11 +1,13 @@
 //! Whole clusters on a virtual clock, network and disk: all events follow from a seed alone.
 //!
-//! The OSDs are the daemon's own state (`spirula_osd::Osd`) on the real store, over a simulated disk; the monitors are their real core;
-//! the clients are the real objecter. `docs/design/simulation.md` tells what stands in for the rest: connections ([`Setup`] says what
-//! happens to them) carry messages without sockets, frames and handshakes, and the monitors' log stands in for Raft.
+//! The OSDs are the daemon's own state (`spirula_osd::Osd`) on the real store, over a simulated
+//! disk; the monitors are their real core; the clients are the real objecter.
+//! `docs/design/simulation.md` tells what stands in for the rest: connections ([`Setup`] says what
+//! happens to them) carry messages without sockets, frames and handshakes, and the monitors' log
+//! stands in for Raft.
 //!
-//! At the end of a run all must be well again, every request answered, the history of every object linearizable ([`linear`]) and all
-//! copies equal.
+//! At the end of a run all must be well again, every request answered, the history of every object
+//! linearizable ([`linear`]) and all copies equal.
 
 mod client;
 mod clock;

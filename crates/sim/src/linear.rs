@@ -1,5 +1,5 @@
-//! Whether a history is linearizable: whether each request can be taken for something that happened at one moment between its start
-//! and its answer.
+//! Whether a history is linearizable: whether each request can be taken for something that happened
+//! at one moment between its start and its answer.
 //!
 //! The checker is `todc-utils`', which searches as Wing and Gong, *Testing and Verifying Concurrent
 //! Objects* (1993), with the memory of Lowe, *Testing for linearizability* (2017), as Porcupine

@@ -1,7 +1,9 @@
-//! The network: connections between nodes, each direction a queue that keeps its order, as TCP does.
+//! The network: connections between nodes, each direction a queue that keeps its order, as TCP
+//! does.
 //!
-//! Where no packet passes from one node to another, messages wait in their queue and arrive late, when the path is whole again and
-//! the connection still stands. A connection that breaks loses what is on its way; its ends learn of it each in its own time.
+//! Where no packet passes from one node to another, messages wait in their queue and arrive late,
+//! when the path is whole again and the connection still stands. A connection that breaks loses
+//! what is on its way; its ends learn of it each in its own time.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

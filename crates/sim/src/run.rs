@@ -233,7 +233,8 @@ impl World {
     }
 }
 
-/// Checks that each object has `size` copies, by the OSDs that they are on, and that they are equal.
+/// Checks that each object has `size` copies, by the OSDs that they are on, and that they are
+/// equal.
 fn are_equal<T: PartialEq>(copies: &BTreeMap<Bytes, Vec<(i32, T)>>, size: usize) -> Result<(), String> {
     for (key, all) in copies {
         let on: Vec<i32> = all.iter().map(|(id, _)| *id).collect();

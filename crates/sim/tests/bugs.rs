@@ -77,7 +77,8 @@ fn unlucky(seed: u64) -> Setup {
     }
 }
 
-/// Clusters whose OSDs are cut off now and then, together with a client that reads there, from primaries and others.
+/// Clusters whose OSDs are cut off now and then, together with a client that reads there, from
+/// primaries and others.
 fn isolated(seed: u64) -> Setup {
     let base = small(seed);
     Setup {

@@ -1,7 +1,7 @@
 //! Random runs of groups of the monitors' real log.
 //!
-//! A failure prints its seed; `SPIRULA_SEED=n` runs only that one, `SPIRULA_SEEDS=n` runs n of them, and `SPIRULA_MINUTES=n` goes on with
-//! new ones for so long.
+//! A failure prints its seed; `SPIRULA_SEED=n` runs only that one, `SPIRULA_SEEDS=n` runs n of
+//! them, and `SPIRULA_MINUTES=n` goes on with new ones for so long.
 
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,6 +1,8 @@
-//! Measures a store: `cargo run --release -p spirula-store --example bench -- FILE [SIZE_MIB] [OBJECTS]`.
+//! Measures a store:
+//! `cargo run --release -p spirula-store --example bench -- FILE [SIZE_MIB] [OBJECTS]`.
 //!
-//! FILE (and FILE.log, if `--log` is given) is overwritten, and encrypted with `--encrypt`. Prints throughput, latency, CPU per operation and memory.
+//! FILE (and FILE.log, if `--log` is given) is overwritten, and encrypted with `--encrypt`. Prints
+//! throughput, latency, CPU per operation and memory.
 
 use std::collections::HashMap;
 use std::error::Error;

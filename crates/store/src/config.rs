@@ -28,7 +28,8 @@ pub struct Config {
     pub onode_cache_bytes: usize,
     /// Bytes of the cache of small data that was read; 0 turns it off.
     pub data_cache_bytes: usize,
-    /// Writes of at least this many bytes go to free extents directly; smaller ones through the log.
+    /// Writes of at least this many bytes go to free extents directly; smaller ones through the
+    /// log.
     pub direct_min: usize,
     /// Largest write to the log, in bytes (a single larger transaction makes a larger one).
     pub group_bytes: usize,
@@ -59,7 +60,8 @@ impl Config {
         self.memtable_bytes / 4
     }
 
-    /// Settings that share `total` bytes over caches and memtables as the defaults do (those are for 36 MiB).
+    /// Settings that share `total` bytes over caches and memtables as the defaults do (those are
+    /// for 36 MiB).
     pub fn with_budget(total: usize) -> Self {
         let d = Self::default();
         let share = |bytes: usize| bytes / 36 * (total >> 20).max(4);

@@ -24,7 +24,8 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Opens the store at `path` (and its log at `log`, if that is separate), with its key if it is encrypted.
+    /// Opens the store at `path` (and its log at `log`, if that is separate), with its key if it is
+    /// encrypted.
     ///
     /// # Errors
     /// As [`Store::open`](crate::Store::open).

@@ -43,7 +43,8 @@ pub enum StoreError {
     /// There is no such object.
     #[error("no such object: {0}")]
     NoObject(ObjectKey),
-    /// Stored bytes differ from their checksum: the medium lost or changed them. The data is never returned.
+    /// Stored bytes differ from their checksum: the medium lost or changed them. The data is never
+    /// returned.
     #[error("checksum mismatch in object {key} at offset {offset}: disk block {block}")]
     Corrupt {
         /// The object.
@@ -101,7 +102,8 @@ pub enum StoreError {
         /// The system's error.
         source: Arc<io::Error>,
     },
-    /// An earlier failure of the log or the index poisoned the store. The daemon must stop; nothing is retried.
+    /// An earlier failure of the log or the index poisoned the store. The daemon must stop; nothing
+    /// is retried.
     #[error("store has failed: {0}")]
     Fatal(Arc<str>),
 }

@@ -10,23 +10,25 @@ use crate::{ObjectKey, Onode, Result, StoreError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// A completion. Events of one kind come in the order in which they completed; [`Event::Committed`] in the order of
-/// submission.
+/// A completion. Events of one kind come in the order in which they completed; [`Event::Committed`]
+/// in the order of submission.
 #[derive(Debug)]
 pub enum Event {
     /// The transaction and all before it survive a power cut from now on.
     Committed(Token),
-    /// Answer to [`Store::lookup`](crate::Store::lookup) that had to ask the device: `None` if there is no such object.
+    /// Answer to [`Store::lookup`](crate::Store::lookup) that had to ask the device: `None` if
+    /// there is no such object.
     Lookup(Token, Result<Option<Arc<Onode>>>),
     /// Answer to [`Store::read`](crate::Store::read).
     Read(Token, Result<Bytes>),
     /// Answer to [`Store::list`](crate::Store::list): objects with their infos.
     List(Token, Result<Listing<Bytes>>),
-    /// Answer to [`Store::omap_list`](crate::Store::omap_list), [`Store::omap_get`](crate::Store::omap_get) and
+    /// Answer to [`Store::omap_list`](crate::Store::omap_list),
+    /// [`Store::omap_get`](crate::Store::omap_get) and
     /// [`Store::meta_list`](crate::Store::meta_list).
     Pairs(Token, Result<Pairs>),
-    /// The store has failed and the daemon must stop. Comes once; waiting transactions get no event, waiting reads get
-    /// an error.
+    /// The store has failed and the daemon must stop. Comes once; waiting transactions get no
+    /// event, waiting reads get an error.
     Fatal(StoreError),
 }
 

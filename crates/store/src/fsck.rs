@@ -108,8 +108,8 @@ pub struct Seen {
     pub of: u64,
 }
 
-/// Checks the store at `path` (and its log at `log`, if that is separate), with its key if it is encrypted. `progress` is called now
-/// and then.
+/// Checks the store at `path` (and its log at `log`, if that is separate), with its key if it is
+/// encrypted. `progress` is called now and then.
 ///
 /// # Errors
 /// Only errors that keep the check from starting, such as a device that cannot be opened or is in

@@ -14,7 +14,8 @@ use crate::{Result, StoreError};
 pub(crate) const MAGIC: &[u8; 8] = b"SPIRULA\0";
 /// Version of the disk format.
 ///
-/// 1: the first. 2: objects are moved (step 18 of the log). 3: holes within blocks (version 2 of the onode, step 19).
+/// 1: the first. 2: objects are moved (step 18 of the log). 3: holes within blocks (version 2 of
+/// the onode, step 19).
 pub(crate) const VERSION: u32 = 3;
 /// Version of encrypted stores, otherwise equal to version 3.
 pub(crate) const ENCRYPTED_VERSION: u32 = 4;

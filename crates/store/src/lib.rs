@@ -1,8 +1,9 @@
 //! The crash-safe object store: one file or block device holds all objects of an OSD.
 //!
 //! # Use
-//! [`mkfs()`] makes a store, [`Store::open`] opens it. A `Store` belongs to one thread (the OSD's reactor) and never blocks
-//! it on the device in the usual paths. Calls are answered at once or by an [`Event`] that carries the caller's [`Token`]:
+//! [`mkfs()`] makes a store, [`Store::open`] opens it. A `Store` belongs to one thread (the OSD's
+//! reactor) and never blocks it on the device in the usual paths. Calls are answered at once or by
+//! an [`Event`] that carries the caller's [`Token`]:
 //!
 //! ```text
 //! store.lookup(&key, token)  -> Lookup::Ready(Option<Arc<Onode>>) or Event::Lookup
@@ -18,12 +19,13 @@
 //! store.statfs()
 //! ```
 //!
-//! Call [`Store::poll`] after every batch of calls and whenever the event fd is readable: what was submitted between two polls
-//! is one group commit at most. A `submit` for an object that was not looked up before is correct, but may block on the
-//! device; so look up first.
+//! Call [`Store::poll`] after every batch of calls and whenever the event fd is readable: what was
+//! submitted between two polls is one group commit at most. A `submit` for an object that was not
+//! looked up before is correct, but may block on the device; so look up first.
 //!
-//! A failed write or flush of the log or the index poisons the store: one [`Event::Fatal`], errors from everything
-//! afterwards, no retry. The daemon must stop and let the log replay decide what had become durable.
+//! A failed write or flush of the log or the index poisons the store: one [`Event::Fatal`], errors
+//! from everything afterwards, no retry. The daemon must stop and let the log replay decide what
+//! had become durable.
 //!
 //! The disk format is described in `FORMAT.md` beside this crate.
 

@@ -21,7 +21,8 @@ const VERSION: u8 = 2;
 /// as zeros all the same, and the object's onode does not become larger than its blocks.
 const MAX_HOLES: usize = 8;
 
-/// Checksums of a run's blocks. Those of a short run, as overwrites make them, lie in the extent itself.
+/// Checksums of a run's blocks. Those of a short run, as overwrites make them, lie in the extent
+/// itself.
 pub type Crcs = SmallVec<[u32; 4]>;
 
 /// A run of an object's blocks that lie one after the other on the device.
@@ -31,7 +32,8 @@ pub struct Extent {
     pub lblk: u32,
     /// First block of the device, in 4 KiB units.
     pub pblk: u64,
-    /// Whether another object may refer to the blocks too: they are never overwritten in place, and freed by count.
+    /// Whether another object may refer to the blocks too: they are never overwritten in place, and
+    /// freed by count.
     pub shared: bool,
     /// CRC-32C of each block: the length of the run.
     pub crcs: Crcs,

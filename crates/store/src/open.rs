@@ -64,8 +64,8 @@ pub fn mkfs_on(
     let (dev, log) = (&dev, log.as_ref());
     // No half-made store can be taken for one: the superblock is written last.
     zero(dev, 0, LOG_START)?;
-    // The log's header is written first: zeros are noise where the log is encrypted, and a half-made log has to be known as this
-    // store's when it is made again.
+    // The log's header is written first: zeros are noise where the log is encrypted, and a
+    // half-made log has to be known as this store's when it is made again.
     if let Some(log) = log {
         sb.write_log_header(log)?;
     }
@@ -191,11 +191,12 @@ impl Mounted {
 }
 
 impl Store {
-    /// Opens a store by path, with its key if it is encrypted, with io_uring where possible and threads of its own. To be used by
-    /// the calling thread.
+    /// Opens a store by path, with its key if it is encrypted, with io_uring where possible and
+    /// threads of its own. To be used by the calling thread.
     ///
     /// # Errors
-    /// I/O errors, a device that is in use or holds no store, the wrong key, or damage that replaying the log cannot get over.
+    /// I/O errors, a device that is in use or holds no store, the wrong key, or damage that
+    /// replaying the log cannot get over.
     pub fn open(path: &Path, log: Option<&Path>, key: Option<&EncryptionKey>, cfg: Config) -> Result<Self> {
         let notify = Notify::new().map_err(|e| StoreError::io("eventfd", e))?;
         let open = |path: &Path| {
@@ -209,8 +210,8 @@ impl Store {
         Self::open_on(devices.unlock(key)?, cfg, notify, true)
     }
 
-    /// Opens a store on unlocked devices that signal `notify`. Without `threads`, the work of the background threads is done by [`Store::poll`], a step a
-    /// call: deterministic.
+    /// Opens a store on unlocked devices that signal `notify`. Without `threads`, the work of the
+    /// background threads is done by [`Store::poll`], a step a call: deterministic.
     ///
     /// # Errors
     /// As [`Store::open`].

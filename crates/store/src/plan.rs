@@ -197,7 +197,8 @@ impl State {
     /// Applies an admitted transaction.
     ///
     /// # Errors
-    /// The index could not be read for the omap of a clone: the state is half changed, so the store must fail.
+    /// The index could not be read for the omap of a clone: the state is half changed, so the store
+    /// must fail.
     pub(crate) fn execute(&mut self, txn: Transaction) -> Result<Planned> {
         let direct_min = self.direct_min(&txn);
         let expected = txn.ops.iter().map(|op| op.expected_bytes(direct_min)).sum();

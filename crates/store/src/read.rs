@@ -49,7 +49,8 @@ pub(crate) struct ReadOp {
 enum Piece {
     Here(Bytes),
     Zero(usize),
-    /// Blocks on the device: place in the object, checksums, and bytes to lay over them (of a single block).
+    /// Blocks on the device: place in the object, checksums, and bytes to lay over them (of a
+    /// single block).
     Device {
         lblk: u32,
         pblk: u64,

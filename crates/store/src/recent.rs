@@ -80,7 +80,8 @@ pub(crate) fn recorder(osd: u32) -> Recorder<Transition> {
 }
 
 impl Store {
-    /// The last transitions: of generations on their way to the disk, of refusals and of the failure.
+    /// The last transitions: of generations on their way to the disk, of refusals and of the
+    /// failure.
     pub fn recent(&self) -> &Recorder<Transition> {
         &self.recent
     }

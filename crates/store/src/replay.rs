@@ -9,7 +9,8 @@ use crate::step::{NewRun, Step};
 use crate::txn::MAX_OBJECT_SIZE;
 use crate::{Result, StoreError};
 
-/// Applies a transaction that the log has and the index lacks. The blocks that it refers to were durable before it.
+/// Applies a transaction that the log has and the index lacks. The blocks that it refers to were
+/// durable before it.
 ///
 /// # Errors
 /// This store cannot have written the record in this state: the log is damaged.

@@ -15,7 +15,8 @@ pub(crate) enum Step {
     /// The steps that follow are about this object; they create it (except `Remove`).
     Object(ObjectKey),
     Touch,
-    /// Bytes kept in the log. Blocks in `new` are newly mapped for it; the others are overwritten in place.
+    /// Bytes kept in the log. Blocks in `new` are newly mapped for it; the others are overwritten
+    /// in place.
     Inline {
         offset: u64,
         data: Bytes,

@@ -261,16 +261,18 @@ impl Store {
         calls || log || index || !self.events.is_empty()
     }
 
-    /// Applies a transaction: visible to every later call at once, durable when [`Event::Committed`] comes.
+    /// Applies a transaction: visible to every later call at once, durable when
+    /// [`Event::Committed`] comes.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`], [`StoreError::Invalid`], or an index that cannot be read: nothing was changed.
-    /// [`StoreError::Fatal`]: the store has failed.
+    /// [`StoreError::NoSpace`], [`StoreError::Invalid`], or an index that cannot be read: nothing
+    /// was changed. [`StoreError::Fatal`]: the store has failed.
     pub fn submit(&mut self, mut txn: Transaction, token: Token) -> Result<()> {
         self.try_submit(&mut txn, token)
     }
 
-    /// As [`Store::submit`], but takes the transaction's ops only if it succeeds: a refused one can be submitted again.
+    /// As [`Store::submit`], but takes the transaction's ops only if it succeeds: a refused one can
+    /// be submitted again.
     ///
     /// # Errors
     /// As [`Store::submit`].
@@ -365,8 +367,8 @@ impl Store {
     /// after a lookup); else they may.
     ///
     /// # Errors
-    /// [`StoreError::Fatal`]. Others come with the event: [`StoreError::NoObject`], [`StoreError::Corrupt`],
-    /// [`StoreError::ReadFailed`].
+    /// [`StoreError::Fatal`]. Others come with the event: [`StoreError::NoObject`],
+    /// [`StoreError::Corrupt`], [`StoreError::ReadFailed`].
     pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64, token: Token) -> Result<()> {
         self.check()?;
         match self.state.resident(key) {
@@ -408,8 +410,8 @@ impl Store {
         Ok(())
     }
 
-    /// Lists omap pairs of an object with keys in `[from, to)`; an [`Event::Pairs`] answers, with no pairs if the object is
-    /// missing or has none.
+    /// Lists omap pairs of an object with keys in `[from, to)`; an [`Event::Pairs`] answers, with
+    /// no pairs if the object is missing or has none.
     ///
     /// # Errors
     /// [`StoreError::Fatal`], or an index that cannot be read.
@@ -459,7 +461,8 @@ impl Store {
         Ok(())
     }
 
-    /// Lists store-wide pairs with keys in `[from, to)`, at most `limit`; an [`Event::Pairs`] answers.
+    /// Lists store-wide pairs with keys in `[from, to)`, at most `limit`; an [`Event::Pairs`]
+    /// answers.
     ///
     /// # Errors
     /// [`StoreError::Fatal`].

@@ -259,7 +259,8 @@ fn nothing_is_written_after_a_failure() {
 fn blocks_that_a_transaction_may_need_are_free_before_it_begins() {
     let mut store = store();
     poll(&mut store, 50);
-    // All but one block; then an object is cut and grows again, for which its last block is written anew.
+    // All but one block; then an object is cut and grows again, for which its last block is written
+    // anew.
     let free = u32::try_from(store.state.alloc.free()).unwrap();
     let mut runs = Vec::new();
     store

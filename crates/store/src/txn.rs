@@ -13,8 +13,9 @@ pub const MAX_ATTR_NAME: usize = 4096;
 /// Payload of a write: buffers written one after the other.
 #[derive(Debug, Clone, Default)]
 pub struct Payload {
-    /// The buffers. Writes of [`Config::direct_min`](crate::Config::direct_min) bytes and more go to the device
-    /// without a copy if every buffer is 4 KiB aligned in memory and (except the last) in length.
+    /// The buffers. Writes of [`Config::direct_min`](crate::Config::direct_min) bytes and more go
+    /// to the device without a copy if every buffer is 4 KiB aligned in memory and (except the
+    /// last) in length.
     pub parts: Vec<Bytes>,
 }
 
@@ -42,7 +43,8 @@ impl From<Vec<Bytes>> for Payload {
     }
 }
 
-/// One change. Every operation on an object except the removing ones creates the object if it is missing.
+/// One change. Every operation on an object except the removing ones creates the object if it is
+/// missing.
 #[derive(Debug, Clone)]
 pub enum Op {
     /// Creates the object if it is missing.
@@ -81,7 +83,8 @@ pub enum Op {
         from: ObjectKey,
         /// The copy.
         to: ObjectKey,
-        /// Whether the copy gets the omap pairs too. All of them go through the log; the header is copied in any case.
+        /// Whether the copy gets the omap pairs too. All of them go through the log; the header is
+        /// copied in any case.
         pairs: bool,
     },
     /// Renames `from` to `to`, replacing that; `from` is missing then. No effect if `from` is

@@ -1,4 +1,5 @@
-//! Puts the cipher between a store and its devices, and changes the keys that open it. See FORMAT.md, "Encryption".
+//! Puts the cipher between a store and its devices, and changes the keys that open it. See
+//! FORMAT.md, "Encryption".
 
 use std::io;
 use std::path::Path;
@@ -65,7 +66,8 @@ fn clear(part: Part) -> u64 {
 /// The devices of a store, deciphered with `key` if it is encrypted.
 ///
 /// # Errors
-/// [`StoreError::Key`] if the key is missing, the wrong one, or one was given for a store that has none; a device that holds no store.
+/// [`StoreError::Key`] if the key is missing, the wrong one, or one was given for a store that has
+/// none; a device that holds no store.
 pub fn unlock(
     dev: Arc<dyn BlockIo>,
     log: Option<Arc<dyn BlockIo>>,

@@ -160,7 +160,8 @@ fn contents_with_one_checksum_are_not_taken_for_each_other() {
         ..small()
     };
     let mut store = open_with(&disk, config).unwrap();
-    // Overwritten in place; removed, with the next one in the same place; and read while it is written.
+    // Overwritten in place; removed, with the next one in the same place; and read while it is
+    // written.
     for (round, remove, while_read) in [(1, false, false), (2, true, false), (3, false, true)] {
         let put = |store: &mut Store, text: u8, remove: bool| {
             let mut txn = Transaction::new();
@@ -184,7 +185,8 @@ fn contents_with_one_checksum_are_not_taken_for_each_other() {
     }
 }
 
-/// Freed blocks that hold other contents with the same checksums are not taken for those of a large write that was lost.
+/// Freed blocks that hold other contents with the same checksums are not taken for those of a large
+/// write that was lost.
 #[test]
 fn a_large_write_over_contents_with_its_checksums_is_there_as_a_whole_or_not_at_all() {
     const BLOCKS: usize = 48;

@@ -47,7 +47,8 @@ fn read(store: &mut Store, key: &ObjectKey) -> Result<Bytes, StoreError> {
     panic!("no answer");
 }
 
-/// The victim, run by [`run_and_kill`] in a process of its own: writes objects and prints the number of each that is durable.
+/// The victim, run by [`run_and_kill`] in a process of its own: writes objects and prints the
+/// number of each that is durable.
 #[test]
 fn child() {
     let (Ok(path), Ok(first)) = (

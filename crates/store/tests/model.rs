@@ -1,7 +1,7 @@
 //! Random transactions against a model, with power cuts at every kind of moment.
 //!
-//! A failure prints its seed; `SPIRULA_SEED=n cargo test -p spirula-store --test model` runs only that one, and `SPIRULA_SEEDS=n`
-//! runs n of them.
+//! A failure prints its seed; `SPIRULA_SEED=n cargo test -p spirula-store --test model` runs only
+//! that one, and `SPIRULA_SEEDS=n` runs n of them.
 
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -25,7 +25,8 @@ fn bytes(rng: &mut Rng, len: usize) -> Bytes {
     rng.bytes(len).into()
 }
 
-/// Blocks that end with the checksum of what is before: contents differ, and the store's checksums of them do not.
+/// Blocks that end with the checksum of what is before: contents differ, and the store's checksums
+/// of them do not.
 fn checksummed_blocks(rng: &mut Rng, count: usize) -> Bytes {
     let mut out = Vec::with_capacity(count * BLOCK);
     for _ in 0..count {
@@ -577,7 +578,8 @@ impl Run {
                 let found = self.wait_pairs(store)?;
                 let found = self.good(found)?;
                 assert!(found.pairs.into_iter().eq(omap.clone().into_iter().take(1)));
-                // A value in the index may have been removed since: then the answer ends before it had to.
+                // A value in the index may have been removed since: then the answer ends before it
+                // had to.
                 assert!(found.next.is_some() || names.len() <= 1);
                 self.check_cut_pages(store, &key, &names, &omap)?;
                 let attrs = onode.attrs().iter().cloned().collect();

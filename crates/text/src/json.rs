@@ -38,7 +38,8 @@ impl Format {
         self != Self::Plain
     }
 
-    /// Like `self`, but pretty JSON where plain text was asked for: for commands that only know JSON.
+    /// Like `self`, but pretty JSON where plain text was asked for: for commands that only know
+    /// JSON.
     #[must_use]
     pub fn or_pretty(self) -> Self {
         match self {

@@ -1,7 +1,8 @@
-//! How things print: numbers, sizes, times, tables, JSON and XML as the official daemons and tools lay them out.
+//! How things print: numbers, sizes, times, tables, JSON and XML as the official daemons and tools
+//! lay them out.
 //!
-//! Values come in, text goes out; which value a command shows is its own affair. Python's spelling, which the official
-//! manager and `ceph` have, is in [`python`].
+//! Values come in, text goes out; which value a command shows is its own affair. Python's spelling,
+//! which the official manager and `ceph` have, is in [`python`].
 
 mod json;
 mod line;

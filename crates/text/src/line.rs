@@ -11,7 +11,8 @@ pub fn cut(text: String, most: usize) -> String {
     format!("{}… ({} bytes)", &text[..end], text.len())
 }
 
-/// A text as part of one line: what would end the line or steer a terminal is written as in source code.
+/// A text as part of one line: what would end the line or steer a terminal is written as in source
+/// code.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,7 @@
 //! Numbers as C's library prints them.
 
-/// A number as `%.{digits}g` prints it: at most so many significant digits, no zeros at the end. Six are what a C++ stream
-/// has, seventeen what JSON has.
+/// A number as `%.{digits}g` prints it: at most so many significant digits, no zeros at the end.
+/// Six are what a C++ stream has, seventeen what JSON has.
 pub fn general(v: f64, digits: usize) -> String {
     if !v.is_finite() {
         let sign = if v.is_sign_negative() { "-" } else { "" };

@@ -1,5 +1,5 @@
-//! Values as Python writes them: JSON as of `json.dumps`, which is what the official manager answers and stores, and `repr`, which
-//! the messages of `ceph` show.
+//! Values as Python writes them: JSON as of `json.dumps`, which is what the official manager
+//! answers and stores, and `repr`, which the messages of `ceph` show.
 
 use std::fmt::Write as _;
 
@@ -112,7 +112,8 @@ fn json_float(f: f64) -> String {
     }
 }
 
-/// A float as Python shows it: the shortest that is read back as the same, with an exponent below 1e-4 and from 1e16 on.
+/// A float as Python shows it: the shortest that is read back as the same, with an exponent below
+/// 1e-4 and from 1e16 on.
 pub fn float(f: f64) -> String {
     if !f.is_finite() {
         return format!("{f}").to_lowercase();

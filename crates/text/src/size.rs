@@ -1,7 +1,7 @@
 //! Sizes and counts with units.
 
-/// Scales `v` down by `base` and picks as many decimals, up to two, as fit into seven characters with the unit. Whole
-/// multiples have none.
+/// Scales `v` down by `base` and picks as many decimals, up to two, as fit into seven characters
+/// with the unit. Whole multiples have none.
 fn scaled(v: u64, base: u64, units: &[&str]) -> String {
     let mut n = v;
     let mut mult = 1u64;
@@ -33,7 +33,8 @@ pub fn count(v: u64) -> String {
     scaled(v, 1000, &["", "k", "M", "G", "T", "P", "E"])
 }
 
-/// Bytes with a binary unit, whole ones, of which there are more than ten: `10240 `, `11 Mi`. So the manager's `iostat` has them.
+/// Bytes with a binary unit, whole ones, of which there are more than ten: `10240 `, `11 Mi`. So
+/// the manager's `iostat` has them.
 pub fn whole(n: u64) -> String {
     let units = [
         (60, "Ei"),
@@ -49,7 +50,8 @@ pub fn whole(n: u64) -> String {
     }
 }
 
-/// A number in at most four digits with a unit: `290M`, `1.23k`. So the manager's `osd status` has them.
+/// A number in at most four digits with a unit: `290M`, `1.23k`. So the manager's `osd status` has
+/// them.
 pub fn short(n: u64, base: u64) -> String {
     const WIDTH: usize = 4;
     let units = [" ", "k", "M", "G", "T", "P", "E"];

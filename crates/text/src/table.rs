@@ -1,4 +1,5 @@
-//! Aligned columns (`src/common/TextTable.h`): two spaces between columns, headings aligned on their own.
+//! Aligned columns (`src/common/TextTable.h`): two spaces between columns, headings aligned on
+//! their own.
 
 /// Where a cell's text stands in its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +58,8 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table as text; each line ends with a line feed. Columns without any heading print no heading line.
+    /// The table as text; each line ends with a line feed. Columns without any heading print no
+    /// heading line.
     pub fn render(&self) -> String {
         let mut out = String::new();
         if self.columns.iter().any(|c| !c.heading.is_empty()) {

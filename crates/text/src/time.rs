@@ -31,8 +31,8 @@ pub fn iso(t: UTime) -> String {
     }
 }
 
-/// A time in UTC as ISO 8601 writes it: `2026-11-25T19:00:00.123456Z`, the fraction, the `Z` and the `T` (a blank) optional. `None`
-/// for what is none, or out of range.
+/// A time in UTC as ISO 8601 writes it: `2026-11-25T19:00:00.123456Z`, the fraction, the `Z` and
+/// the `T` (a blank) optional. `None` for what is none, or out of range.
 pub fn parse(text: &str) -> Option<UTime> {
     let (date, time) = text.trim_end_matches('Z').split_once(['T', ' '])?;
     let numbers = |text: &str, by: char| -> Option<[i64; 3]> {
@@ -48,7 +48,8 @@ pub fn parse(text: &str) -> Option<UTime> {
     if !in_range || fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // Days since 1970-01-01 by years that begin in March (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+    // Days since 1970-01-01 by years that begin in March (Howard Hinnant, "chrono-Compatible
+    // Low-Level Date Algorithms").
     let year = if m <= 2 { y - 1 } else { y };
     let day_of_year = (153 * ((m + 9) % 12) + 2) / 5 + d - 1;
     let days = year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468;

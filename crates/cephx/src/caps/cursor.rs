@@ -126,8 +126,8 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// `key=value`, `key prefix value` or `key regex value`, several with white space between them. `loose` allows
-    /// white space around `=`.
+    /// `key=value`, `key prefix value` or `key regex value`, several with white space between them.
+    /// `loose` allows white space around `=`.
     pub(super) fn constraints(&mut self, loose: bool) -> Option<Vec<Constraint>> {
         let first = self.constraint(loose)?;
         let mut found = BTreeMap::from([(first.key, first.matches)]);
@@ -193,8 +193,9 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Parses a list of grants separated by `,` or `;`, each separator with characters of the class `around` around it.
-/// `trim` is the class of characters that are skipped before the first grant and after the last.
+/// Parses a list of grants separated by `,` or `;`, each separator with characters of the class
+/// `around` around it. `trim` is the class of characters that are skipped before the first grant
+/// and after the last.
 pub(super) fn grants<T>(
     service: &'static str,
     text: &str,

@@ -93,7 +93,8 @@ impl MgrCap {
     /// [`CapsError::Syntax`], [`CapsError::Profile`].
     pub fn parse(text: &str) -> Result<Self, CapsError> {
         let parsed = grants("mgr", text, |c| c == ' ', |_| false, grant)?;
-        // A profile is only looked at once the whole text can be read, and all faulty ones are named.
+        // A profile is only looked at once the whole text can be read, and all faulty ones are
+        // named.
         let faults: String = parsed
             .iter()
             .filter_map(|g| g.as_ref().err())

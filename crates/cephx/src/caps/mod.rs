@@ -107,7 +107,8 @@ impl fmt::Display for CapsError {
     }
 }
 
-/// Whether a monitor may store this text as capabilities for `service`; the error is the answer to the command.
+/// Whether a monitor may store this text as capabilities for `service`; the error is the answer to
+/// the command.
 ///
 /// # Errors
 /// [`CapsError`].

@@ -42,7 +42,8 @@ const RWX: Access = Access::RWX;
 const INSTANCE: Arg = Matches("^[^/]+/0*[1-9][0-9]*$");
 const ADDS_BLOCKLIST: &[(&str, Arg)] = &[("blocklistop", Is("add")), ("addr", INSTANCE), ("range", Absent)];
 const ADDS_BLACKLIST: &[(&str, Arg)] = &[("blacklistop", Is("add")), ("addr", INSTANCE), ("range", Absent)];
-/// Ceph's regular expression for this takes `profile rbd pool=p;allow *` for a pool with a strange name.
+/// Ceph's regular expression for this takes `profile rbd pool=p;allow *` for a pool with a strange
+/// name.
 const RBD_AT_OSDS: Arg = RbdProfiles(osd::is_rbd_profiles);
 const RBD_AT_MANAGERS: Arg = RbdProfiles(mgr::is_rbd_profiles);
 

@@ -53,7 +53,8 @@ pub struct OsdRequest<'a> {
     pub namespace: &'a [u8],
     /// The applications of the pool.
     pub application: &'a ApplicationMetadata,
-    /// The locator key where the object has one, else the object's name; empty for operations on a whole PG.
+    /// The locator key where the object has one, else the object's name; empty for operations on a
+    /// whole PG.
     pub object: &'a [u8],
     /// Whether the request reads, other than in class methods.
     pub read: bool,

@@ -73,7 +73,8 @@ fn collect(mon: &Mon, l: &mut LoggedIn) -> Known {
     let reply = l.server.handle_auth(&w.into_vec(), mon, &env);
     let mut r = Reader::new(&reply.payload);
     r.get::<ResponseHeader>().unwrap();
-    // A version, one ticket: its service, a version, the holder's part, not encrypted again, the blob.
+    // A version, one ticket: its service, a version, the holder's part, not encrypted again, the
+    // blob.
     assert_eq!((r.u8().unwrap(), r.u32().unwrap(), r.u32().unwrap()), (1, 1, 4));
     r.u8().unwrap();
     let key = l.keys.session_key.secret().try_into().unwrap();
@@ -107,7 +108,8 @@ impl Pool {
             plain.resize(plain.len() + padding, padding as u8);
             let plain = plain.as_chunks::<16>().0;
             let sealed = ticket.blob.blob.as_chunks::<16>().0;
-            // From here on they differ from ticket to ticket, as they hold the session key or come behind it.
+            // From here on they differ from ticket to ticket, as they hold the session key or come
+            // behind it.
             for i in 6..plain.len().min(sealed.len()) {
                 pool.push((sealed[i], xor(&plain[i], &sealed[i - 1])));
             }
@@ -134,7 +136,8 @@ fn continues(p5: &Block) -> bool {
     p5[0] == b'*' && p5[5..7] == [1, 0] && p5[15] >= 16
 }
 
-/// The rest of the chain behind `c5`: a secret of `len` bytes, then bytes that make correct padding.
+/// The rest of the chain behind `c5`: a secret of `len` bytes, then bytes that make correct
+/// padding.
 fn tail(pool: &Pool, c5: &Block, len: u8) -> (Vec<u8>, [u8; 16]) {
     let blocks = (usize::from(len) + 2).div_ceil(16);
     let (mut sealed, mut plain, mut before) = (Vec::new(), Vec::new(), *c5);

@@ -20,7 +20,8 @@ fn tickets_are_renewed_before_they_end() {
             .has(EntityType::OSD, UTime::from_secs(T0 + 90 * 60))
     );
 
-    // The monitors' own ticket ends after three days; its renewal goes on with the old ticket as proof.
+    // The monitors' own ticket ends after three days; its renewal goes on with the old ticket as
+    // proof.
     let mut now = T0;
     while now < T0 + 10 * 24 * HOUR {
         now += HOUR / 2;

@@ -1,5 +1,5 @@
-//! Chunks of deduplicated objects, removed with the last object that refers to them. Formats: Ceph's
-//! `src/cls/cas/cls_cas_ops.h` and `cls_cas_internal.h`.
+//! Chunks of deduplicated objects, removed with the last object that refers to them. Formats:
+//! Ceph's `src/cls/cas/cls_cas_ops.h` and `cls_cas_internal.h`.
 //!
 //! A reference names an object that uses the chunk; one object may have several references. Where
 //! there are many, other implementations may have stored less: counts by the objects' hashes, by

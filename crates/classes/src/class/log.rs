@@ -1,4 +1,5 @@
-//! A log in the object's omap, in the order of time. Formats: Ceph's `src/cls/log/cls_log_types.h` and `cls_log_ops.h`.
+//! A log in the object's omap, in the order of time. Formats: Ceph's `src/cls/log/cls_log_types.h`
+//! and `cls_log_ops.h`.
 //!
 //! The key of an entry is [`time_key`] and a suffix that is unique within a microsecond, unless the
 //! client gives the key.

@@ -1,4 +1,5 @@
-//! An object that is removed with the last reference to it. Formats: Ceph's `src/cls/refcount/cls_refcount_ops.h`.
+//! An object that is removed with the last reference to it. Formats: Ceph's
+//! `src/cls/refcount/cls_refcount_ops.h`.
 //!
 //! A reference is a tag. With `implicit_ref`, an object without references counts as having one
 //! reference under any tag: such objects are from before references were counted.

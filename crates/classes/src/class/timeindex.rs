@@ -1,5 +1,5 @@
-//! Values in the object's omap under times. Formats: Ceph's `src/cls/timeindex/cls_timeindex_types.h` and
-//! `cls_timeindex_ops.h`.
+//! Values in the object's omap under times. Formats: Ceph's
+//! `src/cls/timeindex/cls_timeindex_types.h` and `cls_timeindex_ops.h`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

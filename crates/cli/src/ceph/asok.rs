@@ -1,5 +1,5 @@
-//! `ceph daemon NAME …`: commands through a daemon's admin socket on this machine (see the crate `spirula-asok` for
-//! its protocol).
+//! `ceph daemon NAME …`: commands through a daemon's admin socket on this machine (see the crate
+//! `spirula-asok` for its protocol).
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -38,7 +38,8 @@ fn shown(e: &io::Error) -> String {
     }
 }
 
-/// Sends a request and returns the answer. Each silence of the daemon may be `patience` long, or for ever.
+/// Sends a request and returns the answer. Each silence of the daemon may be `patience` long, or
+/// for ever.
 ///
 /// # Errors
 /// Where the daemon can't be reached, is silent too long, or answers too much.

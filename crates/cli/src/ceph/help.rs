@@ -60,8 +60,8 @@ pub(crate) fn heading(text: &str) -> String {
     format!("\n {text} \n {}", "=".repeat(text.len()))
 }
 
-/// Cuts text into lines of at most `width` characters, after the first indented by one blank; at blanks and
-/// punctuation where there are any.
+/// Cuts text into lines of at most `width` characters, after the first indented by one blank; at
+/// blanks and punctuation where there are any.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let keeps_together = |c: &char| c.is_ascii_alphabetic() || "{[<>]}".contains(*c);
     let mut rest: Vec<char> = text.chars().collect();
@@ -84,7 +84,8 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The commands in two columns of a terminal of this width, sorted; only those that begin with `beginning`.
+/// The commands in two columns of a terminal of this width, sorted; only those that begin with
+/// `beginning`.
 pub(crate) fn commands(commands: &[Command], beginning: &str, width: usize) -> String {
     let mut shown: Vec<(String, &Command)> = commands
         .iter()

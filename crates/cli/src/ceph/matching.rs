@@ -144,7 +144,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Reads `--name=value`, `--name value` or `--switch`, if the word at hand is one that the signature knows.
+    /// Reads `--name=value`, `--name value` or `--switch`, if the word at hand is one that the
+    /// signature knows.
     fn keyword(&mut self) -> Result<bool, Mismatch> {
         let Some(word) = self.words.get(self.at).and_then(|w| w.strip_prefix("--")) else {
             return Ok(false);

@@ -61,7 +61,8 @@ const TABLE: [(char, &str, Opt, bool); 28] = [
     ('\0', "connect-timeout", Opt::ConnectTimeout, true),
     ('\0', "block", Opt::Block, false),
     ('p', "period", Opt::Period, true),
-    // Not options of the tool's own: kept whole for the connection, lest a value be taken for a word of the command.
+    // Not options of the tool's own: kept whole for the connection, lest a value be taken for a
+    // word of the command.
     ('m', "mon-host", Opt::Cluster, true),
     ('k', "keyring", Opt::Cluster, true),
 ];
@@ -202,7 +203,8 @@ impl Options {
         Ok(out)
     }
 
-    /// The option in a word: its name, meaning, whether it takes a value, and the value joined to it.
+    /// The option in a word: its name, meaning, whether it takes a value, and the value joined to
+    /// it.
     #[allow(clippy::type_complexity, reason = "used once")]
     fn option(word: &str) -> Result<Option<(&'static str, Opt, bool, Option<String>)>, String> {
         if let Some(rest) = word.strip_prefix("--") {

@@ -1,5 +1,5 @@
-//! Command descriptions as daemons give them for `get_command_descriptions`: an object of commands, each with a
-//! signature of literal words and typed arguments, help, and flags.
+//! Command descriptions as daemons give them for `get_command_descriptions`: an object of commands,
+//! each with a signature of literal words and typed arguments, help, and flags.
 
 use serde_json::{Map, Value};
 
@@ -136,8 +136,8 @@ impl Command {
     }
 }
 
-/// Reads descriptions, in their order. Commands of types that are unknown here are left out, as are those not meant
-/// for a command line.
+/// Reads descriptions, in their order. Commands of types that are unknown here are left out, as are
+/// those not meant for a command line.
 ///
 /// # Errors
 /// Where it is no JSON object.

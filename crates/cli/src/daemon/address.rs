@@ -62,7 +62,8 @@ fn host_address(section: &Section, key: &str) -> Result<Option<IpAddr>, Error> {
     }
 }
 
-/// The address of this host in a network; `None` where none is configured. `which` is `public` or `cluster`.
+/// The address of this host in a network; `None` where none is configured. `which` is `public` or
+/// `cluster`.
 fn in_network(section: &Section, which: &str, here: &[HostAddr]) -> Result<Option<IpAddr>, Error> {
     let option = |what: &str| section.get(&format!("{which}_{what}")).unwrap_or_default();
     let (networks, interfaces) = (option("network"), option("network_interface"));

@@ -20,8 +20,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Where a daemon looks for its key.
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeyArgs {
-    /// A file with the key of the encrypted store [default: that of `spirula_osd_encryption_key_file`; without it, the monitors
-    /// are asked as the user in `osd_data`/lockbox.keyring]
+    /// A file with the key of the encrypted store [default: that of
+    /// `spirula_osd_encryption_key_file`; without it, the monitors are asked as the user in
+    /// `osd_data`/lockbox.keyring]
     #[arg(long)]
     pub(crate) encryption_key_file: Option<PathBuf>,
 }

@@ -83,7 +83,8 @@ impl Kind {
         }
     }
 
-    /// The lines of the kind's section in `ceph.conf` that no other kind has; `root` is the cluster's directory.
+    /// The lines of the kind's section in `ceph.conf` that no other kind has; `root` is the
+    /// cluster's directory.
     pub(crate) fn options(self, root: &Path) -> String {
         let root = root.display();
         match self {
@@ -162,7 +163,8 @@ impl DaemonName {
         }
     }
 
-    /// The arguments with which this program becomes the daemon, but for the configuration file's name behind them.
+    /// The arguments with which this program becomes the daemon, but for the configuration file's
+    /// name behind them.
     pub(crate) fn command_line(&self) -> [&str; 5] {
         [self.kind.name(), "run", "--id", &self.id, "--conf"]
     }

@@ -1,4 +1,5 @@
-//! The daemons' entry points: `spirula mon` and `spirula osd`, configured by a `ceph.conf` as Ceph's daemons are.
+//! The daemons' entry points: `spirula mon` and `spirula osd`, configured by a `ceph.conf` as
+//! Ceph's daemons are.
 
 mod address;
 mod encryption;

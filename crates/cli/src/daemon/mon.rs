@@ -20,15 +20,16 @@ pub(crate) enum MonCommand {
     Mkfs {
         #[command(flatten)]
         daemon: DaemonArgs,
-        /// Keyring with the key of mon., and for a new cluster the other first entities: client.admin
+        /// Keyring with the key of mon., and for a new cluster the other first entities:
+        /// client.admin
         #[arg(long)]
         keyring: PathBuf,
-        /// The cluster's monitors: a file made by `ceph mon getmap -o` or `monmaptool` [default: mon_initial_members
-        /// with mon_host, or with mon_addr in their sections]
+        /// The cluster's monitors: a file made by `ceph mon getmap -o` or `monmaptool` [default:
+        /// mon_initial_members with mon_host, or with mon_addr in their sections]
         #[arg(long)]
         monmap: Option<PathBuf>,
-        /// Type of the keys that a new cluster makes: aes, which clients of all releases know, or aes256k, which Ceph's know since
-        /// 19.2.6 and 20.2.4 and Linux since 7.0
+        /// Type of the keys that a new cluster makes: aes, which clients of all releases know, or
+        /// aes256k, which Ceph's know since 19.2.6 and 20.2.4 and Linux since 7.0
         #[arg(long, default_value = "aes", value_parser = key_type)]
         key_type: KeyType,
     },

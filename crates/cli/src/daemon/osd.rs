@@ -45,9 +45,11 @@ pub(crate) enum OsdCommand {
         #[command(flatten)]
         key: KeyArgs,
     },
-    /// Take an OSD out of a cluster that `spirula up` has made: when others have what it has, it is purged, and its directory removed
+    /// Take an OSD out of a cluster that `spirula up` has made: when others have what it has, it is
+    /// purged, and its directory removed
     Rm(remove::Args),
-    /// Change the keys that open the encrypted store of an OSD that does not run. Its data is not written again
+    /// Change the keys that open the encrypted store of an OSD that does not run. Its data is not
+    /// written again
     #[command(subcommand)]
     EncryptionKey(KeyCommand),
 }
@@ -185,7 +187,8 @@ fn mkfs(
     .map_err(|e| Error::Daemon(e.to_string()))
 }
 
-/// Makes the store of OSD `n`, as `spirula osd mkfs` does: of `size` on a file, on all of a block device, encrypted with `key`.
+/// Makes the store of OSD `n`, as `spirula osd mkfs` does: of `size` on a file, on all of a block
+/// device, encrypted with `key`.
 pub(crate) fn osd_mkfs_for(
     conf: &Path,
     n: u32,

@@ -105,8 +105,9 @@ impl Section {
         }
     }
 
-    /// Becomes the user that the command line or the configuration names. The directories of the admin socket and the pid file
-    /// are made first where they are missing: `/run` is empty after each start of a machine, and only root may write to it.
+    /// Becomes the user that the command line or the configuration names. The directories of the
+    /// admin socket and the pid file are made first where they are missing: `/run` is empty after
+    /// each start of a machine, and only root may write to it.
     pub(super) fn enter_user(&self, args: &DaemonArgs) -> Result<(), Error> {
         let option = |given: &Option<String>, key: &str| given.clone().or_else(|| self.get(key));
         let match_path = args.setuser_match_path.clone();
@@ -149,7 +150,8 @@ impl Section {
         mode.map(Some)
     }
 
-    /// The admin socket. Its directory is made where it is missing: `/run` is empty after each start of a machine.
+    /// The admin socket. Its directory is made where it is missing: `/run` is empty after each
+    /// start of a machine.
     pub(super) fn admin_socket(&self) -> Result<Option<Place>, Error> {
         let Some(path) = self.get("admin_socket").map(PathBuf::from) else {
             return Ok(None);

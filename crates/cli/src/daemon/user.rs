@@ -81,7 +81,8 @@ impl Wanted {
 /// Becomes the configured user, for good. Missing `dirs` are made for that user.
 ///
 /// # Errors
-/// Where there is no such user or group, or the system refuses: the daemon must not go on as root then.
+/// Where there is no such user or group, or the system refuses: the daemon must not go on as root
+/// then.
 pub(super) fn enter<'a>(wanted: &Wanted, dirs: impl Iterator<Item = &'a Path>) -> Result<(), Error> {
     let Some(found) = wanted.find()? else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The `ceph.conf` that `spirula up` writes. Simple parsers read it too (OpenStack's, collectd's, shell scripts), which know
-//! neither nonces in addresses nor metavariables.
+//! The `ceph.conf` that `spirula up` writes. Simple parsers read it too (OpenStack's, collectd's,
+//! shell scripts), which know neither nonces in addresses nor metavariables.
 
 use std::path::Path;
 

@@ -302,8 +302,8 @@ impl Spec {
     }
 }
 
-/// OSDs in `cluster.json`: their number where they are the first ones, as all versions write it, or else a list of them, which
-/// versions that know only numbers refuse.
+/// OSDs in `cluster.json`: their number where they are the first ones, as all versions write it, or
+/// else a list of them, which versions that know only numbers refuse.
 mod osd_ids {
     use std::collections::BTreeSet;
 

@@ -232,7 +232,8 @@ impl<W: Write> DumpWriter<W> {
         self.section(kind, w.as_slice(), &[])
     }
 
-    /// Begins an object. Pool, hash and the object's information are left blank, as the official tool leaves them.
+    /// Begins an object. Pool, hash and the object's information are left blank, as the official
+    /// tool leaves them.
     pub(super) fn begin_object(&mut self, listed: &Listed) -> io::Result<()> {
         let object = HObject::new(
             BLANK_POOL,

@@ -93,7 +93,8 @@ pub(crate) struct Args {
     /// Those that need not stay any longer at this time, as date(1) understands it
     #[arg(long, value_name = "DATE")]
     pub(crate) expired_before: Option<String>,
-    /// Until no more of the pool than this is used, from 0.0 to 1.0: those first that need not stay for long
+    /// Until no more of the pool than this is used, from 0.0 to 1.0: those first that need not stay
+    /// for long
     #[arg(long)]
     pub(crate) threshold: Option<String>,
     /// Data may be lost

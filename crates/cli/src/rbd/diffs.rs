@@ -1,12 +1,12 @@
 //! Differences between snapshots: shown, exported to files, and imported into images.
 
-use spirula_client::errno::Errno;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write, stdin, stdout};
 
 use serde_json::{Value, json};
 use spirula_client::errno;
+use spirula_client::errno::Errno;
 use spirula_rbd::diff_file::{Format, RecordReader};
 use spirula_rbd::{
     DiffOptions, Difference, Error, ImportError, ImportNews, MergeError, Options, SPARSE, merge_diff,

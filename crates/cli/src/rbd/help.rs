@@ -94,7 +94,8 @@ fn of(definition: &'static Definition) -> Command {
         .args(options(definition))
 }
 
-/// All commands as one, with the groups that their names make: for completions and man pages. Other names of commands are not shown.
+/// All commands as one, with the groups that their names make: for completions and man pages. Other
+/// names of commands are not shown.
 pub(crate) fn command() -> Command {
     let mut root = Command::new("rbd")
         .about("Block images, with the official tool's arguments")

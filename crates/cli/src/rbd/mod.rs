@@ -1,5 +1,5 @@
-//! `spirula rbd`: block images, with the arguments, output and exit codes of the official `rbd` of Ceph 16.2; `serve`
-//! is our own.
+//! `spirula rbd`: block images, with the arguments, output and exit codes of the official `rbd` of
+//! Ceph 16.2; `serve` is our own.
 
 mod args;
 mod bench;

@@ -40,14 +40,15 @@ pub(crate) struct Args {
     /// Where the cluster keeps its data, configuration, logs and pid files
     #[arg(long, default_value = "./spirula-data")]
     dir: PathBuf,
-    /// How many OSDs; more than before adds some, fewer is refused [default: 3, or what the cluster has]
+    /// How many OSDs; more than before adds some, fewer is refused [default: 3, or what the cluster
+    /// has]
     #[arg(long)]
     osds: Option<u32>,
     /// How many monitors, when the cluster is made [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_MONS)))]
     mons: Option<u8>,
-    /// Make the store of this OSD anew, as it is lost, and let the others fill it. What is still in its directory is never
-    /// overwritten; may be given more than once
+    /// Make the store of this OSD anew, as it is lost, and let the others fill it. What is still in
+    /// its directory is never overwritten; may be given more than once
     #[arg(long, value_name = "N")]
     replace_osd: Vec<u32>,
     /// Replace an OSD also where the lost store may hold what no other one has
@@ -59,8 +60,9 @@ pub(crate) struct Args {
     /// Encrypt the stores of OSDs that are made from now on; their keys go to the monitors
     #[arg(long)]
     encrypt: bool,
-    /// Type of the keys that are made from now on, in a new cluster also of client.admin's: aes, which clients of all releases
-    /// know, or aes256k, which Ceph's know since 19.2.6 and 20.2.4 and Linux since 7.0 [default: aes]
+    /// Type of the keys that are made from now on, in a new cluster also of client.admin's: aes,
+    /// which clients of all releases know, or aes256k, which Ceph's know since 19.2.6 and 20.2.4
+    /// and Linux since 7.0 [default: aes]
     #[arg(long, value_parser = key_type)]
     key_type: Option<KeyType>,
     /// Address to listen on, when the cluster is made

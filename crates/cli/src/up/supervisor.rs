@@ -324,7 +324,8 @@ impl Supervisor {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(err)
-            // Its own group: a Ctrl-C at the terminal is for the supervisor, which stops daemons in order.
+            // Its own group: a Ctrl-C at the terminal is for the supervisor, which stops daemons in
+            // order.
             .process_group(0)
             .spawn()
             .map_err(failed)

@@ -75,7 +75,8 @@ impl<'a> Wait<'a> {
         self
     }
 
-    /// Waits until every OSD that can be started is up, and every PG active and clean, as far as that is possible with them.
+    /// Waits until every OSD that can be started is up, and every PG active and clean, as far as
+    /// that is possible with them.
     ///
     /// # Errors
     /// Where `alive` has one, where the monitors can't be asked, or where it takes too long.

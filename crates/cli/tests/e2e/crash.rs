@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use crate::common::{Cluster, spirula, text};
 
-/// Writers that never stop, in a process that outlives the cluster's deaths as a real client does. Every object's
-/// content tells its number in the sequence of writes, so a check knows whether it is as new as the last
-/// acknowledged write and not newer than the last one sent. A line on standard input starts a check.
+/// Writers that never stop, in a process that outlives the cluster's deaths as a real client does.
+/// Every object's content tells its number in the sequence of writes, so a check knows whether it
+/// is as new as the last acknowledged write and not newer than the last one sent. A line on
+/// standard input starts a check.
 const LOAD: &str = r#"
 import random
 io = cluster.open_ioctx('data')

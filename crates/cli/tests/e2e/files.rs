@@ -142,7 +142,8 @@ fn what_an_earlier_version_left_open_is_closed_at_the_next_start() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// `up` in a directory that another user has prepared must fail, name what is wrong, and leave `victim` as it was.
+/// `up` in a directory that another user has prepared must fail, name what is wrong, and leave
+/// `victim` as it was.
 fn refused(dir: &Path, victim: &Path, named: &str) {
     let up = up_below("022", dir);
     let said = text(&up.stderr);
@@ -222,7 +223,8 @@ fn down_ends_no_process_that_another_users_file_names() {
     let home = scratch("their-pid");
     std::fs::create_dir(&home).unwrap();
     let mut other = Command::new("sleep").arg("600").spawn().unwrap();
-    // A directory that looks like a cluster, whose pid file is locked and names a process of root's.
+    // A directory that looks like a cluster, whose pid file is locked and names a process of
+    // root's.
     std::fs::copy(c.dir().join("cluster.json"), home.join("cluster.json")).unwrap();
     std::fs::create_dir(home.join("run")).unwrap();
     let pid_file = home.join("run/osd.0.pid");

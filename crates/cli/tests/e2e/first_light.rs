@@ -1,4 +1,5 @@
-//! The first tour: every command of the official `rados` tool that users begin with, and python3-rados.
+//! The first tour: every command of the official `rados` tool that users begin with, and
+//! python3-rados.
 
 use crate::common::Cluster;
 

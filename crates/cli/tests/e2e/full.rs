@@ -24,7 +24,8 @@ fn a_full_cluster_takes_deletes_and_recovers() {
     );
     // Acknowledged data reads back from the full cluster.
     c.sh("rados -p f get o0 out; cmp in out");
-    // Without this flag the official client itself holds removals for as long as the map says that the pool is full.
+    // Without this flag the official client itself holds removals for as long as the map says that
+    // the pool is full.
     c.sh(&format!(
         "for i in $(seq 0 {}); do timeout 20 rados -p f rm o$i --force-full; done",
         written - 1

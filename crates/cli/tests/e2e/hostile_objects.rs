@@ -1,4 +1,5 @@
-//! Objects of extreme shapes, each of which a client may store: OSDs that lack them get them, whatever their shape.
+//! Objects of extreme shapes, each of which a client may store: OSDs that lack them get them,
+//! whatever their shape.
 
 use std::time::{Duration, Instant};
 

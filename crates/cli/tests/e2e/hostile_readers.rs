@@ -27,7 +27,8 @@ fn cluster() -> Cluster {
     c
 }
 
-/// In the hostile clients' pool, `data` has 4 MiB, and two omaps have 16 MiB each: one of large values, one of small ones.
+/// In the hostile clients' pool, `data` has 4 MiB, and two omaps have 16 MiB each: one of large
+/// values, one of small ones.
 async fn fill(pool: &mut RawPool) {
     assert_eq!(pool.result(b"data", vec![write_full(&vec![7; 4 << 20])]).await, 0);
     for (name, count, size) in [("few", 16, 1 << 20), ("many", 1024, 16 << 10)] {
@@ -62,7 +63,8 @@ fn read_data() -> (&'static str, Vec<OsdOpIn>) {
     ("data", vec![extent(OpCode::READ, 0, 4 * MIB, Vec::new())])
 }
 
-/// Opens connections for each client, asks for much on each of them, reads none of it for two seconds, and leaves.
+/// Opens connections for each client, asks for much on each of them, reads none of it for two
+/// seconds, and leaves.
 async fn ask_and_read_nothing(
     at: &RawPool,
     clients: &[RawClient],
@@ -95,14 +97,16 @@ fn who_reads_nothing_takes_only_the_own_share() {
         let raw = RawClient::login(&c, "client.h1").await;
         let mut at = RawPool::open(&c, &raw, "h").await;
         fill(&mut at).await;
-        // Many reads from two connections that never read; each time while the other client is at it.
+        // Many reads from two connections that never read; each time while the other client is at
+        // it.
         let other = reader(&c, "r", "large", 20, SECOND);
         while !other.is_finished() {
             ask_and_read_nothing(&at, std::slice::from_ref(&raw), (2, 400), |_| read_data()).await;
         }
         println!("beside two connections: {:?}", other.join().unwrap());
 
-        // Four tenants with 16 connections each, and omaps too, whose answers are large before they are sent.
+        // Four tenants with 16 connections each, and omaps too, whose answers are large before they
+        // are sent.
         let mut clients = Vec::new();
         for n in 1..=4 {
             clients.push(RawClient::login(&c, &format!("client.h{n}")).await);

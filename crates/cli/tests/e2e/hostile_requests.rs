@@ -78,7 +78,8 @@ fn copy_from(pool: PoolId, name: &str) -> OsdOpIn {
     OsdOpIn::new(OpCode::COPY_FROM, OpArgs::CopyFrom(args), encode_to_vec(&source))
 }
 
-/// A cluster with a pool of one PG, in which client.raw may do anything, and pool `r` for everybody else.
+/// A cluster with a pool of one PG, in which client.raw may do anything, and pool `r` for everybody
+/// else.
 fn cluster(name: &str) -> Cluster {
     let c = Cluster::up(name, 3, &[]);
     c.sh(
@@ -113,7 +114,8 @@ fn what_does_not_fit_into_a_transaction_is_an_error_to_its_client() {
         let raw = RawClient::login(&c, "client.raw").await;
         let mut pool = RawPool::open(&c, &raw, "h").await;
         assert_eq!(pool.result(b"o", vec![write_full(&vec![1; 8 * MIB])]).await, 0);
-        // More snapshots than a write may name, and as many as it may, whose records do not fit with a long name.
+        // More snapshots than a write may name, and as many as it may, whose records do not fit
+        // with a long name.
         let snaps = |pool: &mut RawPool, name: &[u8], count: u64| {
             let mut request = pool.request(name, vec![write_full(b"x")]);
             request.snapc = SnapContext {

@@ -1,4 +1,5 @@
-//! Keys of type `aes256k` beside those of type `aes`: official clients of 16.2, which know only the latter, and our own.
+//! Keys of type `aes256k` beside those of type `aes`: official clients of 16.2, which know only the
+//! latter, and our own.
 
 use crate::common::{Cluster, binary};
 

@@ -1,5 +1,6 @@
-//! `spirula rados` and the official `rados` side by side on the same cluster: the same output, standard error and exit
-//! code for every command of `data/rados-commands.txt`, and the same exported files.
+//! `spirula rados` and the official `rados` side by side on the same cluster: the same output,
+//! standard error and exit code for every command of `data/rados-commands.txt`, and the same
+//! exported files.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -81,8 +82,9 @@ fn comparable((code, out, err): Outcome, digits: bool) -> Outcome {
     // The official client logs it when it ends while it still connects to the manager.
     let is_log = |l: &&str| l.starts_with("20") && l.as_bytes().get(10) == Some(&b'T');
     let mut err: String = err.split_inclusive('\n').filter(|l| !is_log(l)).collect();
-    // One of its threads may die when the tool has done its work and ends (with `--striper` it may be the one that takes the library
-    // down, and would wait for itself): the exit code is that of the work.
+    // One of its threads may die when the tool has done its work and ends (with `--striper` it may
+    // be the one that takes the library down, and would wait for itself): the exit code is that of
+    // the work.
     let died = ["terminate called after", "*** Caught signal"];
     if let Some(at) = died
         .iter()

@@ -1,4 +1,5 @@
-//! Trash, namespaces, groups, mirroring and journals of block images, through the official `rbd` and librbd.
+//! Trash, namespaces, groups, mirroring and journals of block images, through the official `rbd`
+//! and librbd.
 
 use crate::common::Cluster;
 

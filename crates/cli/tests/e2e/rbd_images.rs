@@ -30,7 +30,8 @@ fn images_of_the_first_format_work_and_migrate() {
     run("rbd-format1", include_str!("../data/rbd/format1.sh"));
 }
 
-/// Pools, namespaces, notes, locks and users of images, features, the trash, options, differences and copies, by both tools.
+/// Pools, namespaces, notes, locks and users of images, features, the trash, options, differences
+/// and copies, by both tools.
 #[test]
 fn both_tools_administer_images_alike() {
     let scripts = [

@@ -1,4 +1,5 @@
-//! The image library against a model: random changes of a clone with snapshots, which the official tool must find, too.
+//! The image library against a model: random changes of a clone with snapshots, which the official
+//! tool must find, too.
 
 use std::path::Path;
 

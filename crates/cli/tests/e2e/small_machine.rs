@@ -1,6 +1,8 @@
-//! An OSD on a machine with little memory: a memory cgroup of 256 MiB that counts its page cache too.
+//! An OSD on a machine with little memory: a memory cgroup of 256 MiB that counts its page cache
+//! too.
 //!
-//! Needs root and the memory controller of cgroup v1 or v2; runs only where `SPIRULA_CGROUP` is set.
+//! Needs root and the memory controller of cgroup v1 or v2; runs only where `SPIRULA_CGROUP` is
+//! set.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;

@@ -12,8 +12,9 @@ fn a_session_older_than_its_ticket_goes_on_working() {
         "ceph osd pool create t 8 8 replicated; ceph osd pool application enable t test; \
          ceph config set mon auth_service_ticket_ttl {LIFE}; ceph config set mon auth_mon_ticket_ttl {LIFE}"
     ));
-    // The daemons' tickets from before the change still live long: all start anew with short ones. (The secrets that
-    // these are sealed with keep their hour; their rotation is tested with cephx.)
+    // The daemons' tickets from before the change still live long: all start anew with short ones.
+    // (The secrets that these are sealed with keep their hour; their rotation is tested with
+    // cephx.)
     c.down();
     c.start(3, &[]);
     let program = format!(

@@ -236,7 +236,8 @@ fn up_while_down_runs_ends_with_a_running_cluster() {
     let c = Cluster::up("up-down", 3, &[]);
     for pause in [0, 30, 60] {
         let mut down = spirula().args(["down", "--dir"]).arg(c.dir()).spawn().unwrap();
-        // Else `up` may be done before `down` has begun, which then stops the cluster, as it should.
+        // Else `up` may be done before `down` has begun, which then stops the cluster, as it
+        // should.
         let supervisor = c.dir().join("run/supervisor.pid");
         let called = Instant::now();
         while !std::fs::read_to_string(&supervisor).unwrap().contains("leaving") {

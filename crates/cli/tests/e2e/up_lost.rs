@@ -1,5 +1,5 @@
-//! OSDs that are lost, replaced or removed below `spirula up`: the others go on, nothing is made twice or overwritten, and all data
-//! is there afterwards.
+//! OSDs that are lost, replaced or removed below `spirula up`: the others go on, nothing is made
+//! twice or overwritten, and all data is there afterwards.
 
 use std::process::Stdio;
 

@@ -143,7 +143,8 @@ impl Core {
     }
 
     fn subscribe(&mut self) {
-        // Epoch 0 asks for a full map: the first incremental of a client without a map would be of no use.
+        // Epoch 0 asks for a full map: the first incremental of a client without a map would be of
+        // no use.
         let from = self.map.as_ref().map_or(0, |m| m.epoch + 1);
         self.actions.push_back(Action::Subscribe(from));
     }
@@ -460,7 +461,8 @@ impl Core {
             return;
         };
         if reply.result == -errno::EAGAIN {
-            // The OSD asks for another attempt, under a new tid: a new request as far as it is concerned.
+            // The OSD asks for another attempt, under a new tid: a new request as far as it is
+            // concerned.
             (pending.sent, pending.attempts) = (false, 0);
             pending.op.flags.remove(OsdFlags::RETRY);
             self.enter(pending);

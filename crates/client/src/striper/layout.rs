@@ -3,8 +3,8 @@
 
 use spirula_denc::Extent;
 
-/// Object `n` of a layout gets every `stripe_count`th stripe unit of its object set; an object set is `stripe_count`
-/// objects.
+/// Object `n` of a layout gets every `stripe_count`th stripe unit of its object set; an object set
+/// is `stripe_count` objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of a stripe unit.

@@ -373,8 +373,8 @@ impl Striper {
     /// Removes the object, its first piece last.
     ///
     /// # Errors
-    /// `EBUSY` while somebody uses it. An object that does not exist is created by the lock and removed again, as
-    /// libradosstriper does.
+    /// `EBUSY` while somebody uses it. An object that does not exist is created by the lock and
+    /// removed again, as libradosstriper does.
     pub async fn remove(&self, soid: impl Into<ObjectName>) -> Result<()> {
         let soid = soid.into();
         let first = piece_name(&soid, 0);

@@ -1,5 +1,5 @@
-//! Values of options as text, read as Ceph reads them (`Option::parse_value` of its `src/common/options.cc`,
-//! `src/common/strtol.cc`).
+//! Values of options as text, read as Ceph reads them (`Option::parse_value` of its
+//! `src/common/options.cc`, `src/common/strtol.cc`).
 
 use spirula_denc::EntityAddr;
 

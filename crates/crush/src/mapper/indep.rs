@@ -71,8 +71,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One attempt for position `rep`. The draw depends on the position even inside the item, so that two positions
-    /// that meet in one bucket tend to different devices.
+    /// One attempt for position `rep`. The draw depends on the position even inside the item, so
+    /// that two positions that meet in one bucket tend to different devices.
     fn indep_one(
         &mut self,
         call: Indep<'a>,
@@ -86,7 +86,8 @@ impl<'a> Run<'a> {
         let base = (rep as i32).wrapping_add(call.parent_r);
         let (item, r) = loop {
             self.charge(at)?;
-            // A uniform bucket's permutation would repeat itself where its size is a multiple of the step.
+            // A uniform bucket's permutation would repeat itself where its size is a multiple of
+            // the step.
             let uniform = matches!(at.weights, Weights::Uniform(_));
             let step = if uniform && (at.len() as u32).is_multiple_of(call.numrep as u32) {
                 call.numrep.wrapping_add(1)

@@ -1,8 +1,9 @@
 //! Running a rule: from an input to devices.
 //!
-//! The algorithm is the published one with all the variants that tunables select (`src/crush/mapper.c`); the
-//! result must be the same integer for integer. Beyond it, the work of one mapping is limited, so that a hostile map
-//! (billions of tries, a hierarchy in a circle) ends with an empty result instead of never.
+//! The algorithm is the published one with all the variants that tunables select
+//! (`src/crush/mapper.c`); the result must be the same integer for integer. Beyond it, the work of
+//! one mapping is limited, so that a hostile map (billions of tries, a hierarchy in a circle) ends
+//! with an empty result instead of never.
 
 mod firstn;
 mod indep;
@@ -18,8 +19,8 @@ pub const ITEM_NONE: i32 = 0x7fff_ffff;
 /// A position not decided yet; never in a result.
 pub(crate) const ITEM_UNDEF: i32 = 0x7fff_fffe;
 
-/// Items looked at in one mapping before it is given up. A rule over ten thousand devices that are all out looks
-/// at sixteen million.
+/// Items looked at in one mapping before it is given up. A rule over ten thousand devices that are
+/// all out looks at sixteen million.
 const MAX_DRAWS: u64 = 1 << 25;
 
 /// The work limit was reached.
@@ -65,10 +66,11 @@ impl Workspace {
 impl CrushMap {
     /// Maps `x` by a rule to at most `result_max` devices.
     ///
-    /// `weights` are the devices' reweights, 16.16, by device id: 0x10000 is in, 0 out, less a chance to be passed
-    /// over; devices beyond its end are out. `choose_args` names the pool whose alternative weights apply (or the
-    /// default ones, where it has none); `None` applies no alternatives. With `indep` rules positions that can't be
-    /// filled are [`ITEM_NONE`]; with `firstn` the result is shorter. A rule that does not exist gives nothing.
+    /// `weights` are the devices' reweights, 16.16, by device id: 0x10000 is in, 0 out, less a
+    /// chance to be passed over; devices beyond its end are out. `choose_args` names the pool whose
+    /// alternative weights apply (or the default ones, where it has none); `None` applies no
+    /// alternatives. With `indep` rules positions that can't be filled are [`ITEM_NONE`]; with
+    /// `firstn` the result is shorter. A rule that does not exist gives nothing.
     pub fn do_rule(
         &self,
         rule: u32,
@@ -90,7 +92,8 @@ impl CrushMap {
         out
     }
 
-    /// [`CrushMap::do_rule`] into `result` (which is cleared), with scratch memory that the caller keeps.
+    /// [`CrushMap::do_rule`] into `result` (which is cleared), with scratch memory that the caller
+    /// keeps.
     pub fn do_rule_with(
         &self,
         ws: &mut Workspace,

@@ -2,7 +2,6 @@
 
 mod world;
 
-use spirula_denc::Micros;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -12,6 +11,7 @@ use serde_json::{Map, Value, json};
 use spirula_asok::perf::{Counter, Logger, Times, count, gauge, times};
 use spirula_asok::{Answer, Command, Failure, Handler};
 use spirula_conf::options::Values;
+use spirula_denc::Micros;
 
 use crate::input::Input;
 use world::{ADMIN, World};

@@ -108,7 +108,8 @@ impl Wire {
         self.head(&describe(tag, &[payload]), payload);
     }
 
-    /// A message with this status in its epilogue. Empty segments at its end are left out, unless `odd`.
+    /// A message with this status in its epilogue. Empty segments at its end are left out, unless
+    /// `odd`.
     pub(super) fn message(
         &mut self,
         header: &[u8; 41],

@@ -46,7 +46,8 @@ impl fmt::Display for Interval {
     }
 }
 
-/// A time of the day, perhaps with a time zone. Those with the same [`StartTime::minutes`] are equal.
+/// A time of the day, perhaps with a time zone. Those with the same [`StartTime::minutes`] are
+/// equal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StartTime {
     hour: u32,

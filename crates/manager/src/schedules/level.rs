@@ -4,7 +4,8 @@ use spirula_maps::PoolId;
 
 use crate::failure::Failure;
 
-/// The names in a level, as users write it: ``, `POOL/`, `POOL/NAMESPACE/`, `POOL/[NAMESPACE/]IMAGE`, `POOL//IMAGE`.
+/// The names in a level, as users write it: ``, `POOL/`, `POOL/NAMESPACE/`,
+/// `POOL/[NAMESPACE/]IMAGE`, `POOL//IMAGE`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct LevelNames<'a> {
     pub(crate) pool: Option<&'a str>,

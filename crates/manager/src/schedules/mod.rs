@@ -1,8 +1,9 @@
 //! Schedules: expired images are purged from the trash, and images that are mirrored by snapshots
 //! get new ones.
 //!
-//! Formats, answers and times are those of Ceph's `src/pybind/mgr/rbd_support/{schedule,trash_purge_schedule,mirror_snapshot_schedule}.py`.
-//! Times are local ones.
+//! Formats, answers and times are those of Ceph's
+//! `src/pybind/mgr/rbd_support/{schedule,trash_purge_schedule,mirror_snapshot_schedule}.py`. Times
+//! are local ones.
 
 mod agenda;
 mod interval;

@@ -52,7 +52,8 @@ async fn check_image(io: &IoCtx, id: &str, shown: &str) -> Result<(), Failure> {
     let image =
         image.map_err(|e| Failure::rbd(&e, format!("error getting mirror mode for image {shown}")))?;
     match image {
-        // The mode of one that is not mirrored can't be told, which Ceph takes for the image's absence.
+        // The mode of one that is not mirrored can't be told, which Ceph takes for the image's
+        // absence.
         None => value(format!("image {shown} does not exist")),
         Some(image) if image.mode != MIRROR_BY_SNAPSHOTS => {
             value(format!("image {shown} is not in snapshot mirror mode"))

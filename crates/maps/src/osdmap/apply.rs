@@ -6,8 +6,8 @@ use super::CleanInterval;
 use super::{CrushBlob, Incremental, MAX_PRIMARY_AFFINITY, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo};
 use crate::features::OSDMAP_SIGNIFICANT;
 
-/// The most OSD ids of a map: more than any cluster has, and few enough that a hostile incremental of a few bytes costs
-/// a few megabytes.
+/// The most OSD ids of a map: more than any cluster has, and few enough that a hostile incremental
+/// of a few bytes costs a few megabytes.
 pub const MAX_OSD_LIMIT: u32 = 16_384;
 
 /// Why an incremental can't be applied. The map is unchanged or to be thrown away.
@@ -48,8 +48,8 @@ type Result<T> = std::result::Result<T, ApplyError>;
 impl OsdMap {
     /// Applies `inc` and checks that the map then has the checksum that `inc` names.
     ///
-    /// A checksum of 0 is not checked (the writer did not know it), nor is that of a writer whose features are
-    /// not [`OSDMAP_SIGNIFICANT`]: it encodes maps in another way.
+    /// A checksum of 0 is not checked (the writer did not know it), nor is that of a writer whose
+    /// features are not [`OSDMAP_SIGNIFICANT`]: it encodes maps in another way.
     ///
     /// # Errors
     /// Any of [`ApplyError`]; after an error the map is to be thrown away.
@@ -69,8 +69,8 @@ impl OsdMap {
         }
     }
 
-    /// Applies `inc`, which must follow the map's epoch. Cheaper than [`OsdMap::apply_checked`], which encodes
-    /// the new map.
+    /// Applies `inc`, which must follow the map's epoch. Cheaper than [`OsdMap::apply_checked`],
+    /// which encodes the new map.
     ///
     /// # Errors
     /// Any of [`ApplyError`] but the last; after an error the map is to be thrown away.

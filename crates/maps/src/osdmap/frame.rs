@@ -54,8 +54,8 @@ pub(super) fn decode<T>(
     Ok((found, crc))
 }
 
-/// The checksum of `buf` without the four bytes at `hole`: CRC-32C as Ceph has it, without the inversions before and
-/// after.
+/// The checksum of `buf` without the four bytes at `hole`: CRC-32C as Ceph has it, without the
+/// inversions before and after.
 fn crc_around(buf: &[u8], hole: usize) -> u32 {
     !crc32c::crc32c_append(crc32c::crc32c(&buf[..hole]), &buf[hole + 4..])
 }
@@ -64,9 +64,11 @@ fn crc_around(buf: &[u8], hole: usize) -> u32 {
 pub(super) mod by_addr {
     use super::*;
 
-    /// Writes it in the order of the official encoder: that of the bytes of type, nonce and socket address in memory.
+    /// Writes it in the order of the official encoder: that of the bytes of type, nonce and socket
+    /// address in memory.
     pub(in super::super) fn encode(map: &BTreeMap<EntityAddr, UTime>, w: &mut Writer) {
-        // Marker and section header, type, nonce, the length of the socket address; then the socket address.
+        // Marker and section header, type, nonce, the length of the socket address; then the socket
+        // address.
         const TYPE_AT: usize = 7;
         const LENGTH_AT: usize = TYPE_AT + 8;
         let mut entries: Vec<_> = map

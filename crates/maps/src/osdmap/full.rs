@@ -69,7 +69,8 @@ section_of! {
 }
 
 impl OsdMap {
-    /// Whether there is something that official daemons write only where they need it, as older ones can't read it.
+    /// Whether there is something that official daemons write only where they need it, as older
+    /// ones can't read it.
     fn has_later_parts(&self) -> bool {
         self.stretch.enabled || !self.range_blocklist.is_empty()
     }

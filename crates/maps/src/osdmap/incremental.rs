@@ -100,7 +100,8 @@ pub struct Incremental {
     pub new_xinfo: BTreeMap<i32, OsdXInfo>,
     /// Of OSDs that come up: heartbeat addresses on the public network.
     pub new_hb_front_up: BTreeMap<i32, EntityAddrVec>,
-    /// The features with which it, and the map that results, were encoded, as far as they matter for that.
+    /// The features with which it, and the map that results, were encoded, as far as they matter
+    /// for that.
     pub encode_features: u64,
     /// A ratio; negative: unchanged.
     pub new_nearfull_ratio: f32,
@@ -254,7 +255,8 @@ section_of! {
 }
 
 impl Incremental {
-    /// Whether there is something that official daemons write only where they need it, as older ones can't read it.
+    /// Whether there is something that official daemons write only where they need it, as older
+    /// ones can't read it.
     fn has_later_parts(&self) -> bool {
         self.new_stretch.change
             || !self.new_range_blocklist.is_empty()

@@ -1,7 +1,8 @@
-//! From object to PG to OSDs: the steps of `OSDMap::_pg_to_up_acting_osds` in Ceph's `src/osd/OSDMap.cc`.
+//! From object to PG to OSDs: the steps of `OSDMap::_pg_to_up_acting_osds` in Ceph's
+//! `src/osd/OSDMap.cc`.
 //!
-//! object → raw PG (hash) → PG → CRUSH → `pg_upmap`, `pg_upmap_items` → up set (who of them is up) → primary by
-//! affinity → acting set (`pg_temp`, `primary_temp`, or the up set).
+//! object → raw PG (hash) → PG → CRUSH → `pg_upmap`, `pg_upmap_items` → up set (who of them is up)
+//! → primary by affinity → acting set (`pg_temp`, `primary_temp`, or the up set).
 
 use spirula_crush::{ITEM_NONE, Workspace, hash32_2};
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
@@ -38,7 +39,8 @@ impl Decode for UpmapItem {
     }
 }
 
-/// Where a PG is. Members that are missing are [`ITEM_NONE`] in erasure-coded pools, and left out in others.
+/// Where a PG is. Members that are missing are [`ITEM_NONE`] in erasure-coded pools, and left out
+/// in others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PgMapping {
     /// The OSDs that CRUSH names and that are up.
@@ -152,7 +154,8 @@ impl OsdMap {
         filter(pool, osds, |osd| self.is_up(osd));
     }
 
-    /// Whether `osd` is one that may hold data by its id, but is marked out. Ids out of range are not.
+    /// Whether `osd` is one that may hold data by its id, but is marked out. Ids out of range are
+    /// not.
     fn is_marked_out(&self, osd: i32) -> bool {
         usize::try_from(osd).ok().and_then(|i| self.osd_weight.get(i)) == Some(&WEIGHT_OUT)
     }
@@ -175,8 +178,8 @@ impl OsdMap {
         }
     }
 
-    /// Chooses the primary: an OSD with an affinity below 1 refuses a fraction of its PGs. Where members have no
-    /// fixed place, the primary moves to the front.
+    /// Chooses the primary: an OSD with an affinity below 1 refuses a fraction of its PGs. Where
+    /// members have no fixed place, the primary moves to the front.
     fn apply_affinity(&self, seed: u32, pool: &PgPool, osds: &mut [i32], primary: &mut i32) {
         if self.primary_affinity.is_none()
             || osds.iter().all(|osd| self.affinity(*osd) == MAX_PRIMARY_AFFINITY)

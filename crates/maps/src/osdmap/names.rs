@@ -1,4 +1,5 @@
-//! Flags of the cluster and states of OSDs (`CEPH_OSDMAP_*` and `CEPH_OSD_*` in Ceph's `src/include/rados.h`).
+//! Flags of the cluster and states of OSDs (`CEPH_OSDMAP_*` and `CEPH_OSD_*` in Ceph's
+//! `src/include/rados.h`).
 
 use std::fmt;
 

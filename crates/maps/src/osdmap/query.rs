@@ -46,8 +46,8 @@ impl OsdMap {
         !self.is_in(osd)
     }
 
-    /// Whether one of the flags `noup`, `nodown`, `noin` and `noout` holds for an OSD: set for all, for itself, for a bucket
-    /// that it is in, or for its device class.
+    /// Whether one of the flags `noup`, `nodown`, `noin` and `noout` holds for an OSD: set for all,
+    /// for itself, for a bucket that it is in, or for its device class.
     pub fn is_flagged(&self, osd: i32, flag: OsdState) -> bool {
         let global = [
             (OsdState::NOUP, OsdMapFlags::NOUP),
@@ -172,8 +172,8 @@ impl OsdMap {
             .flat_map(|(id, pool)| (0..pool.pg_num).map(|seed| PgId { pool: *id, seed }))
     }
 
-    /// Whether an address is refused: this instance, everything on its host, or its network. Entries are of type
-    /// [`AddrType::ANY`], so the protocol does not matter.
+    /// Whether an address is refused: this instance, everything on its host, or its network.
+    /// Entries are of type [`AddrType::ANY`], so the protocol does not matter.
     pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
         if self.blocklist.is_empty() && self.range_blocklist.is_empty() {
             return false;

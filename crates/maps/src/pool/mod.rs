@@ -45,7 +45,8 @@ impl PgPool {
         !self.is_erasure()
     }
 
-    /// The hash that decides an object's PG: of its namespace and its locator key, or else its name.
+    /// The hash that decides an object's PG: of its namespace and its locator key, or else its
+    /// name.
     pub fn hash_object(&self, name: &[u8], key: &[u8], nspace: &[u8]) -> u32 {
         let hashed = if key.is_empty() { name } else { key };
         if nspace.is_empty() {
@@ -55,7 +56,8 @@ impl PgPool {
         }
     }
 
-    /// The full hash of an object, from its locator: the "raw" PG's seed. The locator's own hash wins.
+    /// The full hash of an object, from its locator: the "raw" PG's seed. The locator's own hash
+    /// wins.
     pub fn raw_seed(&self, name: &[u8], locator: &ObjectLocator) -> u32 {
         match u32::try_from(locator.hash) {
             Ok(hash) => hash,

@@ -110,7 +110,8 @@ impl PoolOptions {
         }
     }
 
-    /// The options that are set, with their names, in alphabetic order of the names: how Ceph prints them.
+    /// The options that are set, with their names, in alphabetic order of the names: how Ceph
+    /// prints them.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &PoolOption)> {
         let mut set: Vec<_> = self
             .0

@@ -105,7 +105,8 @@ impl Decode for HitSetParams {
 versioned! {
     /// `pg_pool_t`: everything that the map says about a pool, except its id and name.
     ///
-    /// Written as version 29. Version 30, which only stretch pools use, is read without its additions.
+    /// Written as version 29. Version 30, which only stretch pools use, is read without its
+    /// additions.
     pub struct PgPool("pg_pool_t", version 29, compat 5, oldest 5, fix complete_old) {
         /// Replicated or erasure-coded.
         pub kind: PoolType = PoolType(0);

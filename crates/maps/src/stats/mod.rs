@@ -1,4 +1,5 @@
-//! Statistics of PGs, pools and OSDs (Ceph's `src/osd/osd_types.h`), as messages and `ceph pg dump` carry them.
+//! Statistics of PGs, pools and OSDs (Ceph's `src/osd/osd_types.h`), as messages and `ceph pg dump`
+//! carry them.
 
 mod object;
 mod osd;

@@ -74,7 +74,8 @@ impl Pow2Hist {
     }
 }
 
-/// Heartbeat times to one peer, in microseconds: averages, minima and maxima over 1, 5 and 15 minutes.
+/// Heartbeat times to one peer, in microseconds: averages, minima and maxima over 1, 5 and 15
+/// minutes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PingTimes {
     /// When they were computed, in seconds since the epoch.
@@ -204,7 +205,8 @@ impl Encode for OsdStat {
     }
 }
 
-/// The latencies, which writers without the feature OS_PERF_STAT_NS count in milliseconds (version 1).
+/// The latencies, which writers without the feature OS_PERF_STAT_NS count in milliseconds (version
+/// 1).
 fn decode_perf_stat(r: &mut Reader<'_>) -> Result<ObjectStorePerfStat> {
     const NS_PER_MS: u64 = 1_000_000;
     if r.clone().u8()? >= 2 {

@@ -151,8 +151,8 @@ impl Default for PgStat {
     }
 }
 
-/// Calls `$m!(field …)` with the fields before `state`, between it and its upper half, and after that, in the
-/// order of the encoding.
+/// Calls `$m!(field …)` with the fields before `state`, between it and its upper half, and after
+/// that, in the order of the encoding.
 macro_rules! pg_stat_fields {
     ($m:ident!($($args:tt)*)) => {
         $m! { ($($args)*)

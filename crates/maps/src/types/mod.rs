@@ -1,4 +1,5 @@
-//! The identifiers that maps, messages and the OSD share: versions, PGs, objects, requests, snapshots.
+//! The identifiers that maps, messages and the OSD share: versions, PGs, objects, requests,
+//! snapshots.
 //!
 //! Formats: Ceph's `src/osd/osd_types.h`, `src/common/hobject.h` and `src/common/snap_types.h`.
 

@@ -198,9 +198,9 @@ impl Decode for ObjectLocator {
     }
 }
 
-/// `hobject_t`: an object (or a place between objects) of a pool, in the order in which PGs list: by pool,
-/// bit-reversed hash, namespace, key, name, snapshot. Bit reversal keeps a PG one contiguous range through
-/// splits.
+/// `hobject_t`: an object (or a place between objects) of a pool, in the order in which PGs list:
+/// by pool, bit-reversed hash, namespace, key, name, snapshot. Bit reversal keeps a PG one
+/// contiguous range through splits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HObject {
     /// The locator key; empty where it equals the name.
@@ -302,7 +302,8 @@ impl Ord for HObject {
             })
             .then_with(|| self.oid.cmp(&o.oid))
             .then_with(|| self.snap.cmp(&o.snap))
-            // Only for keys equal to the name, which canonical objects leave out: keeps Ord in step with Eq.
+            // Only for keys equal to the name, which canonical objects leave out: keeps Ord in step
+            // with Eq.
             .then_with(|| self.key.cmp(&o.key))
     }
 }
@@ -324,7 +325,8 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, name: &ObjectName) -> fmt::Result {
     Ok(())
 }
 
-/// `pool:reversedhash:namespace:key:name:snap` with `%NN` escapes, or `MIN`, `MAX`: Ceph's own form.
+/// `pool:reversedhash:namespace:key:name:snap` with `%NN` escapes, or `MIN`, `MAX`: Ceph's own
+/// form.
 impl fmt::Display for HObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.max {

@@ -72,8 +72,8 @@ pub(crate) fn bit_count(n: u32) -> u32 {
     u32::BITS - n.leading_zeros()
 }
 
-/// Folds `x` into `0..b` such that growing `b` moves only what must move. `mask` is the smallest 2ⁿ-1 that
-/// is not below `b - 1` (`ceph_stable_mod` in `src/include/rados.h`).
+/// Folds `x` into `0..b` such that growing `b` moves only what must move. `mask` is the smallest
+/// 2ⁿ-1 that is not below `b - 1` (`ceph_stable_mod` in `src/include/rados.h`).
 pub(crate) fn stable_mod(x: u32, b: u32, mask: u32) -> u32 {
     if x & mask < b { x & mask } else { x & (mask >> 1) }
 }
@@ -119,7 +119,8 @@ impl PgId {
         }
     }
 
-    /// The PGs that split off this one when the pool grows from `old_pg_num` to `new_pg_num`, ascending.
+    /// The PGs that split off this one when the pool grows from `old_pg_num` to `new_pg_num`,
+    /// ascending.
     pub fn split_children(self, old_pg_num: u32, new_pg_num: u32) -> Vec<Self> {
         if self.seed >= old_pg_num || new_pg_num <= old_pg_num {
             return Vec::new();

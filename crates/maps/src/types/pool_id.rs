@@ -139,7 +139,8 @@ pub mod or_none {
     }
 }
 
-/// A pool or none, in structures whose fields have no codec of their own: written as [`or_none`] does.
+/// A pool or none, in structures whose fields have no codec of their own: written as [`or_none`]
+/// does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PoolOrNone(pub Option<PoolId>);
 

@@ -66,11 +66,12 @@ fn item(v: &Value) -> String {
 pub type ArgResult<T> = Result<T, Reply>;
 
 impl Args {
-    /// Parses a command as clients send it: the strings are joined and must form one JSON object with a `prefix`.
+    /// Parses a command as clients send it: the strings are joined and must form one JSON object
+    /// with a `prefix`.
     ///
     /// # Errors
-    /// The official replies to text that is no command; also to an object that could be read in two ways, or has
-    /// arguments that only the monitor makes.
+    /// The official replies to text that is no command; also to an object that could be read in two
+    /// ways, or has arguments that only the monitor makes.
     pub fn parse(cmd: &[String]) -> ArgResult<Self> {
         let text = cmd.concat();
         // Text after the object is ignored, as by official daemons: `rbd perf image iostat` sends a
@@ -123,7 +124,8 @@ impl Args {
         self.map.get(name).filter(|v| !v.is_null())
     }
 
-    /// An optional string; a list counts with its items joined by spaces, as official clients send either.
+    /// An optional string; a list counts with its items joined by spaces, as official clients send
+    /// either.
     pub fn opt_str(&self, name: &str) -> Option<String> {
         self.get(name).map(text)
     }

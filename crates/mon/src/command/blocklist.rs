@@ -33,7 +33,8 @@ pub(super) fn entry(a: &EntityAddr) -> String {
     }
 }
 
-/// `1.2.3.4:0/0`, `v2:…`, without a nonce, or with `range` a network: the number of its bits stands in the nonce's place.
+/// `1.2.3.4:0/0`, `v2:…`, without a nonce, or with `range` a network: the number of its bits stands
+/// in the nonce's place.
 fn parse(call: &Call<'_>) -> Result<EntityAddr, Reply> {
     let text = call.args.str("addr")?;
     let Ok(addr) = text.parse::<EntityAddr>() else {

@@ -63,7 +63,8 @@ impl Setting {
     }
 }
 
-/// Every option, by name. The cluster's id and the host's name are facts, and not shown as settings.
+/// Every option, by name. The cluster's id and the host's name are facts, and not shown as
+/// settings.
 fn settings(values: &Values) -> impl Iterator<Item = Setting> {
     let mut by_name: Vec<_> = all().iter().collect();
     by_name.sort_unstable_by_key(|o| o.name);

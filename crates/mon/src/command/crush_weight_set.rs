@@ -81,7 +81,8 @@ fn pool(m: &View, call: &Call<'_>) -> Result<(String, PoolId), Reply> {
     }
 }
 
-/// Makes the weight set that the CRUSH map has under this index: a pool's id, or [`DEFAULT_CHOOSE_ARGS`].
+/// Makes the weight set that the CRUSH map has under this index: a pool's id, or
+/// [`DEFAULT_CHOOSE_ARGS`].
 fn add(m: &mut Turn<'_>, index: i64, positions: usize, exists: String) -> Done {
     if m.view.state.osd.map.crush.map().choose_args.contains_key(&index) {
         return now(Reply::status(exists));

@@ -65,7 +65,8 @@ pub(super) fn add_osd(m: &mut Turn<'_>, osd: i32, uuid: Option<Fsid>) {
     if u32::try_from(osd).is_ok_and(|o| o >= max) {
         inc.new_max_osd = osd + 1;
     }
-    // Not EXISTS: the weight below sets that when the map is applied, and a flip would take it away again.
+    // Not EXISTS: the weight below sets that when the map is applied, and a flip would take it away
+    // again.
     let flip = match destroyed {
         true => OsdState::DESTROYED.with(OsdState::NEW),
         false => OsdState::NEW,

@@ -1,5 +1,5 @@
-//! Whether OSDs may be stopped for a while (`ok-to-stop`) or removed for good (`safe-to-destroy`), as the manager of Ceph tells
-//! it from the statistics of PGs (`src/mgr/DaemonServer.cc`).
+//! Whether OSDs may be stopped for a while (`ok-to-stop`) or removed for good (`safe-to-destroy`),
+//! as the manager of Ceph tells it from the statistics of PGs (`src/mgr/DaemonServer.cc`).
 
 use std::collections::BTreeSet;
 

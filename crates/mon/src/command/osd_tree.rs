@@ -97,7 +97,8 @@ fn weight_sets(crush: &CrushMap, parent: i32, item: i32) -> Vec<(i64, Vec<f64>)>
     all.filter(|(_, weights)| !weights.is_empty()).collect()
 }
 
-/// The name in the trees of the weight sets that the CRUSH map has under this index: a pool's, or those for all.
+/// The name in the trees of the weight sets that the CRUSH map has under this index: a pool's, or
+/// those for all.
 fn weight_set_name(map: &OsdMap, index: i64) -> String {
     let pool = PoolId::try_from(index).ok();
     match pool.and_then(|pool| map.pool_name(pool)) {

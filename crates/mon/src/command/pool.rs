@@ -57,7 +57,8 @@ pub(super) fn pg_num_in_range(m: &View, n: i64) -> Result<u32, Reply> {
     }
 }
 
-/// Whether all pools together stay below `mon_max_pg_per_osd` with this pool (`None`: a new one) of that size.
+/// Whether all pools together stay below `mon_max_pg_per_osd` with this pool (`None`: a new one) of
+/// that size.
 pub(super) fn check_pg_num(m: &View, id: Option<PoolId>, pg_num: u32, size: u8) -> Result<(), Reply> {
     let map = &m.state.osd.map;
     let inside = map.osds().filter(|o| map.is_in(*o)).count().max(3) as u64;

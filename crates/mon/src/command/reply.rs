@@ -78,8 +78,8 @@ impl Reply {
         }
     }
 
-    /// Failure of one of those commands of modules whose errno has no sign: the official tool takes them for success, prints them and
-    /// exits with 0.
+    /// Failure of one of those commands of modules whose errno has no sign: the official tool takes
+    /// them for success, prints them and exits with 0.
     pub fn error_without_sign(errno: Errno, status: impl Into<String>) -> Self {
         Self {
             code: errno.code(),

@@ -1,9 +1,9 @@
 //! Command signatures in a short notation, and as the JSON that the official `ceph` tool parses
 //! (`src/mon/MonCommands.h` describes the fields).
 //!
-//! A signature is the command's literal words followed by its parameters: `name:Type`, `name?:Type` for an optional
-//! one, `name:Type...` for a list; `{a|b}` instead of a type for a choice; `Int(0|10)` gives a range and
-//! `String[A-Z]` the allowed characters.
+//! A signature is the command's literal words followed by its parameters: `name:Type`, `name?:Type`
+//! for an optional one, `name:Type...` for a list; `{a|b}` instead of a type for a choice;
+//! `Int(0|10)` gives a range and `String[A-Z]` the allowed characters.
 
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,8 @@
 //! Why some of Pacific's commands are not supported.
 //!
-//! A command is found by the longest of its leading words that are listed. Such a command is answered with `EOPNOTSUPP`, which is also what
-//! Ceph answers when a manager's module is not enabled.
+//! A command is found by the longest of its leading words that are listed. Such a command is
+//! answered with `EOPNOTSUPP`, which is also what Ceph answers when a manager's module is not
+//! enabled.
 
 use super::{Reply, errno};
 

@@ -95,7 +95,8 @@ pub(super) fn of(args: &Args) -> NamesOwned {
         Some((_, root, item)) => ((*root).to_owned(), *item),
         None => {
             let family = PREFIXES.iter().find(|(p, _)| prefix.starts_with(p));
-            // Most others are called like the command's last word: `osd df`, `health`, `osd getmaxosd`.
+            // Most others are called like the command's last word: `osd df`, `health`,
+            // `osd getmaxosd`.
             let last = || prefix.rsplit(' ').next().unwrap_or(prefix);
             (family.map_or_else(last, |(_, r)| r).to_owned(), "")
         }

@@ -406,7 +406,8 @@ impl Monitor {
             }
             MsgType::COMMAND => {
                 let m: MCommand = msg.decode()?;
-                // Clients from before 15 leave the cluster out when they mean the manager's commands.
+                // Clients from before 15 leave the cluster out when they mean the manager's
+                // commands.
                 if m.fsid == Fsid::default() {
                     let command = ManagerCommand::new(msg.kind(), &m.cmd, m.input.to_bytes());
                     self.mgr_command(id, msg.header.tid, command);

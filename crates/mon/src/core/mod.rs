@@ -212,8 +212,8 @@ impl View {
 }
 
 impl Monitor {
-    /// Makes the core from the committed state. `local` are the values from `ceph.conf`. A monitor that is `alone` in its
-    /// group leads at once, in this term; another one waits to be told.
+    /// Makes the core from the committed state. `local` are the values from `ceph.conf`. A monitor
+    /// that is `alone` in its group leads at once, in this term; another one waits to be told.
     ///
     /// # Errors
     /// Where the state is missing or unreadable.
@@ -270,7 +270,8 @@ impl Monitor {
         m.view.state.osd.start(m.view.steady.now());
         m.view.refresh_versions();
         if m.view.quorum.leads() {
-            // A fresh range of global ids, and secrets if they are due, before the first client can log in.
+            // A fresh range of global ids, and secrets if they are due, before the first client can
+            // log in.
             m.maintain();
             m.pump();
         }

@@ -18,7 +18,8 @@ use super::{DropReason, Monitor, Turn, View};
 const BEACONS_MISSED: u32 = 2;
 
 impl View {
-    /// The text for an OSD that others or this monitor found dead: `osd.0 failed (root=default,host=a) (WHY)`.
+    /// The text for an OSD that others or this monitor found dead:
+    /// `osd.0 failed (root=default,host=a) (WHY)`.
     fn failed(&self, osd: i32, why: &str) -> String {
         let path = self.state.osd.map.crush.map().location(osd);
         let place: Vec<String> = path.iter().rev().map(|(k, v)| format!("{k}={v}")).collect();

@@ -182,7 +182,8 @@ impl Turn<'_> {
         let have = pending.or_else(|| map.pg_temp.get(&pg));
         if have.map(Vec::as_slice).unwrap_or_default() != acting.as_slice() {
             self.pending_osd().new_pg_temp.insert(pg, acting);
-            // Mostly it leads the next interval, too, which begins with this map: so it need not ask for that to be recorded.
+            // Mostly it leads the next interval, too, which begins with this map: so it need not
+            // ask for that to be recorded.
             self.note_up_thru(osd, map.epoch + 1);
         }
     }
@@ -519,7 +520,8 @@ fn drop_stale_mappings(inc: &mut Incremental, next: &OsdMap) {
 
 /// Adds the changes for an OSD that comes up.
 fn come_up(inc: &mut Incremental, map: &OsdMap, osd: i32, b: &OsdBoot, now: UTime) {
-    // The change of a state is told as the bits that change: to tell it twice would mark the OSD down.
+    // The change of a state is told as the bits that change: to tell it twice would mark the OSD
+    // down.
     invariant!(!map.is_up(osd), "an OSD that is down before it boots"; osd = osd, epoch = map.epoch);
     inc.new_up_client.insert(osd, b.public_addrs.clone());
     inc.new_up_cluster.insert(osd, b.cluster_addrs.clone());

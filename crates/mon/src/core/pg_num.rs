@@ -26,7 +26,8 @@ impl View {
         true
     }
 
-    /// Whether every PG of a pool serves, as its primary reported since the last change of their number.
+    /// Whether every PG of a pool serves, as its primary reported since the last change of their
+    /// number.
     fn all_active(&self, id: PoolId) -> bool {
         let Some(p) = self.state.osd.map.pool(id) else {
             return false;

@@ -19,8 +19,8 @@ use crate::health::DiskUse;
 use crate::kv::Txn;
 use crate::service::MonMaps;
 
-/// How long clients may wait at a monitor that is out of quorum before they are sent to look for another
-/// (`mon_lease` of official monitors).
+/// How long clients may wait at a monitor that is out of quorum before they are sent to look for
+/// another (`mon_lease` of official monitors).
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The role of the monitor in its group.
@@ -291,5 +291,6 @@ impl Monitor {
 /// The service that holds the monitors' metadata.
 const MON_METADATA: &str = "mon_metadata";
 
-/// The most monitors of a cluster. Each change waits for a majority, so that more only make it slower.
+/// The most monitors of a cluster. Each change waits for a majority, so that more only make it
+/// slower.
 pub(crate) const MAX_MONITORS: usize = 7;

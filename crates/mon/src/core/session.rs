@@ -80,7 +80,8 @@ pub struct Session {
 }
 
 impl View {
-    /// Whether a session with the monitor has these capabilities for a whole service, not just for some commands.
+    /// Whether a session with the monitor has these capabilities for a whole service, not just for
+    /// some commands.
     pub(crate) fn may(&self, session: SessionId, service: &str, perm: &str) -> bool {
         let session = self.sessions.get(&session);
         session.is_some_and(|s| s.caps.is_allowed_service(service, perm))

@@ -1,5 +1,5 @@
-//! The monitors' clocks, compared: the leader asks the others in quorum for the time, in rounds, as official monitors do. A
-//! round's number is odd while it is under way.
+//! The monitors' clocks, compared: the leader asks the others in quorum for the time, in rounds, as
+//! official monitors do. A round's number is odd while it is under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

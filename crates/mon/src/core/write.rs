@@ -232,7 +232,8 @@ impl Monitor {
         }
     }
 
-    /// Starts what can be started: the prepared changes, then waiting requests until one changes something.
+    /// Starts what can be started: the prepared changes, then waiting requests until one changes
+    /// something.
     pub(crate) fn pump(&mut self) {
         while self.view.quorum.leads() && self.writes.in_flight.is_none() {
             let txn = self.collect();
@@ -266,7 +267,8 @@ impl Monitor {
             self.view.finish_incremental(&mut inc);
             match self.view.state.osd.encode(inc) {
                 Ok(t) => txn.extend(t),
-                // Every change was validated before, so this is a defect. The map stays as it is, and nobody waits in vain.
+                // Every change was validated before, so this is a defect. The map stays as it is,
+                // and nobody waits in vain.
                 Err(e) => {
                     self.give_up_change(&e);
                     // Changes that were prepared with it for a waiting session are dropped; without

@@ -1,5 +1,5 @@
-//! The handshake's questions, answered from the core's key database; while there is none, monitors are let in with the
-//! key that `mkfs` was given.
+//! The handshake's questions, answered from the core's key database; while there is none, monitors
+//! are let in with the key that `mkfs` was given.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -87,7 +87,8 @@ impl MonAuth {
                     },
                 }
             }
-            // Not ready to tell (the secrets are still being committed): that is no verdict on the key.
+            // Not ready to tell (the secrets are still being committed): that is no verdict on the
+            // key.
             Outcome::Denied {
                 errno: spirula_errno::EBUSY,
                 ..

@@ -429,7 +429,8 @@ impl Hub {
             return;
         }
         let links: Vec<Rc<Link>> = self.links.borrow().values().cloned().collect();
-        // As long as only this monitor has the entry that says so, the others may need its vote to come to it.
+        // As long as only this monitor has the entry that says so, the others may need its vote to
+        // come to it.
         let Some(settled) = self.settled_voters() else {
             return;
         };
@@ -456,7 +457,8 @@ impl Hub {
         }
     }
 
-    /// Whether another monitor knows that this one was removed, from a newer map and from the log's group.
+    /// Whether another monitor knows that this one was removed, from a newer map and from the log's
+    /// group.
     fn is_out(&self, welcome: &MonWelcome) -> bool {
         let Ok(map) = decode_all::<MonMap>(&welcome.monmap) else {
             return false;

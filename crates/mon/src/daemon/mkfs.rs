@@ -20,19 +20,21 @@ pub struct MkfsConfig {
     /// The monitors of the cluster, by rank: the first ones of a new cluster, or those of an
     /// existing one. Empty for this one alone.
     pub monitors: Vec<(String, EntityAddrVec)>,
-    /// The key of `mon.`, and for a new cluster the other first entities: `client.admin`, … with their capabilities.
+    /// The key of `mon.`, and for a new cluster the other first entities: `client.admin`, … with
+    /// their capabilities.
     pub keyring: Keyring,
     /// The type of new keys in a new cluster (`auth_preferred_cipher`), also of its bootstrap keys.
     pub key_type: KeyType,
 }
 
-/// Makes a monitor's directory. One that is alone in its cluster gets the first state; another one keeps what it needs
-/// until it is made a member, or until the monitors of a new cluster have found each other. The failure domain of the
-/// first CRUSH rule is the bucket type in option `osd_crush_chooseleaf_type`.
+/// Makes a monitor's directory. One that is alone in its cluster gets the first state; another one
+/// keeps what it needs until it is made a member, or until the monitors of a new cluster have found
+/// each other. The failure domain of the first CRUSH rule is the bucket type in option
+/// `osd_crush_chooseleaf_type`.
 ///
 /// # Errors
-/// [`Error::Config`] where the directory holds a monitor already, or the keyring no key of `mon.`; otherwise what the
-/// disk says.
+/// [`Error::Config`] where the directory holds a monitor already, or the keyring no key of `mon.`;
+/// otherwise what the disk says.
 pub async fn mkfs(config: &MonConfig, plan: &MkfsConfig) -> Result<(), Error> {
     spirula_files::directory(&config.data)?;
     let store = Store::open(&config.store_path())?;

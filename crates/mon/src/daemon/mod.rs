@@ -1,7 +1,8 @@
 //! The daemon around the core: sockets, the clock, the store and the admin socket.
 //!
-//! One thread runs everything but disk flushes, which run on the runtime's blocking threads. Build the runtime with
-//! `new_current_thread().enable_all().max_blocking_threads(2)` and call [`run`] inside a `LocalSet`.
+//! One thread runs everything but disk flushes, which run on the runtime's blocking threads. Build
+//! the runtime with `new_current_thread().enable_all().max_blocking_threads(2)` and call [`run`]
+//! inside a `LocalSet`.
 
 mod admin;
 mod auth;
@@ -152,10 +153,12 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::Io { what, source }
 }
 
-/// Runs the monitor until `shutdown` is ready. Must be called inside a `LocalSet` or `LocalRuntime`.
+/// Runs the monitor until `shutdown` is ready. Must be called inside a `LocalSet` or
+/// `LocalRuntime`.
 ///
 /// # Errors
-/// Where it cannot start, and where the store or the log fails: it then stops and must not be retried in place.
+/// Where it cannot start, and where the store or the log fails: it then stops and must not be
+/// retried in place.
 pub async fn run(config: MonConfig, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
     let store = Store::open(&config.store_path())?;
     let seed = Seed::load(&store)?;
@@ -464,7 +467,8 @@ fn messenger(config: &MonConfig, store: &Store, seed: Option<&Seed>) -> Result<C
         Pool::new(RECEIVE_BYTES),
     );
     c.modes = modes(&values).into();
-    // The largest inputs are CRUSH maps and keyrings. Between monitors a message has another one within its data.
+    // The largest inputs are CRUSH maps and keyrings. Between monitors a message has another one
+    // within its data.
     (c.limits.front, c.limits.middle, c.limits.data) = (4 << 20, 64 << 10, 24 << 20);
     Ok(c)
 }

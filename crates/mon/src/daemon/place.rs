@@ -8,8 +8,8 @@ use super::{Error, STORE};
 use crate::raft::Store;
 use crate::service::MonMaps;
 
-/// The address that the monitor map in a monitor's store gives it; before it is a member, that in what `mkfs` left.
-/// `None` where there is no store, or the map does not name it yet.
+/// The address that the monitor map in a monitor's store gives it; before it is a member, that in
+/// what `mkfs` left. `None` where there is no store, or the map does not name it yet.
 ///
 /// # Errors
 /// Where the store can't be read.

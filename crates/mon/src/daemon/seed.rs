@@ -114,13 +114,15 @@ pub(super) async fn become_member(
         if let Some(why) = view.failed {
             return Err(crate::raft::Error::Raft(why).into());
         }
-        // Once a majority has agreed: before, another leader may take it back, and nobody would ask again.
+        // Once a majority has agreed: before, another leader may take it back, and nobody would ask
+        // again.
         if hub.raft().settled_voters()?.contains(&hub.me().node) && has_state(store)? {
             return Ok(store.weed()?);
         }
         let mut addrs = addresses_in(&seed.monmap);
         let known = hub.known_by_others();
-        // Members whose map does not name this monitor do not dial it; they are known from their answers.
+        // Members whose map does not name this monitor do not dial it; they are known from their
+        // answers.
         let are_members = !known.is_empty() || hub.hears_members();
         addrs.extend(known);
         addrs.extend(

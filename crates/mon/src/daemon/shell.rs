@@ -223,7 +223,8 @@ impl Shell {
                     break;
                 }
                 Ok(mut incoming) => {
-                    // It may have to wait for a quorum: not in the room that the monitors' own messages need.
+                    // It may have to wait for a quorum: not in the room that the monitors' own
+                    // messages need.
                     if !incoming.data.is_empty() {
                         incoming.data = Bytes::copy_from_slice(&incoming.data.to_bytes()).into();
                     }

@@ -12,7 +12,8 @@ impl View {
     pub(super) fn insecure_keys(&self, out: &mut Checks) {
         let ciphers = self.state.auth.ciphers();
         if ciphers.service().is_insecure() {
-            // Not the tickets here, but their session keys, also those of entities with keys of the stronger type.
+            // Not the tickets here, but their session keys, also those of entities with keys of the
+            // stronger type.
             let summary = "Monitors are configured to issue insecure service tickets".to_owned();
             out.insert("AUTH_INSECURE_SERVICE_TICKETS", error(summary, 1, Vec::new()));
         }

@@ -1,4 +1,5 @@
-//! openraft's view of the state machine: it stores each transaction and tells the monitor's core about it.
+//! openraft's view of the state machine: it stores each transaction and tells the monitor's core
+//! about it.
 
 use std::sync::Arc;
 
@@ -63,8 +64,8 @@ fn meta(state: &AppliedState) -> SnapshotMeta<u64, Node> {
 
 impl<R: Runtime> RaftSnapshotBuilder<Types<R>> for Builder {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Types<R>>, StorageError> {
-        // The state on disk is the snapshot: nothing is copied before a peer asks for it. Building one only tells
-        // openraft how far the log may be purged.
+        // The state on disk is the snapshot: nothing is copied before a peer asks for it. Building
+        // one only tells openraft how far the log may be purged.
         Ok(Snapshot {
             meta: meta(&self.state),
             snapshot: Box::default(),

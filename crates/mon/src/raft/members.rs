@@ -7,7 +7,8 @@ use spirula_proto::internal::quorum::MonHello;
 
 use super::{Error, Node, Raft, Runtime, View};
 
-/// One change of the group. They are made one at a time, each with a majority of the old and of the new members.
+/// One change of the group. They are made one at a time, each with a majority of the old and of the
+/// new members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Finish the change that another leader began.
@@ -51,7 +52,8 @@ pub fn node_of(hello: &MonHello) -> Node {
     }
 }
 
-/// The next change that is due. `joins` are the monitors that want to be members and have their place in the map.
+/// The next change that is due. `joins` are the monitors that want to be members and have their
+/// place in the map.
 pub fn next_change(me: &MonHello, map: &MonMap, view: &View, joins: &[MonHello]) -> Option<Change> {
     if view.changing {
         return Some(Change::Settle);

@@ -1,8 +1,9 @@
 //! The replicated log: openraft over one redb file.
 //!
-//! Log entries, the vote and the state machine live in `store.db`. An append is one durable redb commit
-//! (one fsync); applying is a commit without durability that the next durable one carries along: after a crash
-//! the applied state may be older, but never newer than the log, and openraft applies the rest again.
+//! Log entries, the vote and the state machine live in `store.db`. An append is one durable redb
+//! commit (one fsync); applying is a commit without durability that the next durable one carries
+//! along: after a crash the applied state may be older, but never newer than the log, and openraft
+//! applies the rest again.
 
 pub mod bug;
 mod log;

@@ -1,4 +1,5 @@
-//! The way to the other monitors of the group: openraft's requests become messages that the daemon carries.
+//! The way to the other monitors of the group: openraft's requests become messages that the daemon
+//! carries.
 
 use std::future::Future;
 use std::time::Duration;
@@ -35,7 +36,8 @@ pub struct Call {
     pub answer: oneshot::Sender<MonPeerReply>,
 }
 
-/// Takes the requests. openraft has at most one to each monitor under way, and one more for each read that is confirmed.
+/// Takes the requests. openraft has at most one to each monitor under way, and one more for each
+/// read that is confirmed.
 pub type Calls = UnboundedSender<Call>;
 
 /// Makes routes to monitors.

@@ -27,11 +27,13 @@ use crate::kv::Txn;
 /// milliseconds. The library waits for the flush of the entries that it appends before it does
 /// anything else, so this has to cover a slow disk's.
 const HEARTBEAT_MS: u64 = 250;
-/// Followers wait for [`ELECTION_MAX_MS`], and then for a time between these, before they elect another leader.
+/// Followers wait for [`ELECTION_MAX_MS`], and then for a time between these, before they elect
+/// another leader.
 const ELECTION_MIN_MS: u64 = 300;
 const ELECTION_MAX_MS: u64 = 800;
 
-/// How long a new member may take to catch up before the leader turns to other things, and tries again later.
+/// How long a new member may take to catch up before the leader turns to other things, and tries
+/// again later.
 const CATCH_UP: Duration = Duration::from_secs(60);
 
 /// The group cannot go on.
@@ -87,8 +89,8 @@ pub struct Raft<R: Runtime = Tokio> {
 }
 
 impl Raft {
-    /// Starts the node on tokio, whose runtime needs time enabled; disk flushes run on its blocking threads. See
-    /// [`Raft::start_on`].
+    /// Starts the node on tokio, whose runtime needs time enabled; disk flushes run on its blocking
+    /// threads. See [`Raft::start_on`].
     ///
     /// # Errors
     /// Where the store cannot be read.
@@ -98,9 +100,11 @@ impl Raft {
 }
 
 impl<R: Runtime> Raft<R> {
-    /// Starts the node over `store`, whose number it takes. Its requests to other members go to `calls`.
+    /// Starts the node over `store`, whose number it takes. Its requests to other members go to
+    /// `calls`.
     ///
-    /// Everything that commits, also from before a crash, is reported through the receiver in log order.
+    /// Everything that commits, also from before a crash, is reported through the receiver in log
+    /// order.
     ///
     /// # Errors
     /// Where the store cannot be read.

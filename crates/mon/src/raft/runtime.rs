@@ -11,7 +11,8 @@ pub trait Runtime: Debug + Clone + Copy + Default + Ord + Send + Sync + 'static 
     /// Tasks, timers and randomness.
     type Tasks: AsyncRuntime;
 
-    /// Runs a blocking disk operation off the monitor's loop, so that a slow flush does not stop the heartbeat.
+    /// Runs a blocking disk operation off the monitor's loop, so that a slow flush does not stop
+    /// the heartbeat.
     fn blocking<T: Send + 'static>(
         f: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = Result<T, Stopped>> + Send;

@@ -145,7 +145,8 @@ impl Dump {
 }
 
 impl Store {
-    /// Opens `path`, creating it if it is missing. It holds every key of the cluster: nobody else may read it.
+    /// Opens `path`, creating it if it is missing. It holds every key of the cluster: nobody else
+    /// may read it.
     ///
     /// # Errors
     /// Where it can't be opened, belongs to somebody else, or holds something else.

@@ -16,8 +16,8 @@ pub struct Ciphers {
 }
 
 impl Default for Ciphers {
-    /// All clients may log in, and new keys are of the type that all releases know. Services are of one version, so their secrets
-    /// may be of the stronger type.
+    /// All clients may log in, and new keys are of the type that all releases know. Services are of
+    /// one version, so their secrets may be of the stronger type.
     fn default() -> Self {
         Self {
             allowed: KeyType::ALL.into(),

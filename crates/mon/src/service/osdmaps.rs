@@ -1,7 +1,8 @@
 //! The OSDMap: its history in the store, the newest one in memory.
 //!
-//! Keys: `inc_EPOCH` for every kept epoch but the first, `full_EPOCH` for the first and every twentieth, `first` and
-//! `last` for the range. A full map between two stored ones is the one before with incrementals applied.
+//! Keys: `inc_EPOCH` for every kept epoch but the first, `full_EPOCH` for the first and every
+//! twentieth, `first` and `last` for the range. A full map between two stored ones is the one
+//! before with incrementals applied.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -255,7 +255,8 @@ impl Stats {
         txn
     }
 
-    /// Notes the pools whose PGs have all been reported, and the space that they take on each of their OSDs.
+    /// Notes the pools whose PGs have all been reported, and the space that they take on each of
+    /// their OSDs.
     fn note_known(&mut self, map: &OsdMap) {
         if map.pools.keys().all(|p| self.known.contains(p)) {
             return;
@@ -460,9 +461,9 @@ impl Stats {
         }
     }
 
-    /// Bytes that can still be written to a pool, before replication is multiplied in: until the first OSD is full, if
-    /// all fill by their share in the pool's rule. As in Ceph an OSD that is out keeps its share, and reweights do not
-    /// count.
+    /// Bytes that can still be written to a pool, before replication is multiplied in: until the
+    /// first OSD is full, if all fill by their share in the pool's rule. As in Ceph an OSD that is
+    /// out keeps its share, and reweights do not count.
     pub fn max_avail(&self, map: &OsdMap, pool: PoolId) -> u64 {
         let Some(p) = map.pool(pool) else { return 0 };
         let rule = u32::from(p.crush_rule);

@@ -1,5 +1,5 @@
-//! AES-128-GCM as secure mode uses it (`src/msg/async/crypto_onwire.cc`): one key for both directions, one
-//! 12-byte nonce per direction whose last 8 bytes count up with every sealed block.
+//! AES-128-GCM as secure mode uses it (`src/msg/async/crypto_onwire.cc`): one key for both
+//! directions, one 12-byte nonce per direction whose last 8 bytes count up with every sealed block.
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 

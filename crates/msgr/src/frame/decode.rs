@@ -19,7 +19,8 @@ use crate::TRANSCRIPT_MAX;
 const BUFFER_MIN: usize = 4 << 10;
 /// Size up to which the receive buffer grows while reads fill it.
 const BUFFER_MAX: usize = 64 << 10;
-/// Message bodies up to this size are taken from the receive buffer; larger ones are read into their own.
+/// Message bodies up to this size are taken from the receive buffer; larger ones are read into
+/// their own.
 const SMALL_MAX: usize = 32 << 10;
 /// Data up to this size is kept on the heap: a pooled buffer would be mostly empty.
 const HEAP_MAX: usize = 1 << 10;
@@ -87,7 +88,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that expects the banner, then frames in crc mode, and records its input for the signature.
+    /// A decoder that expects the banner, then frames in crc mode, and records its input for the
+    /// signature.
     pub fn new(limits: Limits, pool: Pool) -> Self {
         Self {
             rx: None,

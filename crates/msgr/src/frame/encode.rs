@@ -17,7 +17,8 @@ use super::{
 };
 use crate::TRANSCRIPT_MAX;
 
-/// Payloads up to this size are copied between the headers: cheaper than an entry of their own in the iovec.
+/// Payloads up to this size are copied between the headers: cheaper than an entry of their own in
+/// the iovec.
 const COPY_MAX: usize = 1024;
 /// Encrypted bodies from this size on get a pooled buffer instead of growing the scratch area.
 const POOL_MIN: usize = 32 << 10;
@@ -33,11 +34,11 @@ enum Part {
     Pooled(PoolBuf),
 }
 
-/// Encodes frames into a batch that is written as one list of slices. Payloads are not copied in crc mode
-/// and copied once, to be encrypted, in secure mode.
+/// Encodes frames into a batch that is written as one list of slices. Payloads are not copied in
+/// crc mode and copied once, to be encrypted, in secure mode.
 ///
-/// Fill with [`Encoder::control`] and [`Encoder::message`], then write [`Encoder::slices`] and report each
-/// write with [`Encoder::wrote`] until [`Encoder::pending`] is 0.
+/// Fill with [`Encoder::control`] and [`Encoder::message`], then write [`Encoder::slices`] and
+/// report each write with [`Encoder::wrote`] until [`Encoder::pending`] is 0.
 pub struct Encoder {
     tx: Option<GcmTx>,
     pool: Pool,
@@ -151,7 +152,8 @@ impl Encoder {
         })
     }
 
-    /// Adds a message. Checksums of its data that [`spirula_buf::crc`] knows are not computed again.
+    /// Adds a message. Checksums of its data that [`spirula_buf::crc`] knows are not computed
+    /// again.
     ///
     /// # Errors
     /// [`FrameError::OutOfNonces`]; [`FrameError::TooLong`] for a segment of 4 GiB or more.

@@ -1,6 +1,8 @@
-//! The frame codec of msgr2.1: a preamble, one to four segments and, for more than one, an epilogue.
+//! The frame codec of msgr2.1: a preamble, one to four segments and, for more than one, an
+//! epilogue.
 //!
-//! Layout after Ceph's public description (`doc/dev/msgr2.rst`, `src/msg/async/frames_v2.h`), revision 1 only:
+//! Layout after Ceph's public description (`doc/dev/msgr2.rst`, `src/msg/async/frames_v2.h`),
+//! revision 1 only:
 //!
 //! ```text
 //! preamble (32)   tag u8 | segments u8 | 4 x (length u32, alignment u16) | flags u8 | 0 u8 | crc u32, seed 0

@@ -91,7 +91,8 @@ pub enum AcceptReply {
         /// The connection's keys.
         keys: SessionKeys,
     },
-    /// Close the connection without an answer, so that the client comes back later; with an errno for our log.
+    /// Close the connection without an answer, so that the client comes back later; with an errno
+    /// for our log.
     HangUp(Errno),
     /// Refused; the client may try otherwise.
     Bad {
@@ -301,7 +302,8 @@ impl Handshake {
             (State::Signature, Tag::AUTH_SIGNATURE, _) => self.on_signature(&AuthSignature::parse(payload)?),
             (State::Ident, Tag::CLIENT_IDENT, true) => self.on_client_ident(ClientIdent::parse(payload)?),
             (State::Ident, Tag::SESSION_RECONNECT, true) => {
-                // A lossy server keeps no sessions: the client is to start a new one on this connection.
+                // A lossy server keeps no sessions: the client is to start a new one on this
+                // connection.
                 Reconnect::parse(payload)?;
                 self.send(&Reset { full: true })?;
                 Ok(None)
@@ -608,7 +610,8 @@ impl Handshake {
         self.state = State::Ready;
     }
 
-    /// The established session. Unwritten bytes (an acceptor's SERVER_IDENT) stay pending in the outbound half.
+    /// The established session. Unwritten bytes (an acceptor's SERVER_IDENT) stay pending in the
+    /// outbound half.
     ///
     /// # Errors
     /// [`SessionError::OutOfTurn`] before [`Step::Ready`].

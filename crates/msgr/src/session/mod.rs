@@ -1,7 +1,8 @@
 //! The session without sockets: the handshake from the banner to the ident frames, then messages.
 //!
-//! [`Handshake`] takes bytes in and asks its owner the authentication questions; when it is done it becomes
-//! an [`Inbound`] and an [`Outbound`] half, which share nothing but the last received sequence number.
+//! [`Handshake`] takes bytes in and asks its owner the authentication questions; when it is done it
+//! becomes an [`Inbound`] and an [`Outbound`] half, which share nothing but the last received
+//! sequence number.
 
 mod halves;
 

@@ -1,5 +1,6 @@
-//! Replays of recorded sessions with the monitor of Ceph 16.2.15 (`testdata/mon-16.2.15`, taken on loopback with
-//! the `official` example, from a throw-away cluster), and noise at every state of the handshake.
+//! Replays of recorded sessions with the monitor of Ceph 16.2.15 (`testdata/mon-16.2.15`, taken on
+//! loopback with the `official` example, from a throw-away cluster), and noise at every state of
+//! the handshake.
 
 use std::io::IoSlice;
 use std::rc::Rc;

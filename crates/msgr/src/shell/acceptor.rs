@@ -65,8 +65,8 @@ impl Acceptor {
     /// Takes the connection `stream` from `from` through the handshake, authenticating with `auth`.
     ///
     /// # Errors
-    /// Whatever keeps the session from standing; [`Error::HandshakeTimeout`] also for a connection that made
-    /// room for newer ones.
+    /// Whatever keeps the session from standing; [`Error::HandshakeTimeout`] also for a connection
+    /// that made room for newer ones.
     pub async fn accept<A: AcceptAuth>(
         &self,
         stream: TcpStream,

@@ -35,8 +35,8 @@ pub(super) fn next_global_seq() -> u64 {
     GLOBAL_SEQ.fetch_add(1, Ordering::Relaxed)
 }
 
-/// An established connection: the receiving side, driven by its owner. Dropping it ends the connection at once;
-/// [`Sender::close`] ends it in order.
+/// An established connection: the receiving side, driven by its owner. Dropping it ends the
+/// connection at once; [`Sender::close`] ends it in order.
 pub struct Connection {
     peer: Peer,
     stream: Rc<TcpStream>,

@@ -1,8 +1,9 @@
-//! Connections on real sockets: one reading future that the owner drives, one writing task, no other state.
+//! Connections on real sockets: one reading future that the owner drives, one writing task, no
+//! other state.
 //!
-//! Everything runs on tokio's current-thread runtime, inside a `LocalSet` or `LocalRuntime`. The owner calls
-//! [`Connection::recv`] in a loop; replies go through the cloneable [`Sender`], which never blocks. Replies
-//! queued while the owner handles a batch of messages leave in one `writev`.
+//! Everything runs on tokio's current-thread runtime, inside a `LocalSet` or `LocalRuntime`. The
+//! owner calls [`Connection::recv`] in a loop; replies go through the cloneable [`Sender`], which
+//! never blocks. Replies queued while the owner handles a batch of messages leave in one `writev`.
 
 mod acceptor;
 mod auth;

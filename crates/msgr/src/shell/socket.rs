@@ -13,10 +13,12 @@ use crate::frame::{Decoder, Encoder, MOVED_AT_ONCE};
 /// Slices per `writev`. Far below IOV_MAX; a batch of 4 KiB messages has three each.
 const SLICES_MAX: usize = 256;
 
-/// Reads once into the decoder's places. `Ok(None)` when nothing is there now, `Ok(Some(0))` at the end.
+/// Reads once into the decoder's places. `Ok(None)` when nothing is there now, `Ok(Some(0))` at the
+/// end.
 ///
-/// A read that does not fill all places has emptied the socket: readiness is cleared with it, which saves the
-/// read that would only return `EAGAIN`. (tokio does the same for plain reads. End-of-file survives it.)
+/// A read that does not fill all places has emptied the socket: readiness is cleared with it, which
+/// saves the read that would only return `EAGAIN`. (tokio does the same for plain reads.
+/// End-of-file survives it.)
 pub(super) fn read_into(stream: &TcpStream, dec: &mut Decoder) -> io::Result<Option<usize>> {
     let mut got = None;
     let tried = dec.read_with(|places| {

@@ -1,4 +1,5 @@
-//! The transmission phase: requests are read in order, executed at once within the limits, and answered as they end.
+//! The transmission phase: requests are read in order, executed at once within the limits, and
+//! answered as they end.
 
 use std::io;
 use std::rc::Rc;

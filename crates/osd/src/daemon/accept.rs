@@ -99,7 +99,8 @@ async fn serve(
 fn client(connection: &Connection, info: PeerInfo, conn: u64, party: Arc<Party>) -> Arc<Client> {
     let peer = connection.peer();
     let num = i64::try_from(info.global_id).unwrap_or(i64::MAX);
-    // As the client names itself, with the nonce that it has in blocklists, locks and watches. Clients leave the type open.
+    // As the client names itself, with the nonce that it has in blocklists, locks and watches.
+    // Clients leave the type open.
     let named = peer.addrs.0.iter().find(|a| !a.is_blank());
     let addr = named.copied().unwrap_or(peer.socket_addr);
     let ip = peer.socket_addr.socket.map(|s| s.ip());

@@ -40,7 +40,8 @@ fn share(free: u64, lacking: u64, others: u64) -> u64 {
     u64::try_from(part).unwrap_or(free)
 }
 
-/// Bytes that the other stores on the same file system lack: those in directories beside the one with this store.
+/// Bytes that the other stores on the same file system lack: those in directories beside the one
+/// with this store.
 fn neighbours(store: &Path, meta: &Metadata) -> u64 {
     let (Some(name), Some(all)) = (store.file_name(), store.parent().and_then(Path::parent)) else {
         return 0;

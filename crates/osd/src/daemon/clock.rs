@@ -79,7 +79,8 @@ mod tests {
     #[test]
     fn the_offset_is_taken_in_the_middle_of_the_round_trip() {
         let mut c = ClockCheck::default();
-        // This clock is 500 ms ahead: sent at 0 on it, received 20 ms later at -480 on the monitor's, answered at once.
+        // This clock is 500 ms ahead: sent at 0 on it, received 20 ms later at -480 on the
+        // monitor's, answered at once.
         c.sent(1, Micros::new(1_000), at(1000));
         c.acknowledged(1, at(520), Micros::new(41_000));
         let want = ClockSample {

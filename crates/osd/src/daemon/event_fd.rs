@@ -11,6 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 /// Registers a descriptor that becomes readable with the current runtime.
 pub(super) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` refers to one open file description from beginning to end, and the `AsyncFd` owns it.
+    // SAFETY: an `OwnedFd` refers to one open file description from beginning to end, and the
+    // `AsyncFd` owns it.
     unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(io::Error::from)
 }

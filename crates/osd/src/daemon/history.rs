@@ -48,7 +48,8 @@ impl TrackedOp for OpRecord {
             );
         }
         add("op_commit", s.local_commit);
-        // The others' times are not kept: this is the last one, where it was not before the own commit.
+        // The others' times are not kept: this is the last one, where it was not before the own
+        // commit.
         if s.peer_commit > s.local_commit && !self.peers.is_empty() {
             add("sub_op_commit_rec", s.peer_commit);
         }

@@ -1,4 +1,5 @@
-//! The options that take effect while the daemon runs, from `ceph.conf`, the monitors and `config set`.
+//! The options that take effect while the daemon runs, from `ceph.conf`, the monitors and
+//! `config set`.
 
 use std::sync::Arc;
 

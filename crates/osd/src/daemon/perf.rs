@@ -100,7 +100,8 @@ impl Kind {
     }
 }
 
-/// Latencies in units of 100 µs. Official histograms count nanoseconds on this axis, whatever its name says.
+/// Latencies in units of 100 µs. Official histograms count nanoseconds on this axis, whatever its
+/// name says.
 const LATENCY: Axis = Axis {
     name: "Latency (usec)",
     quant: 100_000,

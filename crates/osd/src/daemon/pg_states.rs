@@ -1,5 +1,5 @@
-//! States of PGs as `dump_pgstate_history` and `pg query` show them. In Ceph's shape (`PGStateHistory::dump` in its
-//! `src/osd/PGStateUtils.cc`), where numbers and times are strings.
+//! States of PGs as `dump_pgstate_history` and `pg query` show them. In Ceph's shape
+//! (`PGStateHistory::dump` in its `src/osd/PGStateUtils.cc`), where numbers and times are strings.
 
 use serde_json::{Map, Value, json};
 use spirula_denc::Micros;

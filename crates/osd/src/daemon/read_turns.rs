@@ -1,7 +1,8 @@
 //! Reads that wait for room: clients take turns, and so do each client's connections.
 
-use spirula_invariant::impossible;
 use std::collections::{BTreeMap, VecDeque};
+
+use spirula_invariant::impossible;
 
 use super::store_reads::Deferred;
 

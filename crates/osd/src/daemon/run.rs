@@ -49,7 +49,8 @@ const STOP_TIME: Duration = Duration::from_secs(5);
 struct Memory {
     /// Payloads from clients.
     clients: Pool,
-    /// Payloads from other OSDs; with memory of their own, so that two full OSDs can still finish each other's writes.
+    /// Payloads from other OSDs; with memory of their own, so that two full OSDs can still finish
+    /// each other's writes.
     peers: Pool,
     /// Payloads read for replies.
     reads: Pool,
@@ -80,7 +81,8 @@ fn files(cfg: &OsdConfig) -> Option<PathBuf> {
     dir.map(Path::to_owned)
 }
 
-/// Runs an OSD until `shutdown` completes or it fails. To be called on a current-thread runtime inside a `LocalSet`.
+/// Runs an OSD until `shutdown` completes or it fails. To be called on a current-thread runtime
+/// inside a `LocalSet`.
 ///
 /// # Errors
 /// Where it can't start, or had to stop.

@@ -1,10 +1,10 @@
 //! How full the store is, as reported to the monitors.
 
-use spirula_denc::Micros;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use spirula_conf::options::Values;
+use spirula_denc::Micros;
 use spirula_maps::{OsdMap, OsdState};
 use spirula_proto::Payload;
 use spirula_proto::internal::heartbeat::Heartbeat;
@@ -227,7 +227,8 @@ impl Spacing<'_> {
         let (me, available) = (self.setup.id(), self.store.available());
         let was_full = self.space.full.contains(&me);
         let reserve = self.writes.reserve;
-        // Ops that were dropped come again when the map says that there is room: so it must have said that there is none.
+        // Ops that were dropped come again when the map says that there is room: so it must have
+        // said that there is none.
         let told = self.maps.map().state(me).contains(OsdState::FULL) || !self.maps.have_up(self.setup);
         let injected = self.space.injected.is_some_and(|i| i.failsafe);
         let is_full = if injected {

@@ -127,8 +127,9 @@ impl Writing<'_> {
     /// Submits a transaction at this time.
     ///
     /// # Errors
-    /// The store failed, or has no room for what must be stored: more was accepted than the reserve holds. All that comes later relies on
-    /// it, so the daemon can't go on: what the log has is the truth.
+    /// The store failed, or has no room for what must be stored: more was accepted than the reserve
+    /// holds. All that comes later relies on it, so the daemon can't go on: what the log has is the
+    /// truth.
     pub(super) fn submit(
         &mut self,
         token: Token,
@@ -185,7 +186,8 @@ impl Writing<'_> {
         self.store.available() >= kept + s.bytes
     }
 
-    /// Submits or refuses, or gives the transaction back until a checkpoint has freed what was removed.
+    /// Submits or refuses, or gives the transaction back until a checkpoint has freed what was
+    /// removed.
     fn try_submit(&mut self, mut s: Submission, now: Micros) -> Result<Option<Submission>, StoreError> {
         let (claim, slot) = (s.claim, s.token.slot());
         // Later transactions may build on one that was refused.

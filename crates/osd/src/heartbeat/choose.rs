@@ -108,7 +108,8 @@ mod tests {
     fn partners_neighbours_and_other_places_are_watched() {
         let m = map(4, 4, &[1, 15]);
         let got = peers(&m, 0, &BTreeSet::from([1, 9]), &wish(0, 2));
-        // Its partner 9, the next one up (2) and the one before (14): three hosts, with which two reporters are possible.
+        // Its partner 9, the next one up (2) and the one before (14): three hosts, with which two
+        // reporters are possible.
         assert_eq!(got, BTreeSet::from([2, 9, 14]));
         let got = peers(&m, 0, &BTreeSet::new(), &wish(10, 2));
         assert_eq!(got.len(), 10);

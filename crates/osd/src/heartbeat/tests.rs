@@ -108,7 +108,8 @@ fn one_network_that_is_dead_is_a_failure() {
 fn who_did_not_run_blames_nobody() {
     let (mut h, _) = started(3);
     run(&mut h, 1, 30, |_, _| true);
-    // Pings are under way when the process is stopped for a minute; the answers are read a little after the tick.
+    // Pings are under way when the process is stopped for a minute; the answers are read a little
+    // after the tick.
     h.set_settings(settings());
     let pings = tick(&mut h, SEC * 30);
     assert_eq!(pings.len(), 4);

@@ -169,7 +169,8 @@ mod tests {
         assert_eq!((told.last_update, told.back.average), (60, [2000; 3]));
         assert_eq!((told.back.min, told.back.max), ([1000; 3], [3000; 3]));
         assert_eq!((told.front.average, told.front.last), ([20; 3], 20));
-        // Four more minutes of 12 ms: the last five average 10, and the first one has left only the minute's view.
+        // Four more minutes of 12 ms: the last five average 10, and the first one has left only the
+        // minute's view.
         for n in 2..6 {
             t.add([12_000, 20], Micros::new(1) + MINUTE * n, 60, MINUTE);
         }

@@ -14,7 +14,8 @@ pub enum Bug {
     NoHistory,
     /// The newest object that a log names is not brought over.
     SkippedObject,
-    /// A further round of a copy in the background brings over only what changed after the round before.
+    /// A further round of a copy in the background brings over only what changed after the round
+    /// before.
     LateBase,
     /// Objects that only a divergent log names stay as they are.
     KeptDivergent,
@@ -28,7 +29,8 @@ pub enum Bug {
     TwiceDone,
     /// Reads return writes that are not durable everywhere yet.
     DirtyRead,
-    /// A primary serves with fewer members than `min_size`, which intervals that are remembered never have.
+    /// A primary serves with fewer members than `min_size`, which intervals that are remembered
+    /// never have.
     NoMinSize,
     /// Writes that were lost with a connection are not sent again.
     NoResend,

@@ -21,13 +21,15 @@ pub struct PgConfig {
     pub max_object_namespace_len: usize,
     /// `osd_max_attr_name_len`: bytes.
     pub max_attr_name_len: usize,
-    /// `osd_max_attr_size`: bytes of one attribute. Ceph has no limit; an attribute lives in the index here.
+    /// `osd_max_attr_size`: bytes of one attribute. Ceph has no limit; an attribute lives in the
+    /// index here.
     pub max_attr_size: usize,
     /// The most bytes of all attributes of an object together.
     pub max_attrs_total: usize,
     /// The most attributes of an object. Ceph has no limit; they are stored and copied together.
     pub max_attrs: usize,
-    /// `osd_max_write_size`: bytes of payload in one request, and bytes that it may write with patterns repeated.
+    /// `osd_max_write_size`: bytes of payload in one request, and bytes that it may write with
+    /// patterns repeated.
     pub max_write_size: usize,
     /// The most ops in one request. Ceph has no limit. librbd reads all snapshots of an image with
     /// one request, four ops for each.
@@ -64,7 +66,8 @@ pub struct PgConfig {
     pub max_pgls: u64,
     /// `osd_max_omap_entries_per_request`: keys in one listing.
     pub max_omap_entries: usize,
-    /// `osd_max_omap_bytes_per_request`: bytes of omap pairs that one op may return. Ceph's is 1 GiB; here all of it is in memory.
+    /// `osd_max_omap_bytes_per_request`: bytes of omap pairs that one op may return. Ceph's is 1
+    /// GiB; here all of it is in memory.
     pub max_omap_bytes: usize,
     /// The most bytes that the class methods of one request may read from the store, or make,
     /// together: the largest object map that librbd makes, read and made anew.
@@ -96,9 +99,11 @@ pub struct PgConfig {
     /// The most bytes that the watches and notifications of all PGs of a reactor may take; clients
     /// with one key may have half of that. Ceph has no limit.
     pub watch_bytes: usize,
-    /// `osd_class_load_list`: the object classes that may be used, separated by blanks; `*` for all.
+    /// `osd_class_load_list`: the object classes that may be used, separated by blanks; `*` for
+    /// all.
     pub class_load_list: String,
-    /// `osd_class_default_list`: the object classes that the capabilities `x`, `class-read` and `class-write` cover.
+    /// `osd_class_default_list`: the object classes that the capabilities `x`, `class-read` and
+    /// `class-write` cover.
     pub class_default_list: String,
     /// The log entries that all PGs of a reactor keep together. Fewer than Ceph's: each costs
     /// memory.

@@ -62,7 +62,8 @@ impl Sender {
             | PeerBody::SyncDone(_)
             | PeerBody::SyncFailed
             | PeerBody::SyncRefused(_) => Self::Source,
-            // Answers to questions, and copies that belong elsewhere; reads for copies are of another PG's primary.
+            // Answers to questions, and copies that belong elsewhere; reads for copies are of
+            // another PG's primary.
             PeerBody::Notify { .. }
             | PeerBody::Log { .. }
             | PeerBody::CopyRead(_)

@@ -1,4 +1,5 @@
-//! Intervals: spans of epochs in which a PG belongs to the same OSDs, and what happens when one ends.
+//! Intervals: spans of epochs in which a PG belongs to the same OSDs, and what happens when one
+//! ends.
 
 use spirula_maps::PgId;
 
@@ -33,7 +34,8 @@ impl Interval {
         let up_from = |osd: i32| map.osd(osd).map_or(0, |o| o.up_from);
         let member_since: Vec<u32> = place.acting.osds().map(up_from).collect();
         let pool = map.pool(pgid.pool).unwrap_or_default();
-        // When maps were missed, the youngest member's start is the earliest epoch that is possible.
+        // When maps were missed, the youngest member's start is the earliest epoch that is
+        // possible.
         let since = member_since.iter().copied().max().unwrap_or(0).max(pool.created);
         let since = since.min(map.epoch());
         let same_primary_since = map.osd(place.primary).map_or(since, |o| o.up_from);
@@ -68,7 +70,8 @@ impl Interval {
         self.place.primary >= 0 && backend.is_enough(&self.place.acting, self.min_size)
     }
 
-    /// Whether the map says that the primary was up in this interval, as it must before the PG is activated.
+    /// Whether the map says that the primary was up in this interval, as it must before the PG is
+    /// activated.
     pub(super) fn is_recorded(&self, map: &dyn ClusterMap) -> bool {
         map.osd(self.place.primary)
             .is_some_and(|o| o.up_thru >= self.seen)

@@ -1,7 +1,8 @@
 //! The store's keys of objects, PG logs and PG infos.
 //!
-//! An object's key sorts as the object does (pool, bit-reversed hash, namespace, key, name, snapshot), so a PG is
-//! one contiguous range of keys and a split moves no object. The PG's number is no part of the key.
+//! An object's key sorts as the object does (pool, bit-reversed hash, namespace, key, name,
+//! snapshot), so a PG is one contiguous range of keys and a split moves no object. The PG's number
+//! is no part of the key.
 //!
 //! ```text
 //! object   pool:u64be  reverse(hash):u32be  namespace 00 00  effective key 00 00  name|"" 00 00  snap:u64be
@@ -11,9 +12,10 @@
 //! snap     'S' pool:u64be snap:u64be (a clone's object key without its pool)
 //! staging  ff 'T' pool:u64be seed:u32be slot:u8
 //! ```
-//! Staging objects (see `stage`) sort behind all others, so that nothing that lists objects meets them.
-//! A clone has a record for each snapshot that it stands for, so the clones of a snapshot in a PG are one range too.
-//! A zero byte within a name is written `00 ff`. The name is left empty where it equals the effective key.
+//! Staging objects (see `stage`) sort behind all others, so that nothing that lists objects meets
+//! them. A clone has a record for each snapshot that it stands for, so the clones of a snapshot in
+//! a PG are one range too. A zero byte within a name is written `00 ff`. The name is left empty
+//! where it equals the effective key.
 
 use bytes::Bytes;
 use spirula_maps::{EVersion, HObject, ObjectName, PgId, PoolId, SnapId};
@@ -84,7 +86,8 @@ pub fn object_key(o: &HObject) -> Bytes {
     out.into()
 }
 
-/// Whether an object's store key would be longer than the store takes: zero bytes in names count twice.
+/// Whether an object's store key would be longer than the store takes: zero bytes in names count
+/// twice.
 pub fn is_too_long(o: &HObject) -> bool {
     const MOST: usize = spirula_store::ObjectKey::MAX_LEN;
     let names = o.nspace.len() + o.key.len() + o.oid.len();
@@ -170,7 +173,8 @@ pub fn stage_key(pgid: PgId, slot: u8) -> Bytes {
     [&STAGE[..], &pool, &seed, &[slot]].concat().into()
 }
 
-/// The key under which a member builds an object of the PG that it repairs: one more staging object.
+/// The key under which a member builds an object of the PG that it repairs: one more staging
+/// object.
 pub fn repair_key(pgid: PgId) -> Bytes {
     stage_key(pgid, u8::MAX)
 }
@@ -192,7 +196,8 @@ pub fn snap_key(snap: SnapId, clone: &[u8]) -> Bytes {
     [&[SNAP], pool, &snap.to_be_bytes(), rest].concat().into()
 }
 
-/// The range of the records of a snapshot's clones between two object keys of a pool, or up to the next pool.
+/// The range of the records of a snapshot's clones between two object keys of a pool, or up to the
+/// next pool.
 pub fn snap_records(snap: SnapId, from: &[u8], to: &[u8]) -> (Bytes, Bytes) {
     let pool = &from[..POOL_LEN.min(from.len())];
     let end = if to.starts_with(pool) {

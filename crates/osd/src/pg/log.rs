@@ -1,7 +1,8 @@
-//! The PG log: the last changes of a PG in order, from which members agree after an interval, and in which requests
-//! that are sent again are recognised.
+//! The PG log: the last changes of a PG in order, from which members agree after an interval, and
+//! in which requests that are sent again are recognised.
 //!
-//! After Ceph's `pg_log_entry_t` and `PGLog` (`src/osd/osd_types.h`, `src/osd/PGLog.h`); the encoding is ours.
+//! After Ceph's `pg_log_entry_t` and `PGLog` (`src/osd/osd_types.h`, `src/osd/PGLog.h`); the
+//! encoding is ours.
 
 use std::collections::{BTreeSet, VecDeque};
 

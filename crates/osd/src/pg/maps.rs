@@ -123,7 +123,8 @@ impl Pg {
         self.ops.watches.clear();
         let mut ops = Vec::new();
         if let Role::Active(a) = &mut self.role {
-            // Writes in flight are answered from the log, if they survive: held, they are found there.
+            // Writes in flight are answered from the log, if they survive: held, they are found
+            // there.
             ops.extend(
                 std::mem::take(&mut a.in_flight)
                     .into_iter()

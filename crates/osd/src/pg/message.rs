@@ -19,7 +19,8 @@ use super::push::{Push, SyncPlan};
 use super::repair::message::RepairBody;
 use super::txn::Txn;
 
-/// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
+/// An attempt of a primary to agree with the members: the epoch of its map when it began, and a
+/// count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct PeeringId {
     /// The epoch of the primary's map when the attempt began: within the interval. An OSD that
@@ -227,8 +228,8 @@ pub struct PeerMessage {
 
 impl Protocol for PeerMessage {
     /// - Version 13: that of release 0.1.0, which takes no newer ones.
-    /// - Version 14: the header tells which version the sender speaks, and what is sent to an OSD is written in the
-    ///   newest that both speak.
+    /// - Version 14: the header tells which version the sender speaks, and what is sent to an OSD
+    ///   is written in the newest that both speak.
     const CURRENT: u16 = 14;
     const PREVIOUS: u16 = 13;
 

@@ -1,8 +1,8 @@
 //! The placement group as a state machine without I/O.
 //!
-//! Events come in through `handle_*`; commands go out through [`Ctx::out`]. The order of calls does not matter, except
-//! that a map must be handed over ([`Pg::handle_map`]) before events that need it, and that the answers to
-//! [`Output::Submit`] come in the order of submission.
+//! Events come in through `handle_*`; commands go out through [`Ctx::out`]. The order of calls does
+//! not matter, except that a map must be handed over ([`Pg::handle_map`]) before events that need
+//! it, and that the answers to [`Output::Submit`] come in the order of submission.
 
 pub mod account;
 mod backend;

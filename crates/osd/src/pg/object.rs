@@ -15,9 +15,10 @@ use super::watch::watchers::Watchers;
 
 /// Version of the encoding of [`ObjectInfo`], its first byte.
 ///
-/// 1: a versioned section with fields of fixed width. 2: numbers in seven-bit groups, least first, without a section: every
-/// object in the store's index has one, and most fields are small or zero. 3: what was 0 or 1 for hints that are or are
-/// not there is a byte of bits, one for each part that few objects have; [`WHITEOUT`] may be added to the version.
+/// 1: a versioned section with fields of fixed width. 2: numbers in seven-bit groups, least first,
+/// without a section: every object in the store's index has one, and most fields are small or zero.
+/// 3: what was 0 or 1 for hints that are or are not there is a byte of bits, one for each part that
+/// few objects have; [`WHITEOUT`] may be added to the version.
 const VERSION: u8 = 3;
 
 /// Added to the version of a whiteout's info.

@@ -87,7 +87,8 @@ impl Site {
             .collect();
         let (read, write) = (op.needs_read_cap(), op.needs_write_cap());
         let nspace = op.object.nspace.as_bytes();
-        // A listing is about all names, whatever locator key it comes with: no prefix of names allows it.
+        // A listing is about all names, whatever locator key it comes with: no prefix of names
+        // allows it.
         let key = match op.is_pg_op() {
             true => &[][..],
             false => op.object.effective_key().as_bytes(),
@@ -242,7 +243,8 @@ impl Serving<'_> {
     }
 }
 
-/// Whether a list of classes (`osd_class_load_list`, `osd_class_default_list`) has this one, or `*` for all.
+/// Whether a list of classes (`osd_class_load_list`, `osd_class_default_list`) has this one, or `*`
+/// for all.
 pub(super) fn in_class_list(list: &str, class: &[u8]) -> bool {
     list.split_whitespace().any(|c| c == "*" || c.as_bytes() == class)
 }

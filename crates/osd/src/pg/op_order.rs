@@ -130,7 +130,8 @@ impl Serving<'_> {
         cx.perf.contexts += 1;
         cx.perf.contexts_found += u64::from(!new);
         if c.exclusive && op.client.asker.is_some() {
-            // A write that waits for a copy must not stop the reads of other copies: they could wait for each other.
+            // A write that waits for a copy must not stop the reads of other copies: they could
+            // wait for each other.
             c.queue.push_front(op);
         } else {
             c.queue.push_back(op);
@@ -233,7 +234,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Fetches what an op wants; meanwhile a write has the object to itself, and a read shares it with reads.
+    /// Fetches what an op wants; meanwhile a write has the object to itself, and a read shares it
+    /// with reads.
     pub(super) fn fetch(&mut self, r: Reading, wants: Vec<Want>, cx: &mut Ctx<'_>) {
         if let Some(c) = self.ops.contexts.find(&r.key) {
             if r.op.may_write() {

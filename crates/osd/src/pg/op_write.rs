@@ -1,4 +1,5 @@
-//! Ops that write: executed on the object's context, logged, sent to the replicas, answered when durable everywhere.
+//! Ops that write: executed on the object's context, logged, sent to the replicas, answered when
+//! durable everywhere.
 
 use bytes::Bytes;
 use spirula_denc::UTime;
@@ -465,7 +466,8 @@ impl Serving<'_> {
                 c.uncommitted -= 1;
             }
             self.pump(&key, cx);
-            // Not only with the next request, which may be long in coming: of each PG one large object would stay.
+            // Not only with the next request, which may be long in coming: of each PG one large
+            // object would stay.
             if self.ops.contexts.extras() > self.site.shares.context_bytes {
                 self.ops
                     .contexts

@@ -134,7 +134,8 @@ impl Site {
     }
 }
 
-/// The backend of a pool's PGs. Kinds of pools that are not served yet count as replicated: their PGs do not come to serve.
+/// The backend of a pool's PGs. Kinds of pools that are not served yet count as replicated: their
+/// PGs do not come to serve.
 fn backend_of(_pool: &PoolView) -> Arc<dyn Backend> {
     Arc::new(Replicated)
 }

@@ -1,4 +1,5 @@
-//! Splitting: when a pool gets more PGs, each PG's log and info are shared out. Objects stay where they are.
+//! Splitting: when a pool gets more PGs, each PG's log and info are shared out. Objects stay where
+//! they are.
 
 use std::sync::Arc;
 

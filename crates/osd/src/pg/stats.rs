@@ -212,8 +212,8 @@ impl Seen<'_> {
         objects.saturating_mul(i64::try_from(copies).unwrap_or(0))
     }
 
-    /// The copies of objects that are not in their places. A temporary member counts for one that is
-    /// to be.
+    /// The copies of objects that are not in their places. A temporary member counts for one that
+    /// is to be.
     fn displaced(&self) -> Displaced {
         let (place, objects) = (&self.site.interval.place, self.copy.info.usage.objects.max(0));
         let Role::Active(a) = &self.role else {

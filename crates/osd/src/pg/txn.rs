@@ -204,7 +204,8 @@ impl Txn {
         self.objects.iter().flat_map(|(_, ops)| ops).map(len).sum()
     }
 
-    /// Encodes the changes to objects (records are each OSD's own); payload bytes are pushed to `data`.
+    /// Encodes the changes to objects (records are each OSD's own); payload bytes are pushed to
+    /// `data`.
     pub fn encode_objects(&self, w: &mut Writer, data: &mut BytesList) {
         /// Room for what is encoded besides: a writer that grows takes twice what it needs.
         const BESIDES: usize = 16 << 10;
@@ -256,7 +257,8 @@ impl ObjectOp {
         }
     }
 
-    /// The object's key, of `key` bytes, is logged with each change of it, and is part of the key of each record about a snapshot.
+    /// The object's key, of `key` bytes, is logged with each change of it, and is part of the key
+    /// of each record about a snapshot.
     fn log_bytes(&self, key: usize, direct_min: usize) -> usize {
         let record = key + PAIR_LOGGED;
         let payload = match self {

@@ -1,4 +1,5 @@
-//! Methods of object classes, called through the whole core. The results were compared with a real Ceph 16.2.15.
+//! Methods of object classes, called through the whole core. The results were compared with a real
+//! Ceph 16.2.15.
 
 use spirula_denc::Writer;
 use spirula_proto::osd_op_data::CallInput;
@@ -253,7 +254,8 @@ fn maps_that_methods_make_are_bounded_in_all_calls_together() {
     };
     let mut sim = Sim::with_config(3, 3, 1, 1, cfg);
     sim.settle();
-    // Each is made, of a million bytes, and is too large to be written: as often as one likes, if nothing counts it.
+    // Each is made, of a million bytes, and is too large to be written: as often as one likes, if
+    // nothing counts it.
     let reply = sim.call("o", vec![resize(4_000_000); 5]);
     let results: Vec<i32> = reply.ops.iter().map(|o| o.result).collect();
     assert_eq!(results, [-90, -90, -90, -12, -12]);

@@ -182,7 +182,8 @@ fn what_is_forgotten_before_it_is_durable_is_answered_all_the_same() {
     sim.write_full("first", "x");
     // With the lease that this gets the primary answers a read at once.
     sim.read("first").unwrap();
-    // When the first write is durable, the read and the write behind it go on, and the log is trimmed.
+    // When the first write is durable, the read and the write behind it go on, and the log is
+    // trimmed.
     for op in [write_full("y"), plain(OpCode::STAT), write_full("z")] {
         let op = sim.build("first", vec![op]);
         sim.submit(op);

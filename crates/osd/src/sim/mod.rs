@@ -1,4 +1,5 @@
-//! A whole cluster of cores on fake stores, a fake network and a fake map, all driven by one seed. For tests.
+//! A whole cluster of cores on fake stores, a fake network and a fake map, all driven by one seed.
+//! For tests.
 
 mod classes;
 mod copy;
@@ -668,7 +669,8 @@ impl Sim {
             .collect()
     }
 
-    /// Runs until nothing can happen, twice as some things take that long; then all PGs must be clean.
+    /// Runs until nothing can happen, twice as some things take that long; then all PGs must be
+    /// clean.
     fn settle_clean(&mut self, seed: u64) {
         self.settle();
         self.settle();

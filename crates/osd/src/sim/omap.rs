@@ -1,4 +1,5 @@
-//! Ops on omaps, and requests that fetch while they are executed. The results were compared with a real Ceph 16.2.15.
+//! Ops on omaps, and requests that fetch while they are executed. The results were compared with a
+//! real Ceph 16.2.15.
 
 use spirula_denc::{Encode, decode_all, encode_to_vec};
 use spirula_proto::osd::OpFlags;

@@ -487,7 +487,8 @@ fn a_count_that_a_new_attempt_has_overtaken_activates_nothing() {
             // After a split the objects are counted.
             m.pools.get_mut(&POOL).unwrap().pg_num = 2;
         });
-        // osd.1 brings the others up to its copy, and does not notice that these cannot reach each other for a moment.
+        // osd.1 brings the others up to its copy, and does not notice that these cannot reach each
+        // other for a moment.
         run_until(&mut sim, 0, "Syncing({0, 2})");
         sim.cut_link(0, 2);
         run_until(&mut sim, 0, "Counting");

@@ -1,6 +1,6 @@
-//! Random histories: power cuts, false and true deaths, isolation, restarts, moves and splits under load. A read never
-//! returns less than what was acknowledged or read before; after all of it every acknowledged write must be there, every
-//! object one that was written, and all copies equal.
+//! Random histories: power cuts, false and true deaths, isolation, restarts, moves and splits under
+//! load. A read never returns less than what was acknowledged or read before; after all of it every
+//! acknowledged write must be there, every object one that was written, and all copies equal.
 use spirula_errno::EAGAIN;
 
 use super::*;
@@ -60,7 +60,8 @@ struct History {
     floor: usize,
 }
 
-/// A request that waits for its reply: a write of this version, or a read that must see at least this one.
+/// A request that waits for its reply: a write of this version, or a read that must see at least
+/// this one.
 enum Request {
     Write(usize),
     Read(usize),
@@ -230,7 +231,8 @@ impl Run {
         }
     }
 
-    /// An operator holds copies up, or lets them go on; some OSD becomes too full for them, or has room again.
+    /// An operator holds copies up, or lets them go on; some OSD becomes too full for them, or has
+    /// room again.
     fn hold_copies(&mut self) {
         let (what, id) = (self.sim.random(6), self.any_osd());
         match what {
@@ -459,7 +461,8 @@ fn run(seed: u64, setup: Setup) -> usize {
     r.member_reads
 }
 
-/// How many seeds to run: `SPIRULA_SEEDS`, or as many as a normal test has time for. `SPIRULA_SEED` runs one alone.
+/// How many seeds to run: `SPIRULA_SEEDS`, or as many as a normal test has time for. `SPIRULA_SEED`
+/// runs one alone.
 fn seeds(normal: u64) -> std::ops::RangeInclusive<u64> {
     let var = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     match (var("SPIRULA_SEED"), var("SPIRULA_SEEDS")) {

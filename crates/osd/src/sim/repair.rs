@@ -1,4 +1,5 @@
-//! Objects that a member can't read: they are taken from another one, while everything else goes on.
+//! Objects that a member can't read: they are taken from another one, while everything else goes
+//! on.
 use spirula_errno::{EAGAIN, EIO};
 
 use super::*;
@@ -288,7 +289,8 @@ fn what_no_member_can_read_is_given_up() {
     sim.assert_equal();
 }
 
-/// Members die and come back, and connections break, while objects that rot somewhere are read and written.
+/// Members die and come back, and connections break, while objects that rot somewhere are read and
+/// written.
 #[test]
 fn nothing_is_lost_whatever_interrupts_a_repair() {
     let mut repaired = 0;

@@ -185,7 +185,8 @@ fn what_is_not_taken_is_removed() {
         op.flags.insert(flags);
         sim.submit(op).unwrap()
     };
-    // A member has no room left: the client that asked is told, the other one waits for a newer map.
+    // A member has no room left: the client that asked is told, the other one waits for a newer
+    // map.
     for (flags, result) in [(OsdFlags::FULL_TRY, Some(-28)), (OsdFlags::ONDISK, None)] {
         let tid = late(&mut sim, flags);
         sim.run_until_staged();
@@ -364,7 +365,8 @@ impl Sim {
             .collect()
     }
 
-    /// Executes a request while members crash, move and lose connections; it is sent again until it is answered.
+    /// Executes a request while members crash, move and lose connections; it is sent again until it
+    /// is answered.
     fn call_in_trouble(&mut self, name: &str, ops: &[OsdOpIn], snapc: &SnapContext) -> i32 {
         let mut tids = Vec::new();
         let mut reqid = None;

@@ -18,7 +18,8 @@ protocol! {
         /// You think that you are up, but my map has you down: look at a newer map. Follows a
         /// `Pong`.
         YouDied(Beat) = 3,
-        /// Whether there is room here, on a connection for data: at its start and whenever it changes. The stamp is 0.
+        /// Whether there is room here, on a connection for data: at its start and whenever it
+        /// changes. The stamp is 0.
         Room(Beat) = 4,
     }
 }

@@ -1,11 +1,13 @@
-//! Our own messages between daemons, in the same framing and under the same authentication as the official
-//! ones. Clients never see them.
+//! Our own messages between daemons, in the same framing and under the same authentication as the
+//! official ones. Clients never see them.
 //!
-//! One enum is one protocol and one message type: the front segment starts with the variant's number, then
-//! come its fields. A protocol is declared with two versions, the newest and the one of the release before; each
-//! bump says why where the protocol is declared. [`Edition`] says in which of them a peer is written to.
+//! One enum is one protocol and one message type: the front segment starts with the variant's
+//! number, then come its fields. A protocol is declared with two versions, the newest and the one
+//! of the release before; each bump says why where the protocol is declared. [`Edition`] says in
+//! which of them a peer is written to.
 //!
-//! What OSDs say to each other about PGs is declared beside the PG that says it, in the `osd` crate.
+//! What OSDs say to each other about PGs is declared beside the PG that says it, in the `osd`
+//! crate.
 
 mod edition;
 pub mod heartbeat;

@@ -1,8 +1,9 @@
 //! Messages between monitors: the replicated log's requests, the state of the quorum, and clients'
 //! messages on their way to the leader.
 //!
-//! Each monitor dials every other one, so between two of them there are two connections: on its own a monitor asks
-//! ([`MonPeer`]), on the other one it is asked and answers ([`MonPeerReply`], with the request's transaction id).
+//! Each monitor dials every other one, so between two of them there are two connections: on its own
+//! a monitor asks ([`MonPeer`]), on the other one it is asked and answers ([`MonPeerReply`], with
+//! the request's transaction id).
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,8 @@ protocol! {
     /// Monitor to monitor.
     ///
     /// - Version 2: that of release 0.1.0.
-    /// - Version 3: the header tells which version the sender speaks, and a monitor is written to in the newest
-    ///   that both speak.
+    /// - Version 3: the header tells which version the sender speaks, and a monitor is written to
+    ///   in the newest that both speak.
     pub enum MonPeer: MON_PEER, version 3, oldest 2, priority HIGHEST {
         /// The sender's identity; the first message on a connection. Answered with `Welcome`.
         Hello(MonHello) = 1,
@@ -31,7 +32,8 @@ protocol! {
         /// A part of the state, for a monitor that is too far behind for entries. Answered with
         /// `Snapshot`.
         Snapshot(SnapshotPart) = 5,
-        /// Make me a member. Sent to the leader again and again until the log says so; not answered.
+        /// Make me a member. Sent to the leader again and again until the log says so; not
+        /// answered.
         Join(MonHello) = 6,
         /// To the leader: a message of a client. Answers come as `Routed`, as many as there are.
         Forward(Forwarded) = 7,
@@ -91,9 +93,11 @@ packed! {
         pub name: String,
         /// Its number in the log's group.
         pub node: u64,
-        /// The encoded monitor map that it has committed; empty where it is a member of no cluster yet.
+        /// The encoded monitor map that it has committed; empty where it is a member of no cluster
+        /// yet.
         pub monmap: Blob,
-        /// The numbers of the voting members of the log's group, as of the last entry that it has applied.
+        /// The numbers of the voting members of the log's group, as of the last entry that it has
+        /// applied.
         pub nodes: Vec<u64>,
     }
 }

@@ -13,8 +13,8 @@ protocol! {
     /// OSD to monitor.
     ///
     /// - Version 4: that of release 0.1.0.
-    /// - Version 5: the header tells which version the sender speaks, and a daemon is written to in the newest that
-    ///   both speak.
+    /// - Version 5: the header tells which version the sender speaks, and a daemon is written to in
+    ///   the newest that both speak.
     pub enum OsdReport: OSD_REPORT, version 5, oldest 4, priority HIGH {
         /// I have started: mark me up.
         Boot(OsdBoot) = 1,

@@ -1,4 +1,5 @@
-//! `ServiceMap` of Ceph's `src/mgr/ServiceMap.h`: services such as gateways that registered themselves.
+//! `ServiceMap` of Ceph's `src/mgr/ServiceMap.h`: services such as gateways that registered
+//! themselves.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Between clients (or daemons) and monitors: `src/messages/{MMon*,MAuth*,MLog*,MPool*,MStatfs*,…}.h`.
+//! Between clients (or daemons) and monitors:
+//! `src/messages/{MMon*,MAuth*,MLog*,MPool*,MStatfs*,…}.h`.
 
 mod auth;
 mod command;

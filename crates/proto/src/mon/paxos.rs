@@ -2,7 +2,8 @@
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
-/// The version of the service's map that the sender has seen; two obsolete fields follow it on the wire.
+/// The version of the service's map that the sender has seen; two obsolete fields follow it on the
+/// wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct PaxosVersion(pub u64);
 

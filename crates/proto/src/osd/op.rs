@@ -1,4 +1,5 @@
-//! `struct ceph_osd_op` of `src/include/rados.h`: code, flags, 28 bytes of arguments, payload length.
+//! `struct ceph_osd_op` of `src/include/rados.h`: code, flags, 28 bytes of arguments, payload
+//! length.
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
@@ -116,8 +117,8 @@ impl OsdOpIn {
 /// An operation of a reply with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OsdOpOut {
-    /// The operation as requested; some fields are updated. Its payload length is set when the message is
-    /// encoded.
+    /// The operation as requested; some fields are updated. Its payload length is set when the
+    /// message is encoded.
     pub op: OsdOp,
     /// 0 or positive, or a negative errno.
     pub result: i32,

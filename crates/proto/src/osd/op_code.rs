@@ -176,7 +176,8 @@ impl OpCode {
     const TYPE_ATTR: u16 = 0x0300;
     const TYPE_PG: u16 = 0x0500;
 
-    /// Whether it reads the object. [`OpCode::CALL`] carries the read bit by mistake: its method decides.
+    /// Whether it reads the object. [`OpCode::CALL`] carries the read bit by mistake: its method
+    /// decides.
     pub fn is_read(self) -> bool {
         self.0 & Self::MODE_READ != 0 && self != Self::CALL
     }

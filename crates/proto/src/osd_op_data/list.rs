@@ -18,7 +18,8 @@ packed! {
 }
 
 versioned! {
-    /// Output of `PGNLS` and `PGNLS_FILTER`. The result is 1 where the PG ends, else the number of entries.
+    /// Output of `PGNLS` and `PGNLS_FILTER`. The result is 1 where the PG ends, else the number of
+    /// entries.
     #[derive(Eq)]
     pub struct PgNlsResponse("pg_nls_response_t", version 1, compat 1) {
         /// The place where the listing goes on; the end of the PG if it is complete.

@@ -1,4 +1,5 @@
-//! Attributes and class methods, whose names stand before their values with lengths in the arguments.
+//! Attributes and class methods, whose names stand before their values with lengths in the
+//! arguments.
 
 use std::collections::BTreeMap;
 
@@ -102,13 +103,14 @@ impl CallInput {
         Self::written(class, method, |w| w.bytes(input))
     }
 
-    /// A call of `class.method` with a value that is encoded in place, as it may be large; `None` where a name is longer
-    /// than 255 bytes.
+    /// A call of `class.method` with a value that is encoded in place, as it may be large; `None`
+    /// where a name is longer than 255 bytes.
     pub fn op_with(class: &str, method: &str, input: &impl Encode) -> Option<OsdOpIn> {
         Self::written(class, method, |w| w.put(input))
     }
 
-    /// A call of `class.method` with a value and data behind it, which is not copied; `None` where a name is longer than 255 bytes.
+    /// A call of `class.method` with a value and data behind it, which is not copied; `None` where
+    /// a name is longer than 255 bytes.
     pub fn op_with_data(class: &str, method: &str, input: &impl Encode, data: &BytesList) -> Option<OsdOpIn> {
         let mut op = Self::op_with(class, method, input)?;
         let OpArgs::Call(args) = op.op.args() else {

@@ -12,8 +12,8 @@ pub type OmapKeys = BTreeSet<Bytes>;
 /// Values by key, in order: input of `OMAPSETVALS`, output of `OMAPGETVALSBYKEYS`.
 pub type OmapVals = BTreeMap<Bytes, Bytes>;
 
-/// Input of `OMAP_CMP`: for each key the value and a [`crate::osd::CmpOp`] as `i32`. The stored value stands on
-/// the left here.
+/// Input of `OMAP_CMP`: for each key the value and a [`crate::osd::CmpOp`] as `i32`. The stored
+/// value stands on the left here.
 pub type OmapCmp = BTreeMap<Bytes, (Bytes, i32)>;
 
 packed! {

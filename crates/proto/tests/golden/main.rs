@@ -1,5 +1,5 @@
-//! Messages and structures recorded from official daemons and clients: decoding and encoding again gives the
-//! same bytes, and no mutation of them makes a decoder panic.
+//! Messages and structures recorded from official daemons and clients: decoding and encoding again
+//! gives the same bytes, and no mutation of them makes a decoder panic.
 
 // Helpers outside `#[test]` functions fail tests by panicking too.
 #![allow(clippy::unwrap_used, clippy::panic)]

@@ -1,6 +1,8 @@
-//! Damaged input: an error or a value, never a panic, and no allocation beyond a multiple of the input.
+//! Damaged input: an error or a value, never a panic, and no allocation beyond a multiple of the
+//! input.
 
-// The allocator trait has no safe interface; this one only counts before it hands on to the system's.
+// The allocator trait has no safe interface; this one only counts before it hands on to the
+// system's.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -19,8 +21,8 @@ thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to `System` unchanged; the counter is a const-initialised thread-local without a
-// destructor, so touching it never allocates.
+// SAFETY: every call goes to `System` unchanged; the counter is a const-initialised thread-local
+// without a destructor, so touching it never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.with(|n| n.set(n.get().saturating_add(layout.size())));

@@ -369,7 +369,8 @@ mod tests {
     use super::*;
     use crate::journal::entry::{self, Parsed};
 
-    /// The entries of an image's journal that Ceph 16.2.15's librbd wrote, in order: the first with tag 1 but the last two.
+    /// The entries of an image's journal that Ceph 16.2.15's librbd wrote, in order: the first with
+    /// tag 1 but the last two.
     const ENTRIES: &[u8] = include_bytes!("../../tests/data/journal_entries.bin");
 
     /// The events in them; operations with their ends.

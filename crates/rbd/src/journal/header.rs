@@ -373,7 +373,8 @@ pub(super) fn read_stored(data: &[u8]) {
     }
 }
 
-/// Removes the journal of an image, where there is one. Its header goes last, so that an interrupted removal can go on.
+/// Removes the journal of an image, where there is one. Its header goes last, so that an
+/// interrupted removal can go on.
 pub(crate) async fn remove(io: &IoCtx, id: &str) -> Result<()> {
     let Some(journal) = JournalHeader::find(io, id).await? else {
         return Ok(());

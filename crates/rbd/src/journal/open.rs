@@ -1,5 +1,5 @@
-//! How a client that has taken the lock begins with the journal: it does what may be lacking, then it
-//! appends.
+//! How a client that has taken the lock begins with the journal: it does what may be lacking, then
+//! it appends.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,8 +19,8 @@ impl Journal {
     /// `image` must be a view that does not append events of its own.
     ///
     /// # Errors
-    /// `EROFS` where another cluster writes the journal, `EBADMSG` where it can't be read, `ENOSYS` where it tells of what can't be
-    /// done here.
+    /// `EROFS` where another cluster writes the journal, `EBADMSG` where it can't be read, `ENOSYS`
+    /// where it tells of what can't be done here.
     pub(crate) async fn open(image: Rc<Inner>) -> Result<Self> {
         let (header, position) = JournalHeader::open(&image.site.io, &image.site.fixed.id).await?;
         let mut commits = Commits::new(header.width, position.clone());

@@ -30,14 +30,15 @@ use crate::{Error, Progress, Result, directory, trash};
 /// left.
 const REVERTED: &str = "the source has the data again";
 
-/// Gives a migration up: what was written to the destination is written to the source, which takes its place. The image is
-/// named by the destination's name, or by the source's.
+/// Gives a migration up: what was written to the destination is written to the source, which takes
+/// its place. The image is named by the destination's name, or by the source's.
 ///
 /// # Errors
-/// `ENOENT` where there is no such image, `EINVAL` where it is not migrating, `EBUSY` where other clients use the destination or clones
-/// need snapshots that the source has not got, `EEXIST` where another image has the source's name, `EOPNOTSUPP` where the
-/// destination belongs to a group, the source would have to be mirrored again, or is no image here, `ECANCELED` where the
-/// progress' listener ends it.
+/// `ENOENT` where there is no such image, `EINVAL` where it is not migrating, `EBUSY` where other
+/// clients use the destination or clones need snapshots that the source has not got, `EEXIST` where
+/// another image has the source's name, `EOPNOTSUPP` where the destination belongs to a group, the
+/// source would have to be mirrored again, or is no image here, `ECANCELED` where the progress'
+/// listener ends it.
 pub async fn migration_abort(io: &IoCtx, name: &str, progress: &Progress) -> Result<()> {
     let pair = match Pair::find(io, name).await {
         Err(e) if e.is(errno::ENOENT) => return remove_remains(io, name).await,

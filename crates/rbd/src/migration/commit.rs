@@ -19,9 +19,10 @@ use crate::{Error, Progress, Result, names};
 /// Commits a migration: removes the source, after which the destination is an image like any other.
 ///
 /// # Errors
-/// `ENOENT` where there is no such image, `EINVAL` where it is not migrating or the source has not been copied, `EBUSY` where
-/// somebody uses the source, `EOPNOTSUPP` where the destination would have to be mirrored from now on or the source is no image here,
-/// `ECANCELED` where the progress' listener ends it.
+/// `ENOENT` where there is no such image, `EINVAL` where it is not migrating or the source has not
+/// been copied, `EBUSY` where somebody uses the source, `EOPNOTSUPP` where the destination would
+/// have to be mirrored from now on or the source is no image here, `ECANCELED` where the progress'
+/// listener ends it.
 pub async fn migration_commit(io: &IoCtx, name: &str, progress: &Progress) -> Result<()> {
     let pair = Pair::find(io, name).await?;
     let (source, Some(destination)) = pair.records() else {

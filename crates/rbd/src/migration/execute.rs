@@ -37,14 +37,16 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The number of attempts in a row.
 const ATTEMPTS: u32 = 10;
 
-/// Copies what a destination lacks from its source. The image is named by the destination's name, or by the source's.
-/// `limits` says how the images are opened, as far as it is about memory ([`Options::in_flight`], [`Options::copies`],
-/// [`Options::max_mapped`]).
+/// Copies what a destination lacks from its source. The image is named by the destination's name,
+/// or by the source's. `limits` says how the images are opened, as far as it is about memory
+/// ([`Options::in_flight`], [`Options::copies`], [`Options::max_mapped`]).
 ///
 /// # Errors
-/// `ENOENT` where there is no such image, `EINVAL` where it is not migrating or the source was copied, `EROFS` where the migration
-/// is being given up, `EOPNOTSUPP` where the source is of the first format or no image here, `ENOSYS` where one of the two has
-/// features that are not known here, `EBUSY` where somebody has the destination's lock who does not copy when asked, `ECANCELED` where the progress' listener ends it. What was copied remains.
+/// `ENOENT` where there is no such image, `EINVAL` where it is not migrating or the source was
+/// copied, `EROFS` where the migration is being given up, `EOPNOTSUPP` where the source is of the
+/// first format or no image here, `ENOSYS` where one of the two has features that are not known
+/// here, `EBUSY` where somebody has the destination's lock who does not copy when asked,
+/// `ECANCELED` where the progress' listener ends it. What was copied remains.
 pub async fn migration_execute(io: &IoCtx, name: &str, limits: &Options, progress: &Progress) -> Result<()> {
     let pair = Pair::find(io, name).await?;
     let (Some(_), Some(record)) = pair.records() else {
@@ -303,7 +305,8 @@ impl Copier {
             let wanted = (!data.is_empty() || sees_parent).then(|| data.clone());
             let ops = changes(&held, &wanted);
             if !ops.is_empty() {
-                // The source was whole when it was read, and none of the clients believes that all was copied.
+                // The source was whole when it was read, and none of the clients believes that all
+                // was copied.
                 self.check_executing(copy.destination).await?;
             }
             if wanted.is_some() {

@@ -89,8 +89,8 @@ impl Pair {
     /// Finds a migration by the name of its destination, or of its source.
     ///
     /// # Errors
-    /// `ENOENT` where there is no such image, `EINVAL` where it is not migrating, `EOPNOTSUPP` where the source is none that is
-    /// read here.
+    /// `ENOENT` where there is no such image, `EINVAL` where it is not migrating, `EOPNOTSUPP`
+    /// where the source is none that is read here.
     pub(super) async fn find(io: &IoCtx, name: &str) -> Result<Self> {
         let id = match unless(directory::image_id(io, name).await, errno::ENOENT)? {
             Some(id) if !is_gone(io, &id).await? => id,

@@ -1,7 +1,9 @@
-//! A group of the monitors' real log: openraft over real stores on simulated disks, on a virtual clock and network.
+//! A group of the monitors' real log: openraft over real stores on simulated disks, on a virtual
+//! clock and network.
 //!
-//! Members are killed, lose their power between and within disk operations, are cut off from others in one direction or both,
-//! lose their disks and come back empty, are added and removed, while proposals come from several sides. Whatever happens,
+//! Members are killed, lose their power between and within disk operations, are cut off from others
+//! in one direction or both, lose their disks and come back empty, are added and removed, while
+//! proposals come from several sides. Whatever happens,
 //!
 //! - all members apply one sequence of transactions, none twice, and none is passed over;
 //! - what was reported as committed is in it, at the place that was reported;
@@ -10,7 +12,8 @@
 //! - no node follows or elects anybody after somebody higher;
 //! - a member whose disk fails stops;
 //! - members of neighbouring versions understand each other;
-//! - when nothing goes wrong any more, all monitors of the map are members, follow one leader and have the same state.
+//! - when nothing goes wrong any more, all monitors of the map are members, follow one leader and
+//!   have the same state.
 
 mod disk;
 mod member;

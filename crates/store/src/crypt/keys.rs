@@ -20,7 +20,8 @@ pub(crate) const SLOT_LEN: usize = NONCE_LEN + DATA_KEY + TAG;
 /// A wrapped data key: nonce, ciphertext and tag of AES-256-GCM.
 pub(crate) type Slot = [u8; SLOT_LEN];
 
-/// The key that opens a store: what a key file holds, or the monitors keep. Cleared when the last clone goes.
+/// The key that opens a store: what a key file holds, or the monitors keep. Cleared when the last
+/// clone goes.
 #[derive(Debug, Clone)]
 pub struct EncryptionKey(Arc<Secret<Vec<u8>>>);
 

@@ -1,7 +1,7 @@
 //! AES-256-XTS (IEEE Std 1619) on blocks of 4 KiB, each a data unit whose tweak is its number.
 
-// The library has this mode behind its C interface only. Each call passes slices whose lengths are checked, and contexts that
-// their owner alone uses.
+// The library has this mode behind its C interface only. Each call passes slices whose lengths are
+// checked, and contexts that their owner alone uses.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -69,7 +69,8 @@ impl Context {
         // SAFETY: takes no arguments; the result is owned here.
         let raw = unsafe { EVP_CIPHER_CTX_new() };
         let context = Self(NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?);
-        // SAFETY: the context is new; the cipher reads the 64 bytes that `key` has, and no tweak as none is given.
+        // SAFETY: the context is new; the cipher reads the 64 bytes that `key` has, and no tweak as
+        // none is given.
         let done = unsafe {
             EVP_CipherInit_ex(
                 context.0.as_ptr(),
@@ -88,8 +89,9 @@ impl Context {
         let tweak = u128::from(block).to_le_bytes();
         let len = c_int::try_from(to.len()).map_err(io::Error::other)?;
         let mut written: c_int = 0;
-        // SAFETY: the context is initialised with a key; the tweak has the 16 bytes that this mode reads; the callers' `from` and
-        // `to` are of `len` bytes, and either the same ones or apart, which the cipher allows.
+        // SAFETY: the context is initialised with a key; the tweak has the 16 bytes that this mode
+        // reads; the callers' `from` and `to` are of `len` bytes, and either the same ones or
+        // apart, which the cipher allows.
         let done = unsafe {
             EVP_CipherInit_ex(
                 self.0.as_ptr(),

@@ -36,7 +36,8 @@ impl FileIo {
     /// against other stores.
     ///
     /// # Errors
-    /// When it cannot be opened, it or a link to it belongs to another user, or another process has it open as a store.
+    /// When it cannot be opened, it or a link to it belongs to another user, or another process has
+    /// it open as a store.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, true)
     }
@@ -96,7 +97,8 @@ impl FileIo {
         })
     }
 
-    /// Creates a file of `size` bytes (without allocating its blocks) that nobody else may read, or checks that a block device has that many.
+    /// Creates a file of `size` bytes (without allocating its blocks) that nobody else may read, or
+    /// checks that a block device has that many.
     ///
     /// # Errors
     /// When it cannot be created, or the device is smaller.

@@ -283,7 +283,8 @@ impl SimDisk {
         disk.durable[offset] ^= 1 << (bit % 8);
     }
 
-    /// An asynchronous device on this disk: operations complete in random order, some later than others.
+    /// An asynchronous device on this disk: operations complete in random order, some later than
+    /// others.
     pub fn device(&self) -> SimDevice {
         SimDevice {
             disk: self.clone(),
@@ -402,7 +403,8 @@ mod tests {
 
     const LEN: usize = 2 * BLOCK;
 
-    /// The contents after a power cut that comes after a write of ones over what was flushed before.
+    /// The contents after a power cut that comes after a write of ones over what was flushed
+    /// before.
     fn after_cut(seed: u64, flush: bool) -> Vec<u8> {
         let disk = SimDisk::new(LEN, seed);
         disk.write_at(0, &[7; LEN]).unwrap();

@@ -1,7 +1,8 @@
-//! io_uring, driven by the owner's thread: no hand-over between threads on the way to the disk and back.
+//! io_uring, driven by the owner's thread: no hand-over between threads on the way to the disk and
+//! back.
 
-// The kernel reads and writes memory through raw pointers: every buffer is owned by its slot until the kernel has
-// reported the completion, also when the device is dropped.
+// The kernel reads and writes memory through raw pointers: every buffer is owned by its slot until
+// the kernel has reported the completion, also when the device is dropped.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -52,7 +53,8 @@ pub struct UringDevice {
 }
 
 impl UringDevice {
-    /// A ring for `file` that signals `notify` on completions. To be used by the calling thread only.
+    /// A ring for `file` that signals `notify` on completions. To be used by the calling thread
+    /// only.
     ///
     /// # Errors
     /// When the kernel has no io_uring or forbids it.
@@ -106,15 +108,16 @@ impl UringDevice {
         self.unsubmitted_bytes += PART.min((slot.len() - slot.done) as usize);
         self.unsubmitted = true;
         loop {
-            // SAFETY: the entry refers to memory owned by the slot, which lives until its completion is reaped; `Drop`
-            // waits for that.
+            // SAFETY: the entry refers to memory owned by the slot, which lives until its
+            // completion is reaped; `Drop` waits for that.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 if self.unsubmitted_bytes >= HANDED_AT_ONCE {
                     self.kick();
                 }
                 return; // It is handed over.
             }
-            // The queue is full, so this hands over at least one entry. When it fails for good, fail the operation.
+            // The queue is full, so this hands over at least one entry. When it fails for good,
+            // fail the operation.
             if let Err(e) = self.ring.submit() {
                 if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) {
                     continue;

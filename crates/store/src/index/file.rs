@@ -44,7 +44,8 @@ pub(crate) const MAX_INDEX_GROUPS: usize = (INDEX_MAP_LEN - MAP_HEADER - 4) / 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mapped {
     group: u32,
-    /// Version of the map that gave the group to the index: tells its leaf tables from those of an earlier use.
+    /// Version of the map that gave the group to the index: tells its leaf tables from those of an
+    /// earlier use.
     birth: u32,
 }
 
@@ -60,13 +61,14 @@ struct State {
     len: u64,
     map: Vec<Option<Mapped>>,
     version: u32,
-    /// Random, given by `mkfs`: tells leaf tables from those of an earlier store on the same device.
+    /// Random, given by `mkfs`: tells leaf tables from those of an earlier store on the same
+    /// device.
     nonce: u64,
     map_dirty: bool,
     leaves: HashMap<u32, Leaf>,
     dirty: BTreeSet<u32>,
-    /// Free groups to grow into. The map lists them too, as the library may have to grow before the store knows
-    /// which groups are free.
+    /// Free groups to grow into. The map lists them too, as the library may have to grow before the
+    /// store knows which groups are free.
     spare: Vec<u32>,
     /// Spare groups that have their space below, and are used first.
     ready: Vec<u32>,
@@ -415,7 +417,8 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Makes everything durable: checksum tables of changed leaves with the pages, then the map if it has changed.
+    /// Makes everything durable: checksum tables of changed leaves with the pages, then the map if
+    /// it has changed.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let mut tables = Vec::new();
         let map = {
@@ -477,7 +480,8 @@ impl IndexFile {
     }
 }
 
-/// Checksum of a page, which depends on its number so that a misplaced page is noticed. Never 0, which means "not written".
+/// Checksum of a page, which depends on its number so that a misplaced page is noticed. Never 0,
+/// which means "not written".
 fn page_crc(page: u64, data: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&page.to_le_bytes()), data).max(1)
 }

@@ -1,5 +1,5 @@
-//! The index: onodes, ordered pairs (omap, meta), free-space bitmaps and counts of shared blocks, in an embedded
-//! key-value library on groups of the same device.
+//! The index: onodes, ordered pairs (omap, meta), free-space bitmaps and counts of shared blocks,
+//! in an embedded key-value library on groups of the same device.
 
 mod file;
 mod pairs;
@@ -482,7 +482,8 @@ fn apply_shared(table: &mut Table<'_, u64, u32>, frozen: &Frozen) -> Result<Vec<
     }
     let count =
         |table: &Table<'_, u64, u32>, b: u64| -> Result<u32> { Ok(table.get(b)?.map_or(1, |c| c.value())) };
-    // First up, then down: a block can be released within the generation that shared it, but not before.
+    // First up, then down: a block can be released within the generation that shared it, but not
+    // before.
     for b in blocks(&frozen.shared) {
         let n = count(table, b)?;
         table.insert(b, n.saturating_add(1))?;

@@ -1,5 +1,5 @@
-//! Changes of the pairs table. An omap that is removed as a whole may have millions of pairs; as its number is never used
-//! again, they are only noted as garbage and removed some at a time.
+//! Changes of the pairs table. An omap that is removed as a whole may have millions of pairs; as
+//! its number is never used again, they are only noted as garbage and removed some at a time.
 
 use std::ops::Bound;
 
@@ -11,7 +11,8 @@ use crate::{Result, StoreError};
 
 type PairTable<'txn> = Table<'txn, &'static [u8], &'static [u8]>;
 
-/// Pairs removed in one go. Bounds how long a commit of the index waits for garbage, and how much of the index it changes.
+/// Pairs removed in one go. Bounds how long a commit of the index waits for garbage, and how much
+/// of the index it changes.
 const BATCH: usize = 4096;
 
 /// Removes pairs of `[from, to)`, at most [`BATCH`]. Returns the first key that was left.
@@ -66,7 +67,8 @@ fn put(pairs: &mut PairTable<'_>, changes: &KvOverlay) -> Result<()> {
         if !matches!(puts.peek(), Some((_, Some(_)))) {
             continue;
         }
-        // Entries of PG logs come in runs with nothing between them in the index: these go in together.
+        // Entries of PG logs come in runs with nothing between them in the index: these go in
+        // together.
         let mut gap = pairs.upper_bound_mut(Bound::<&[u8]>::Included(key.as_ref()))?;
         while let Some((key, Some(value))) = puts.peek() {
             match gap.insert_before(key.as_ref(), value.as_ref()) {

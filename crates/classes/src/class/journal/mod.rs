@@ -8,11 +8,11 @@
 
 pub(crate) mod tags;
 
-use spirula_maps::PoolOrNone;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use spirula_denc::{Encode, versioned};
+use spirula_maps::PoolOrNone;
 
 use crate::method::{Nothing, class, input, stored, to_bytes};
 use crate::omap;

@@ -1,7 +1,8 @@
 //! Two-bit elements with checksums: `BitVector<2>` of Ceph's `src/common/bit_vector.hpp`.
 //!
-//! A header with the number of elements, four elements in every byte with the first in the highest bits, and a footer
-//! with the checksums (CRC-32C) of the header and of every 4096 bytes of elements. The footer may be empty.
+//! A header with the number of elements, four elements in every byte with the first in the highest
+//! bits, and a footer with the checksums (CRC-32C) of the header and of every 4096 bytes of
+//! elements. The footer may be empty.
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};

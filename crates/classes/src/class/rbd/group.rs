@@ -1,5 +1,6 @@
-//! Groups of images: the group's header (`rbd_group_header.` and its id) lists images, and each image names its group.
-//! The directory of groups is one like that of images. Formats: Ceph's `src/cls/rbd/cls_rbd_types.h`.
+//! Groups of images: the group's header (`rbd_group_header.` and its id) lists images, and each
+//! image names its group. The directory of groups is one like that of images. Formats: Ceph's
+//! `src/cls/rbd/cls_rbd_types.h`.
 
 use bytes::Bytes;
 use spirula_maps::PoolOrNone;

@@ -1,5 +1,5 @@
-//! Snapshots of groups, in the group's header: of each the snapshots of the images that it is made of. Formats: Ceph's
-//! `src/cls/rbd/cls_rbd_types.h`.
+//! Snapshots of groups, in the group's header: of each the snapshots of the images that it is made
+//! of. Formats: Ceph's `src/cls/rbd/cls_rbd_types.h`.
 //!
 //! Since Squid the header also numbers them in the order in which they were made.
 

@@ -141,7 +141,8 @@ pub(super) fn snap_add(object: &mut dyn Object, _: Nothing) -> Result<Nothing> {
 /// snapshot count as written.
 pub(super) fn snap_remove(object: &mut dyn Object, removed: BitVector) -> Result<Nothing> {
     let mut map = read(object)?;
-    // Four elements at a time: of those that are `EXISTS_CLEAN`, where the other map says `EXISTS`, or has no more, the higher bit goes.
+    // Four elements at a time: of those that are `EXISTS_CLEAN`, where the other map says `EXISTS`,
+    // or has no more, the higher bit goes.
     const LOW: u8 = 0b01_01_01_01;
     let changed = map.combine(&removed, EXISTS, |ours, theirs| {
         let clean = ours & (ours >> 1) & LOW;

@@ -1,5 +1,6 @@
-//! Snapshots of images of the first format, whose header is data that clients read: `rbd_obj_header_ondisk` of Ceph's
-//! `src/include/rbd_types.h`, snapshots with ids and sizes, newest first, and their names, each with a NUL.
+//! Snapshots of images of the first format, whose header is data that clients read:
+//! `rbd_obj_header_ondisk` of Ceph's `src/include/rbd_types.h`, snapshots with ids and sizes,
+//! newest first, and their names, each with a NUL.
 
 use bytes::Bytes;
 use spirula_denc::{Encode, Reader, Writer};

@@ -16,7 +16,8 @@ pub(crate) fn words(args: Vec<OsString>) -> Vec<String> {
 /// them. Where `refusal` has a message for arguments that can't be parsed, it replaces clap's.
 ///
 /// # Errors
-/// The exit code, after the reason was printed, as `complain` does it. 0 where the version or the help was asked for.
+/// The exit code, after the reason was printed, as `complain` does it. 0 where the version or the
+/// help was asked for.
 pub(crate) fn parse<A: Parser>(
     tool: &str,
     words: Vec<String>,

@@ -118,7 +118,8 @@ impl Connection {
     }
 }
 
-/// The option that a word names, with underscores; `None` for words that are no connection argument.
+/// The option that a word names, with underscores; `None` for words that are no connection
+/// argument.
 fn option(word: &str) -> Option<String> {
     let short = match word {
         "-c" | "--conf" => "conf",

@@ -109,8 +109,8 @@ pub(super) async fn by_prefix(io: &IoCtx, all: bool, prefix: &str, concurrent: u
     Ok(source.count.get())
 }
 
-/// Removes all benchmark objects whose names begin with `prefix`: by the run's description where there is one, else
-/// by listing.
+/// Removes all benchmark objects whose names begin with `prefix`: by the run's description where
+/// there is one, else by listing.
 pub(super) async fn all(
     io: &IoCtx,
     all_namespaces: bool,

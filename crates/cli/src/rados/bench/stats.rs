@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use spirula_text::general;
 
-/// A mean and the sum of squared differences from it, kept without the values (B. P. Welford, 1962).
+/// A mean and the sum of squared differences from it, kept without the values (B. P. Welford,
+/// 1962).
 #[derive(Debug, Default, Clone, Copy)]
 struct Spread {
     count: f64,

@@ -1,6 +1,7 @@
 //! Kernel interfaces that no library covers: the keyring, and some ioctls of block devices.
 //!
-//! `unsafe` is for these calls, each with arguments that the kernel only reads and that live until it returns.
+//! `unsafe` is for these calls, each with arguments that the kernel only reads and that live until
+//! it returns.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -26,7 +27,8 @@ const FLUSH_BUFFERS: u32 = 0x1261;
 /// `ENODEV` and `ENOSYS` where the kernel takes no such keys.
 pub(super) fn add_key(name: &str, secret: &[u8]) -> io::Result<()> {
     let name = CString::new(name)?;
-    // SAFETY: two strings that end with a NUL, and bytes with their length; the kernel copies all of them.
+    // SAFETY: two strings that end with a NUL, and bytes with their length; the kernel copies all
+    // of them.
     let serial = unsafe {
         libc::syscall(
             libc::SYS_add_key,

@@ -1,5 +1,5 @@
-//! `rbd map`, `unmap` and `showmapped`: images as block devices of this machine, by the kernel's RBD client or, where it has none, by its
-//! NBD client.
+//! `rbd map`, `unmap` and `showmapped`: images as block devices of this machine, by the kernel's
+//! RBD client or, where it has none, by its NBD client.
 
 mod kernel;
 mod krbd;

@@ -1,4 +1,5 @@
-//! `rbd serve`: images as network block devices, for everything that speaks NBD: QEMU, libnbd, `nbd-client`.
+//! `rbd serve`: images as network block devices, for everything that speaks NBD: QEMU, libnbd,
+//! `nbd-client`.
 
 mod device;
 
@@ -29,7 +30,8 @@ pub(super) const CACHE: u64 = 32 << 20;
 // The options of `serve`. A doc comment would become the text above all options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen, as ADDR or ADDR:PORT; may be given several times [127.0.0.1 without --socket]
+    /// Where to listen, as ADDR or ADDR:PORT; may be given several times [127.0.0.1 without
+    /// --socket]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
     /// A Unix socket to listen on
@@ -41,7 +43,8 @@ pub(crate) struct Args {
     /// The images' locks are not passed on to clients that ask for them
     #[arg(long)]
     pub(super) exclusive: bool,
-    /// Bytes of each image that are answered before they are written, until a flush; 0 for none, else 32M
+    /// Bytes of each image that are answered before they are written, until a flush; 0 for none,
+    /// else 32M
     #[arg(long, value_name = "SIZE")]
     cache: Option<String>,
     /// The server's certificate and those above it, in PEM; clients must use TLS then

@@ -1,4 +1,5 @@
-//! Making daemons that don't exist yet, in the steps that an administrator would take: what all kinds share here, and a file a kind.
+//! Making daemons that don't exist yet, in the steps that an administrator would take: what all
+//! kinds share here, and a file a kind.
 
 pub(super) mod mon;
 pub(super) mod osd;

@@ -159,8 +159,9 @@ impl Cluster {
         assert!(status.success());
     }
 
-    /// A command line for `sh` with CEPH_CONF set, not yet run. Scripts say `| grep TEXT >/dev/null`, which reads to the end: `grep -q`
-    /// may end before the command has written all, and `pipefail` takes that for a failure.
+    /// A command line for `sh` with CEPH_CONF set, not yet run. Scripts say
+    /// `| grep TEXT >/dev/null`, which reads to the end: `grep -q` may end before the command has
+    /// written all, and `pipefail` takes that for a failure.
     pub fn shell(&self, script: &str) -> Command {
         let mut c = Command::new("bash");
         c.args(["-euo", "pipefail", "-c", script])
@@ -170,7 +171,8 @@ impl Cluster {
         c
     }
 
-    /// Runs a script that must succeed; returns what it printed. A failure names the line and the command, not the whole script.
+    /// Runs a script that must succeed; returns what it printed. A failure names the line and the
+    /// command, not the whole script.
     pub fn sh(&self, script: &str) -> String {
         // Background processes of a failed script would keep the test waiting for their output.
         let named = format!(

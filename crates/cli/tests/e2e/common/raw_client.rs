@@ -162,7 +162,8 @@ pub fn reader(
     meanwhile(c, pool, ("", &step), times, within)
 }
 
-/// Runs lines of Python, the first ones once, the others `times` times, each time within `within`; returns the longest time.
+/// Runs lines of Python, the first ones once, the others `times` times, each time within `within`;
+/// returns the longest time.
 pub fn meanwhile(
     c: &Cluster,
     pool: &str,

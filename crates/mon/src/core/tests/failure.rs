@@ -1,10 +1,11 @@
-//! Failure detection as a whole: the heartbeat cores of many OSDs and the monitor's judgement on a virtual network, where
-//! messages are late or lost, directions of links dead, processes stopped or killed, and the monitor's clock is set. A
-//! failed seed is run again with `SPIRULA_SEED=N cargo test -p spirula-mon failure::seeds`.
+//! Failure detection as a whole: the heartbeat cores of many OSDs and the monitor's judgement on a
+//! virtual network, where messages are late or lost, directions of links dead, processes stopped or
+//! killed, and the monitor's clock is set. A failed seed is run again with
+//! `SPIRULA_SEED=N cargo test -p spirula-mon failure::seeds`.
 
-use spirula_denc::Micros;
 use std::collections::BTreeSet;
 
+use spirula_denc::Micros;
 use spirula_maps::OsdMap;
 use spirula_osd::heartbeat::{Command, Heartbeats, MarkedDown, Net, Settings, Wish};
 use spirula_proto::internal::report::{OsdBeacon, OsdFailureReport};
@@ -527,7 +528,8 @@ fn random_run(seed: u64) -> Vec<String> {
     s.loss = 0;
     s.heals();
     for (o, node) in s.nodes.iter().enumerate() {
-        // Six times something happened; each may cost two lives: one at its start and one at its end.
+        // Six times something happened; each may cost two lives: one at its start and one at its
+        // end.
         assert!(node.downs <= 12, "osd.{o} flaps: {:#?}", s.trace);
     }
     s.trace

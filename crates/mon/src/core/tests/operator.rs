@@ -1,4 +1,5 @@
-//! Bad commands are refused as the official monitor refuses them; health checks of the daemons; mutes and history.
+//! Bad commands are refused as the official monitor refuses them; health checks of the daemons;
+//! mutes and history.
 
 use super::World;
 

@@ -1,4 +1,5 @@
-//! Several cores as one cluster: messages between them are function calls, the log is a loop over their stores.
+//! Several cores as one cluster: messages between them are function calls, the log is a loop over
+//! their stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Ops that copy objects: COPY_GET reads one in parts, for another OSD; COPY_FROM makes the object a copy of another.
+//! Ops that copy objects: COPY_GET reads one in parts, for another OSD; COPY_FROM makes the object
+//! a copy of another.
 
 use std::sync::Arc;
 

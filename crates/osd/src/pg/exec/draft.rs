@@ -99,7 +99,8 @@ impl Draft {
 
     /// Removes the object; of its info the version stays, and the clones.
     pub(super) fn remove(&mut self) {
-        // Changes made by the ops before need not reach the store, but the object was there if it was before.
+        // Changes made by the ops before need not reach the store, but the object was there if it
+        // was before.
         self.begin_anew(Origin::Nothing);
         self.changes.push(ObjectOp::Remove);
         self.dirty = true;

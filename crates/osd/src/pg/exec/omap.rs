@@ -93,7 +93,8 @@ impl<'a> Before<'a> {
     /// The pairs of these keys that exist. The keys ascend.
     ///
     /// # Errors
-    /// ENOMEM where they are larger than what a listing may return: Ceph has no limit, but here all of it is in memory.
+    /// ENOMEM where they are larger than what a listing may return: Ceph has no limit, but here all
+    /// of it is in memory.
     fn omap_values(&mut self, keys: Vec<Bytes>) -> Result<&'a [(Bytes, Bytes)], Stop> {
         let max = self.omap_bytes();
         let want = KeysWant::values(keys, max);

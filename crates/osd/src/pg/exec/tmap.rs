@@ -1,6 +1,6 @@
-//! TMAPUP: changes a map of keys and values that is an object's data. Only the directories of images of RBD's first
-//! format are such maps. The data is a header, then the map, sorted by key; commands follow each other, with the codes
-//! of `CEPH_OSD_TMAP_*` in Ceph's `src/include/rados.h`.
+//! TMAPUP: changes a map of keys and values that is an object's data. Only the directories of
+//! images of RBD's first format are such maps. The data is a header, then the map, sorted by key;
+//! commands follow each other, with the codes of `CEPH_OSD_TMAP_*` in Ceph's `src/include/rados.h`.
 
 use std::collections::BTreeMap;
 

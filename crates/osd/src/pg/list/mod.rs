@@ -1,5 +1,5 @@
-//! Listings: PGNLS and PGLS, one page of the PG's objects after a cursor. A filter may leave objects out, by an
-//! attribute: of the page, a few objects at a time are read for it.
+//! Listings: PGNLS and PGLS, one page of the PG's objects after a cursor. A filter may leave
+//! objects out, by an attribute: of the page, a few objects at a time are read for it.
 
 pub(super) mod handler;
 

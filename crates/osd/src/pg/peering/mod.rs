@@ -14,9 +14,10 @@
 //! Activating ── every member remembers durably that it took part
 //! ```
 //!
-//! Every acknowledged write was durable on all members of its interval, and they all remembered durably that the interval
-//! was active before it took any write. So the newest copy, by epoch of the last activation and then by version, has
-//! them all; it only must be found, which is what [`prior`] is about.
+//! Every acknowledged write was durable on all members of its interval, and they all remembered
+//! durably that the interval was active before it took any write. So the newest copy, by epoch of
+//! the last activation and then by version, has them all; it only must be found, which is what
+//! [`prior`] is about.
 
 pub(super) mod handler;
 mod plan;

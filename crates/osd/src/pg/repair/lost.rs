@@ -1,7 +1,7 @@
 //! Objects that no member can read, and giving them up.
 //!
-//! An operator's `mark_unfound_lost` goes back to an older version, or deletes. As all members have the same version of every
-//! object, there is no older one: both delete.
+//! An operator's `mark_unfound_lost` goes back to an older version, or deletes. As all members have
+//! the same version of every object, there is no older one: both delete.
 
 use std::collections::BTreeSet;
 

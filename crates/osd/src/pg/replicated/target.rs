@@ -1,4 +1,5 @@
-//! A member whose copy is brought up to the newest one. Until the PG is activated its copy counts as incomplete.
+//! A member whose copy is brought up to the newest one. Until the PG is activated its copy counts
+//! as incomplete.
 
 pub(in crate::pg) mod handler;
 

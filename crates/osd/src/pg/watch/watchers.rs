@@ -20,7 +20,8 @@ pub struct Watcher {
     pub timeout: u32,
 }
 
-/// All watchers of an object. Shared until changed, as the info is copied with every op and few objects have any.
+/// All watchers of an object. Shared until changed, as the info is copied with every op and few
+/// objects have any.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Watchers(Option<Arc<BTreeMap<WatchKey, Watcher>>>);
 

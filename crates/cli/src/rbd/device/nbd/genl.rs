@@ -1,5 +1,6 @@
 //! Generic netlink, as far as the kernel's NBD client needs it: requests and replies as bytes
-//! ([netlink(7)](https://man7.org/linux/man-pages/man7/netlink.7.html), `linux/genetlink.h`, `linux/nbd-netlink.h`), and a socket for them.
+//! ([netlink(7)](https://man7.org/linux/man-pages/man7/netlink.7.html), `linux/genetlink.h`,
+//! `linux/nbd-netlink.h`), and a socket for them.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +15,8 @@ const REQUEST: u16 = 1 | 4;
 /// Bytes of `nlmsghdr`, and of `genlmsghdr` behind it.
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
-/// The family `nlctrl`, which knows the others; its command `CTRL_CMD_GETFAMILY` and its attributes.
+/// The family `nlctrl`, which knows the others; its command `CTRL_CMD_GETFAMILY` and its
+/// attributes.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -62,7 +64,8 @@ impl Request {
         self.with(number, &[value.as_bytes(), &[0]].concat())
     }
 
-    /// One file descriptor in the list of a list: `NBD_ATTR_SOCKETS`, which holds `NBD_SOCK_ITEM`s, which hold an `NBD_SOCK_FD`.
+    /// One file descriptor in the list of a list: `NBD_ATTR_SOCKETS`, which holds `NBD_SOCK_ITEM`s,
+    /// which hold an `NBD_SOCK_FD`.
     pub(super) fn with_socket(self, number: u16, fd: BorrowedFd<'_>) -> Self {
         let (mut item, mut list) = (Vec::new(), Vec::new());
         put(&mut item, 1, &fd.as_raw_fd().to_ne_bytes());

@@ -1,4 +1,5 @@
-//! The kernel's NBD client: images as `/dev/nbdN`, each served by a process of its own in the background.
+//! The kernel's NBD client: images as `/dev/nbdN`, each served by a process of its own in the
+//! background.
 //!
 //! The process is called `rbd-nbd` and has the arguments of Ceph's tool of that name, so that both
 //! tools find out from `/proc` which image a device is.
@@ -204,7 +205,8 @@ fn served(command_line: &[u8], path: &str) -> Option<Wanted> {
 
 /// Prints the reason in the form of the process's messages.
 fn refuse(why: impl std::fmt::Display) -> Exit {
-    // In one piece, as the kernel's log takes each write for a line. Where it can't be said there is nobody to read it.
+    // In one piece, as the kernel's log takes each write for a line. Where it can't be said there
+    // is nobody to read it.
     let _ = io::stderr().write_all(format!("{PROCESS}: {why}\n").as_bytes());
     errno::EINVAL.into()
 }
