@@ -186,10 +186,9 @@ fn own_messages(seeds: &mut Seeds) {
 }
 
 fn maps(seeds: &mut Seeds) {
-    for (name, encoded) in text("maps/testdata/corpus.txt")
-        .lines()
-        .filter_map(|l| l.split_once(' '))
-    {
+    let samples = ["maps/testdata/corpus.txt", "proto/testdata/structures.txt"].map(text);
+    let lines = samples.iter().flat_map(|t| t.lines());
+    for (name, encoded) in lines.filter_map(|l| l.split_once(' ')) {
         match name {
             "OSDMap" => seeds.add("osdmap", &hex(encoded)),
             "OSDMap::Incremental" => seeds.add("osdmap_incremental", &hex(encoded)),

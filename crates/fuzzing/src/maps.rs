@@ -5,11 +5,11 @@ use spirula_crush::{CrushMap, Workspace};
 use spirula_denc::{Decode, Encode, EntityAddr, EntityAddrVec, Fsid, Reader, encode_to_vec};
 use spirula_maps::pool::PoolOptions;
 use spirula_maps::{
-    HObject, Incremental, MgrMap, MonMap, ObjectLocator, ObjectName, ObjectStatCollection, ObjectStatSum,
-    OsdInfo, OsdMap, OsdStat, OsdState, OsdXInfo, PgHistory, PgPool, PgStat, PoolId, PoolStat, ReqId,
-    SnapContext, SpgId, StoreStatfs,
+    HObject, Incremental, MonMap, ObjectLocator, ObjectName, ObjectStatCollection, ObjectStatSum, OsdInfo,
+    OsdMap, OsdStat, OsdState, OsdXInfo, PgHistory, PgPool, PgStat, PoolId, PoolStat, ReqId, SnapContext,
+    SpgId, StoreStatfs,
 };
-use spirula_proto::mgr::ServiceMap;
+use spirula_proto::mgr::{MgrMap, ServiceMap};
 
 use crate::crush::DRAWS;
 use crate::input::Input;

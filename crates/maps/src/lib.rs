@@ -5,7 +5,7 @@
 //! does I/O.
 //!
 //! - [`types`]: identifiers of versions, PGs, objects, requests, snapshots.
-//! - [`MonMap`], [`OsdMap`] and its [`Incremental`], [`MgrMap`]: the maps.
+//! - [`MonMap`], [`OsdMap`] and its [`Incremental`]: the maps.
 //! - [`OsdMap::object_to_pg`] and [`OsdMap::map_pg`]: where an object is.
 //! - [`stats`]: statistics of PGs, pools and OSDs.
 
@@ -13,7 +13,6 @@ mod codec;
 pub mod features;
 pub mod hash;
 mod interval_set;
-mod mgrmap;
 mod monmap;
 pub mod osdmap;
 pub mod pool;
@@ -22,7 +21,6 @@ pub mod types;
 
 pub use features::release;
 pub use interval_set::{Interval, IntervalSet};
-pub use mgrmap::{MgrMap, MgrModule, MgrModuleOption, MgrStandby};
 pub use monmap::{ElectionStrategy, MonFeatures, MonInfo, MonMap};
 pub use osdmap::{
     ApplyError, CleanInterval, CrushBlob, Incremental, MappingCache, NO_OSD, OsdCounts, OsdInfo, OsdMap,

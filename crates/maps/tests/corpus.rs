@@ -77,8 +77,6 @@ fn osd_maps() {
 fn other_maps() {
     same_bytes::<MonInfo>("mon_info_t");
     same_bytes::<MonMap>("MonMap");
-    same_bytes::<MgrModule>("MgrMap::ModuleInfo");
-    same_bytes::<MgrMap>("MgrMap");
 }
 
 #[test]

@@ -15,7 +15,6 @@ fn decode_as_anything(bytes: &[u8]) {
     one::<OsdMap>(bytes);
     one::<Incremental>(bytes);
     one::<MonMap>(bytes);
-    one::<MgrMap>(bytes);
     one::<PgPool>(bytes);
     one::<PgStat>(bytes);
     one::<PoolStat>(bytes);

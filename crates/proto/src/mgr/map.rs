@@ -72,7 +72,7 @@ versioned! {
 versioned! {
     /// The managers. All fields are zero without one.
     #[derive(Eq)]
-    pub struct MgrMap("MgrMap", version 12, compat 6) {
+    pub struct MgrMap("MgrMap", version 12, compat 6, oldest 6) {
         /// The map's epoch.
         pub epoch: u32;
         /// The addresses of the active manager.
