@@ -166,7 +166,7 @@ impl Encode for Start {
         w.put(&self.monitors);
         w.put(&self.addresses);
         put_modes(w, &self.modes);
-        w.u32(self.osdmap_epoch);
+        w.put(&self.osdmap_epoch);
         put_duration(w, self.heartbeat);
     }
 }
@@ -179,7 +179,7 @@ impl Decode for Start {
             monitors: r.get()?,
             addresses: r.get()?,
             modes: get_modes(r)?,
-            osdmap_epoch: r.u32()?,
+            osdmap_epoch: r.get()?,
             heartbeat: Duration::from_millis(r.u64()?),
         })
     }
@@ -546,7 +546,7 @@ mod tests {
     use spirula_cephx::{CryptoKey, KeyType};
     use spirula_denc::{UTime, encode_to_vec};
 
-    use spirula_maps::PoolId;
+    use spirula_maps::{Epoch, PoolId};
 
     use super::*;
 
@@ -597,7 +597,7 @@ mod tests {
                 "v2:[::1]:0/8".parse().unwrap(),
             ],
             modes: ModeLists::default(),
-            osdmap_epoch: 9,
+            osdmap_epoch: Epoch::new(9),
             heartbeat: Duration::from_millis(1500),
         });
         let images = ImagesToName {

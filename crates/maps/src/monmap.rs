@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::types::Epoch;
 use spirula_denc::{EntityAddrVec, Fsid, Reader, Result, UTime, Writer, flags, versioned};
 
 use crate::codec::write_joined;
@@ -94,7 +95,7 @@ versioned! {
         /// The cluster.
         pub fsid: Fsid;
         /// Counts the maps.
-        pub epoch: u32;
+        pub epoch: Epoch;
         /// When this map was made.
         pub last_changed: UTime;
         /// When the first was.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spirula_maps::{OsdStat, PgId, PgStat, PgState};
+use spirula_maps::{Epoch, OsdStat, PgId, PgStat, PgState};
 use spirula_proto::internal::report::{OsdReport, PgStatsReport, PgTempWanted};
 use spirula_proto::mon::{MMonSubscribe, Subscription};
 use spirula_proto::{Blob, Payload};
@@ -45,7 +45,7 @@ fn an_osd_that_lies_ends_no_monitor() {
         let osd = RawClient::login(&c, "osd.0").await;
         let mut pg = PgStat {
             state: PgState::ACTIVE.with(PgState::CLEAN),
-            reported_epoch: u32::MAX,
+            reported_epoch: Epoch::MAX,
             log_size: i64::MAX,
             ondisk_log_size: i64::MAX,
             ..PgStat::default()
@@ -64,8 +64,13 @@ fn an_osd_that_lies_ends_no_monitor() {
             assert!(osd.monitors.send(OsdReport::PgStats(report.clone()).to_message()));
         }
         let acting = others.iter().map(|id| (*id, vec![0])).collect();
-        osd.monitors
-            .send(OsdReport::PgTemp(PgTempWanted { epoch: 1, acting }).to_message());
+        osd.monitors.send(
+            OsdReport::PgTemp(PgTempWanted {
+                epoch: Epoch::new(1),
+                acting,
+            })
+            .to_message(),
+        );
         let subscribe = MMonSubscribe {
             what: [("x".repeat(4 << 20), Subscription::default())].into(),
             hostname: "h".repeat(4 << 20),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spirula_denc::{EntityName, EntityType, encode_to_vec};
-use spirula_maps::{HObject, ObjectLocator, ObjectName, PoolId, ReqId, SnapContext};
+use spirula_maps::{Epoch, HObject, ObjectLocator, ObjectName, PoolId, ReqId, SnapContext};
 use spirula_proto::osd::{
     ChecksumArgs, ChecksumType, CopyFromArgs, ListArgs, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn,
     WriteSameArgs, XattrArgs,
@@ -228,7 +228,7 @@ fn nobody_acts_or_reads_for_others() {
         let mut spy = RawPool::open(&c, &tenant, "s").await;
         let list = ListArgs {
             count: 100,
-            start_epoch: 0,
+            start_epoch: Epoch::NONE,
         };
         let input = encode_to_vec(&HObject::min());
         for code in [OpCode::PGNLS, OpCode::PGLS] {

@@ -108,7 +108,7 @@ async fn requests_for_a_map_to_come(c: &Cluster, at: &RawPool, raw: &RawClient) 
         let mut pool = at.another(raw).await.unwrap();
         for _ in 0..2000 {
             let mut request = pool.request(b"o", vec![read()]);
-            request.epoch += 1000;
+            request.epoch = request.epoch.after(1000);
             pool.send(&request);
         }
         open.push(pool);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, decode_all};
-use spirula_maps::{EVersion, SnapId};
+use spirula_maps::{EVersion, Epoch, SnapId};
 
 use super::number::{number, put_number, small};
 use super::snaps::set::{SnapSet, decode_ids, encode_ids};
@@ -182,7 +182,7 @@ impl ObjectInfo {
     fn decode_compact(r: &mut Reader<'_>) -> Result<Self> {
         let version = |r: &mut Reader<'_>| {
             let version = number(r)?;
-            Ok(EVersion::new(small(r)?, version))
+            Ok(EVersion::new(Epoch::new(small(r)?), version))
         };
         let mut info = Self {
             size: number(r)?,
@@ -287,13 +287,13 @@ mod tests {
                 sec: 1_700_000_001,
                 nsec: 6,
             },
-            version: EVersion::new(12, 3456),
+            version: EVersion::new(Epoch::new(12), 3456),
             user_version: 3456,
             ..ObjectInfo::default()
         };
         let extreme = ObjectInfo {
             size: u64::MAX,
-            prior_version: EVersion::new(u32::MAX, u64::MAX),
+            prior_version: EVersion::new(Epoch::MAX, u64::MAX),
             truncate_seq: u32::MAX,
             truncate_size: u64::MAX,
             flags: 1,

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use spirula_denc::{Decode, Encode, Reader, Writer};
+use spirula_maps::Epoch;
 
 use super::{AllocHintFlags, OpCode, OsdOp};
 use crate::macros::{packed, wire_enum};
@@ -98,7 +99,7 @@ packed! {
         /// Most entries wanted.
         pub count: u64,
         /// The epoch in which the listing began.
-        pub start_epoch: u32,
+        pub start_epoch: Epoch,
     }
 }
 
@@ -382,7 +383,7 @@ mod tests {
                 OpCode::PGNLS,
                 OpArgs::List(ListArgs {
                     count: 1,
-                    start_epoch: 2,
+                    start_epoch: Epoch::new(2),
                 }),
             ),
             (OpCode::ROLLBACK, OpArgs::Snap(7)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spirula_denc::UTime;
-use spirula_maps::{ObjectLocator, ObjectName, PgId, PoolId, SnapContext, SpgId, snap};
+use spirula_maps::{Epoch, ObjectLocator, ObjectName, PgId, PoolId, SnapContext, SpgId, snap};
 use spirula_msgr::Connection;
 use spirula_proto::osd::{ExtentArgs, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, Payload};
@@ -20,7 +20,7 @@ pub struct RawPool {
     pub connection: Connection,
     primary: i32,
     pool: PoolId,
-    epoch: u32,
+    epoch: Epoch,
     tid: u64,
 }
 
@@ -34,7 +34,7 @@ impl RawPool {
             connection: client.osd(primary).await.unwrap(),
             primary,
             pool: PoolId::try_from(map["pool_id"].as_u64().unwrap()).unwrap(),
-            epoch: u32::try_from(map["epoch"].as_u64().unwrap()).unwrap(),
+            epoch: Epoch::try_from(map["epoch"].as_u64().unwrap()).unwrap(),
             tid: 0,
         }
     }
