@@ -60,6 +60,7 @@ impl Bench {
                 rustix::event::PollFlags::IN,
             )];
             rustix::event::poll(&mut fds, None)?;
+            self.store.clear_event_fd();
             self.store.poll(&mut self.events);
         }
         Ok(self.events.drain(..))

@@ -14,12 +14,12 @@
 //! store.omap_list(&key, from, to, limit, token) -> Event::Pairs      store.omap_get(&key, names, token) -> Event::Pairs
 //! store.meta_list(from, to, limit, token)       -> Event::Pairs      store.meta_get(key)          -> at once, may block
 //! store.poll(&mut events)    does what is due (starts I/O, forms the group commit, takes completions), appends events
-//! store.event_fd()           readable when `poll` has work: await it with tokio's AsyncFd, then call `poll`
+//! store.event_fd()           signalled when `poll` has work: await it with tokio's AsyncFd, then call `poll`
 //! store.writable()           false: take no new writes until a later `poll` made it true again (bounded memory)
 //! store.statfs()
 //! ```
 //!
-//! Call [`Store::poll`] after every batch of calls and whenever the event fd is readable: what was
+//! Call [`Store::poll`] after every batch of calls and whenever the event fd is signalled: what was
 //! submitted between two polls is one group commit at most. A `submit` for an object that was not
 //! looked up before is correct, but may block on the device; so look up first.
 //!

@@ -228,9 +228,17 @@ impl Store {
         self.stats.checkpoints
     }
 
-    /// Readable when [`Store::poll`] has completions to take.
+    /// Signalled when [`Store::poll`] has completions to take. Each signal is an edge of its own
+    /// (`EPOLLET`), also while the descriptor is readable: an owner that waits for edges need not
+    /// clear it. For others it stays readable until [`Store::clear_event_fd`].
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.notify.as_fd()
+    }
+
+    /// Makes the event descriptor unreadable until the next completion. To be called before
+    /// [`Store::poll`], or a completion between the two calls would go unnoticed.
+    pub fn clear_event_fd(&self) {
+        self.notify.clear();
     }
 
     /// Whether the store accepts more writes without growing. If not, the owner should not submit
@@ -597,7 +605,6 @@ impl Store {
 
     /// Does all due work and appends the events to `events`.
     pub fn poll(&mut self, events: &mut Vec<Event>) {
-        self.notify.clear();
         self.advance();
         events.extend(self.events.drain(..));
     }

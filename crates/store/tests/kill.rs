@@ -96,6 +96,7 @@ fn child() {
             tv_nsec: 1_000_000,
         };
         rustix::event::poll(&mut fds, Some(&patience)).unwrap();
+        store.clear_event_fd();
     }
 }
 

@@ -290,6 +290,7 @@ fn watch_store(shell: Shared, fd: std::os::fd::OwnedFd) -> Result<impl Future<Ou
     let fd = super::event_fd::readable(fd).map_err(io_error("event fd"))?;
     Ok(async move {
         while let Ok(mut ready) = fd.readable().await {
+            // Tokio waits for edges, and each completion is one: the descriptor is never read.
             ready.clear_ready();
             shell.wake.notify_one();
         }
