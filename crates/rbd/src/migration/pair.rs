@@ -58,7 +58,8 @@ impl Side {
             // Another cluster or a file, or an image of the first format.
             return Err(Error::os("migration", errno::EOPNOTSUPP));
         }
-        let pool = io.rados().pool_by_id(record.pool_id).await?;
+        let pool_id = record.pool_id.0.ok_or(Error::os("migration", errno::ENOENT))?;
+        let pool = io.rados().pool_by_id(pool_id).await?;
         let io = pool.with_namespace(text(&record.pool_namespace));
         let id = text(&record.image_id);
         Ok(Self {
@@ -71,7 +72,7 @@ impl Side {
 
     /// Whether a record of the other image names this one.
     fn is_named_by(&self, record: &Migration) -> bool {
-        record.pool_id == self.io.pool_id()
+        record.pool_id == self.io.pool_id().into()
             && record.pool_namespace == self.io.namespace().as_bytes()
             && record.image_id == self.id.as_bytes()
     }

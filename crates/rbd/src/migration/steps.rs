@@ -84,7 +84,7 @@ mod tests {
     fn record(snap_seqs: &[(u64, u64)]) -> Migration {
         Migration {
             header_type: DESTINATION,
-            pool_id: PoolId::new(1),
+            pool_id: PoolId::new(1).into(),
             pool_namespace: Bytes::new(),
             image_name: Bytes::new(),
             image_id: Bytes::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, Writer};
-use spirula_maps::PoolId;
+use spirula_maps::PoolOrNone;
 
 use super::{features, keys};
 use crate::method::Nothing;
@@ -44,8 +44,8 @@ const OLD_HEADER_MIGRATING: &[u8; 33] = b"<<< Migrating RBD Image      >>>\n";
 pub struct Migration {
     /// Whether this is the header of the source or of the destination.
     pub header_type: u8,
-    /// The pool of the other image.
-    pub pool_id: PoolId,
+    /// The pool of the other image; none where the source is no image of this cluster.
+    pub pool_id: PoolOrNone,
     /// The namespace in it.
     pub pool_namespace: Bytes,
     /// The other image's name.
@@ -198,4 +198,41 @@ pub(super) fn remove(object: &mut dyn Object, _: Nothing) -> Result<Nothing> {
         Some(_) => {}
     }
     Ok(Nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method::{input, to_bytes};
+    use crate::testing::World;
+
+    /// As `rbd migration prepare --import-only` of 16.2 writes it: its pool is -1.
+    #[test]
+    fn an_imported_image_has_no_pool() {
+        let spec = Migration {
+            header_type: DESTINATION,
+            pool_id: PoolOrNone::NONE,
+            pool_namespace: Bytes::new(),
+            image_name: Bytes::new(),
+            image_id: Bytes::new(),
+            snap_seqs: BTreeMap::new(),
+            overlap: 0,
+            flatten: false,
+            mirroring: false,
+            state: state::PREPARED,
+            state_description: Bytes::new(),
+            mirror_image_mode: 0,
+            source_spec: Bytes::from_static(br#"{"type":"raw"}"#),
+        };
+        let written = to_bytes(&spec);
+        // A section's head of six bytes, the kind of the header, the pool.
+        assert_eq!(written[7..15], [0xff; 8]);
+        let mut world = World::default();
+        let (size, order, layering) = (1u64 << 20, 22u8, 1u64);
+        let image = (size, (order, (layering, Bytes::from_static(b"rbd_data.1"))));
+        assert_eq!(world.call("rbd", "create", &to_bytes(&image)).0, 0);
+        assert_eq!(world.call("rbd", "migration_set", &written).0, 0);
+        let (rc, read) = world.call("rbd", "migration_get", &[]);
+        assert_eq!((rc, input::<Migration>(&read).ok()), (0, Some(spec)));
+    }
 }
