@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddr, UTime};
-use spirula_maps::Epoch;
 use spirula_proto::mgr::{MMgrReport, Service, ServiceDaemon, ServiceMap, ServiceRegistration};
 use spirula_text::cut;
 
@@ -103,7 +102,7 @@ pub(crate) struct Services {
 impl Services {
     pub(crate) fn new() -> Self {
         let map = ServiceMap {
-            epoch: Epoch::new(1),
+            epoch: 1,
             ..ServiceMap::default()
         };
         Self {
@@ -187,7 +186,7 @@ impl Services {
         let daemon = ServiceDaemon {
             gid,
             addr,
-            start_epoch: self.map.epoch.next(),
+            start_epoch: self.map.epoch.saturating_add(1),
             start_stamp: now.wall,
             metadata: what.metadata,
             task_status: BTreeMap::new(),
@@ -275,7 +274,7 @@ impl Services {
         let services = self.next.take().filter(|next| *next != self.map.services)?;
         self.next = Some(services.clone());
         Some(ServiceMap {
-            epoch: self.map.epoch.next(),
+            epoch: self.map.epoch.saturating_add(1),
             modified: now.wall,
             services,
         })
@@ -337,7 +336,7 @@ mod tests {
     /// The names of the daemons after a review whose map is committed.
     fn reviewed(s: &mut Services, now: Now) -> Vec<String> {
         if let Some(map) = s.review(GRACE, now) {
-            assert_eq!(map.epoch, s.map.epoch.next());
+            assert_eq!(map.epoch, s.map.epoch + 1);
             s.map = map;
             assert_eq!(s.review(GRACE, now), None, "nothing changes twice");
         }

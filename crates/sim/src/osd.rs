@@ -11,7 +11,6 @@ use spirula_buf::Pool;
 use spirula_cephx::caps::ClassCall;
 use spirula_cephx::{AuthName, CryptoKey};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Micros};
-use spirula_maps::Epoch;
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{Config, Sender};
 use spirula_osd::heartbeat::Net;
@@ -79,7 +78,7 @@ pub(crate) struct OsdNode {
     pub(crate) rotten: bool,
     storing: bool,
     alarm: Option<u64>,
-    epoch: Epoch,
+    epoch: u32,
 }
 
 #[derive(Debug)]
@@ -178,7 +177,7 @@ impl World {
             rotten: false,
             storing: false,
             alarm: None,
-            epoch: Epoch::NONE,
+            epoch: 0,
         };
         self.osds.insert(id, node);
         let after = self.rng.below(SECOND);
@@ -232,7 +231,7 @@ impl World {
             return;
         };
         n.life += 1;
-        (n.storing, n.alarm, n.epoch) = (true, None, Epoch::NONE);
+        (n.storing, n.alarm, n.epoch) = (true, None, 0);
         let (life, rotten) = (n.life, n.rotten);
         match self.build(id) {
             Ok(osd) => {

@@ -10,8 +10,7 @@ use std::rc::Rc;
 
 use spirula_denc::EntityAddr;
 use spirula_maps::{
-    Epoch, Incremental, MappingCache, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, PgId, PgPool,
-    PoolFlags, SpgId,
+    Incremental, MappingCache, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, PgId, PgPool, PoolFlags, SpgId,
 };
 use spirula_proto::mon::{MCommand, MCommandReply, MOsdMap};
 use spirula_proto::osd::{MOsdOp, MOsdOpReply, OsdFlags};
@@ -32,11 +31,11 @@ pub enum Action {
     /// Send a message on the established session with an OSD.
     Send(i32, RawMessage),
     /// Subscribe to OSDMaps from this epoch on.
-    Subscribe(Epoch),
+    Subscribe(u32),
     /// Ask for one full map, as the incrementals don't apply.
     FullMap,
     /// Tell the monitors that the maps up to this epoch have arrived.
-    Received(Epoch),
+    Received(u32),
 }
 
 /// How the PG of a request is found.
@@ -58,7 +57,7 @@ pub(super) struct Target {
     acting: Vec<i32>,
     pg_num: u32,
     /// The epoch from which the pool wants all requests to be resent.
-    force_resend: Epoch,
+    force_resend: u32,
 }
 
 /// The properties of a request that decide its target.
@@ -124,7 +123,7 @@ pub struct Core {
     pub(super) last_cookie: u64,
     commands: BTreeMap<u64, PendingCommand>,
     /// Waiters for a map, with the epoch that each waits for.
-    waiters: Vec<(Epoch, oneshot::Sender<()>)>,
+    waiters: Vec<(u32, oneshot::Sender<()>)>,
     pub(super) actions: VecDeque<Action>,
 }
 
@@ -139,19 +138,19 @@ impl Core {
         self.map.as_ref()
     }
 
-    pub(super) fn epoch(&self) -> Epoch {
-        self.map.as_ref().map_or(Epoch::NONE, |m| m.epoch)
+    pub(super) fn epoch(&self) -> u32 {
+        self.map.as_ref().map_or(0, |m| m.epoch)
     }
 
     fn subscribe(&mut self) {
         // Epoch 0 asks for a full map: the first incremental of a client without a map would be of
         // no use.
-        let from = self.map.as_ref().map_or(Epoch::NONE, |m| m.epoch.next());
+        let from = self.map.as_ref().map_or(0, |m| m.epoch + 1);
         self.actions.push_back(Action::Subscribe(from));
     }
 
     /// Completes when the map is at `epoch` or later.
-    pub(crate) fn wait_for_map(&mut self, epoch: Epoch) -> oneshot::Receiver<()> {
+    pub(crate) fn wait_for_map(&mut self, epoch: u32) -> oneshot::Receiver<()> {
         let (told, wait) = oneshot::channel();
         self.waiters.push((epoch, told));
         if self.epoch() < epoch {
@@ -475,10 +474,10 @@ impl Core {
     /// Handles maps from a monitor or an OSD.
     pub fn handle_maps(&mut self, maps: &MOsdMap) {
         let before = self.epoch();
-        for epoch in maps.range().into_iter().flat_map(Epoch::all) {
+        for epoch in maps.range().into_iter().flatten() {
             match self.next_map(maps, epoch) {
                 Some(Ok(map)) => {
-                    let skipped = before > Epoch::NONE && epoch > self.epoch().next();
+                    let skipped = before > 0 && epoch > self.epoch() + 1;
                     self.map = Some(Rc::new(map));
                     self.note_moves(skipped);
                 }
@@ -499,13 +498,13 @@ impl Core {
     }
 
     /// The map of `epoch`; `None` where the message does not lead there from the present map.
-    fn next_map(&self, maps: &MOsdMap, epoch: Epoch) -> Option<Result<OsdMap, String>> {
+    fn next_map(&self, maps: &MOsdMap, epoch: u32) -> Option<Result<OsdMap, String>> {
         let current = self.epoch();
         if epoch <= current {
             return None;
         }
         match (maps.incrementals.get(&epoch), maps.maps.get(&epoch), &self.map) {
-            (Some(inc), _, Some(map)) if epoch == current.next() => {
+            (Some(inc), _, Some(map)) if epoch == current + 1 => {
                 let mut map = OsdMap::clone(map);
                 let inc = spirula_denc::decode_all::<Incremental>(inc).map_err(|e| e.to_string());
                 let applied = inc.and_then(|inc| map.apply_checked(&inc).map_err(|e| e.to_string()));

@@ -1,6 +1,5 @@
 //! Applying an incremental to a map.
 
-use crate::types::Epoch;
 use spirula_denc::Fsid;
 
 use super::CleanInterval;
@@ -21,9 +20,9 @@ pub enum ApplyError {
     #[error("incremental for epoch {found}, want {wanted}")]
     WrongEpoch {
         /// The incremental's epoch.
-        found: Epoch,
+        found: u32,
         /// The epoch that comes next.
-        wanted: Epoch,
+        wanted: u32,
     },
     /// The incremental names an OSD that the map has no room for.
     #[error("no osd.{0} in the map")]
@@ -76,12 +75,12 @@ impl OsdMap {
     /// # Errors
     /// Any of [`ApplyError`] but the last; after an error the map is to be thrown away.
     pub fn apply(&mut self, inc: &Incremental) -> Result<()> {
-        if inc.epoch == Epoch::FIRST {
+        if inc.epoch == 1 {
             self.fsid = inc.fsid;
         } else if inc.fsid != self.fsid {
             return Err(ApplyError::WrongCluster(inc.fsid));
         }
-        let wanted = self.epoch.next();
+        let wanted = self.epoch.saturating_add(1);
         if inc.epoch != wanted {
             return Err(ApplyError::WrongEpoch {
                 found: inc.epoch,
@@ -319,7 +318,7 @@ impl OsdMap {
 
     fn apply_settings(&mut self, inc: &Incremental) {
         self.cluster_snapshot_epoch = if inc.cluster_snapshot.is_empty() {
-            Epoch::NONE
+            0
         } else {
             inc.epoch
         };

@@ -2,24 +2,23 @@
 
 use std::fmt;
 
-use crate::types::Epoch;
 use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer, versioned};
 
 /// `osd_info_t`, all in epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OsdInfo {
     /// The first epoch of the last interval that ended with a clean stop.
-    pub last_clean_begin: Epoch,
+    pub last_clean_begin: u32,
     /// The last one.
-    pub last_clean_end: Epoch,
+    pub last_clean_end: u32,
     /// When it last came up.
-    pub up_from: Epoch,
+    pub up_from: u32,
     /// The epoch until which the OSD was certainly up, by its own request.
-    pub up_thru: Epoch,
+    pub up_thru: u32,
     /// When it last went down.
-    pub down_at: Epoch,
+    pub down_at: u32,
     /// When its data was declared lost.
-    pub lost_at: Epoch,
+    pub lost_at: u32,
 }
 
 impl Encode for OsdInfo {
@@ -33,7 +32,7 @@ impl Encode for OsdInfo {
             self.down_at,
             self.lost_at,
         ] {
-            w.put(&epoch);
+            w.u32(epoch);
         }
     }
 }
@@ -43,12 +42,12 @@ impl Decode for OsdInfo {
         // The official reader ignores this version byte too.
         r.u8()?;
         Ok(Self {
-            last_clean_begin: r.get()?,
-            last_clean_end: r.get()?,
-            up_from: r.get()?,
-            up_thru: r.get()?,
-            down_at: r.get()?,
-            lost_at: r.get()?,
+            last_clean_begin: r.u32()?,
+            last_clean_end: r.u32()?,
+            up_from: r.u32()?,
+            up_thru: r.u32()?,
+            down_at: r.u32()?,
+            lost_at: r.u32()?,
         })
     }
 }
@@ -68,23 +67,23 @@ pub struct OsdCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanInterval {
     /// The epoch in which the OSD came up.
-    pub begin: Epoch,
+    pub begin: u32,
     /// The epoch in which the OSD said that it ends.
-    pub end: Epoch,
+    pub end: u32,
 }
 
 impl Encode for CleanInterval {
     fn encode(&self, w: &mut Writer) {
-        w.put(&self.begin);
-        w.put(&self.end);
+        w.u32(self.begin);
+        w.u32(self.end);
     }
 }
 
 impl Decode for CleanInterval {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            begin: r.get()?,
-            end: r.get()?,
+            begin: r.u32()?,
+            end: r.u32()?,
         })
     }
 }
@@ -97,7 +96,7 @@ impl fmt::Display for OsdInfo {
             "up_from {} up_thru {} down_at {} last_clean_interval [{},{})",
             self.up_from, self.up_thru, self.down_at, self.last_clean_begin, self.last_clean_end
         )?;
-        if self.lost_at != Epoch::NONE {
+        if self.lost_at != 0 {
             write!(f, " lost_at {}", self.lost_at)
         } else {
             Ok(())
@@ -122,7 +121,7 @@ versioned! {
         /// When it last checked its purged snapshots.
         pub last_purged_snaps_scrub: UTime, since 4;
         /// The epoch since which the OSD is certainly dead.
-        pub dead_epoch: Epoch, since 4;
+        pub dead_epoch: u32, since 4;
     }
 }
 

@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::types::Epoch;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer, versioned};
 
 use super::{HObject, PoolId};
@@ -15,23 +14,20 @@ pub struct EVersion {
     /// Counts the PG's writes.
     pub version: u64,
     /// The OSDMap epoch in which the primary assigned it.
-    pub epoch: Epoch,
+    pub epoch: u32,
 }
 
 impl EVersion {
     /// Before every real version.
-    pub const ZERO: Self = Self {
-        version: 0,
-        epoch: Epoch::NONE,
-    };
+    pub const ZERO: Self = Self { version: 0, epoch: 0 };
     /// After every real version.
     pub const MAX: Self = Self {
         version: u64::MAX,
-        epoch: Epoch::MAX,
+        epoch: u32::MAX,
     };
 
     /// The version `version` of `epoch`.
-    pub const fn new(epoch: Epoch, version: u64) -> Self {
+    pub const fn new(epoch: u32, version: u64) -> Self {
         Self { version, epoch }
     }
 }
@@ -58,7 +54,7 @@ impl fmt::Display for EVersion {
 impl Encode for EVersion {
     fn encode(&self, w: &mut Writer) {
         w.u64(self.version);
-        w.put(&self.epoch);
+        w.u32(self.epoch);
     }
 }
 
@@ -66,7 +62,7 @@ impl Decode for EVersion {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
             version: r.u64()?,
-            epoch: r.get()?,
+            epoch: r.u32()?,
         })
     }
 }
@@ -323,9 +319,9 @@ mod tests {
 
     #[test]
     fn versions_order_by_epoch_first() {
-        assert!(EVersion::new(Epoch::new(2), 1) > EVersion::new(Epoch::new(1), 9));
-        assert!(EVersion::new(Epoch::new(2), 2) > EVersion::new(Epoch::new(2), 1));
-        assert_eq!(EVersion::new(Epoch::new(7), 12).to_string(), "7'12");
+        assert!(EVersion::new(2, 1) > EVersion::new(1, 9));
+        assert!(EVersion::new(2, 2) > EVersion::new(2, 1));
+        assert_eq!(EVersion::new(7, 12).to_string(), "7'12");
     }
 
     #[test]

@@ -44,7 +44,6 @@ use std::rc::Rc;
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
 use spirula_invariant::{AtWork, Counts, invariant};
 use spirula_manager::Request;
-use spirula_maps::Epoch;
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 
@@ -139,7 +138,7 @@ pub enum LoadError {
     #[error("stored osdmap {epoch}: {why}")]
     Map {
         /// The epoch that could not be made.
-        epoch: Epoch,
+        epoch: u32,
         /// Why.
         why: String,
     },

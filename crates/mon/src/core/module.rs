@@ -13,7 +13,6 @@ use spirula_cephx::{AuthName, CryptoKey, Env};
 use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, UTime};
 use spirula_invariant::{dropped, invariant};
 use spirula_manager::{News, Question, Reply as Answer, Request};
-use spirula_maps::Epoch;
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 
@@ -46,7 +45,7 @@ pub struct ModuleStart {
     /// The addresses of all their clients, that one's first.
     pub addresses: Vec<EntityAddr>,
     /// The OSDMap in which the former manager's client is on the blocklist.
-    pub osdmap_epoch: Epoch,
+    pub osdmap_epoch: u32,
 }
 
 /// The state of the modules.
@@ -185,7 +184,7 @@ impl View {
 impl Turn<'_> {
     /// Puts the clients of the manager in the map on the blocklist. Returns the epoch in which they
     /// are there.
-    pub(super) fn shut_manager_out(&mut self) -> Epoch {
+    pub(super) fn shut_manager_out(&mut self) -> u32 {
         let clients: Vec<EntityAddrVec> = self.view.state.manager.map.client_addrs.clone();
         let until = self.view.now.plus(SHUT_OUT_FOR);
         let addrs = clients.iter().flat_map(|c| &c.0);

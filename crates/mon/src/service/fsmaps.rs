@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
-use spirula_maps::Epoch;
 use spirula_proto::Payload;
 use spirula_proto::mon::{FsMapUser, MFsMap, MFsMapUser};
 
@@ -11,7 +10,7 @@ use super::state::{Published, Service, Source};
 use crate::core::{LoadError, Topic};
 
 /// Epoch of the empty map.
-pub const FSMAP_EPOCH: Epoch = Epoch::new(1);
+pub const FSMAP_EPOCH: u32 = 1;
 
 /// The empty map.
 #[derive(Debug)]
@@ -48,7 +47,7 @@ impl Service for FsMaps {
         Published::newest(next, FSMAP_EPOCH, || message)
     }
 
-    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<Epoch>> {
+    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<u32>> {
         matches!(topic, Topic::FsMap | Topic::MdsMap(None)).then_some(FSMAP_EPOCH..=FSMAP_EPOCH)
     }
 }

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use spirula_denc::EntityName;
 use spirula_errno::Errno;
 use spirula_errno::*;
-use spirula_maps::Epoch;
 use spirula_proto::osd::OsdFlags;
 
 use super::op::{Client, ClientOp};
@@ -29,7 +28,7 @@ use super::site::Site;
 struct First {
     tid: u64,
     /// The map's epoch when a write was last dropped.
-    epoch: Epoch,
+    epoch: u32,
     client: Arc<Client>,
     /// Whether the client's connection was ended.
     hung_up: bool,
@@ -42,11 +41,11 @@ pub(super) struct Dropped {
     /// interval.
     first: HashMap<EntityName, First>,
     /// The last map that said that the pool is no longer full.
-    room_since: Epoch,
+    room_since: u32,
 }
 
 impl Dropped {
-    fn add(&mut self, op: &ClientOp, epoch: Epoch) {
+    fn add(&mut self, op: &ClientOp, epoch: u32) {
         let first = self.first.entry(op.reqid.name).or_insert_with(|| First {
             tid: op.reqid.tid,
             epoch,
@@ -58,7 +57,7 @@ impl Dropped {
     }
 
     /// Notes that the pool is no longer full since this epoch.
-    pub(super) fn room(&mut self, epoch: Epoch) {
+    pub(super) fn room(&mut self, epoch: u32) {
         // A client that has not written since the room before is not heard of any more.
         let before = self.room_since;
         self.first.retain(|_, f| f.epoch >= before);

@@ -1,7 +1,6 @@
 //! Heartbeats between OSDs.
 
 use spirula_denc::{Fsid, Micros};
-use spirula_maps::Epoch;
 
 use super::{plain_parts, protocol};
 use crate::Blob;
@@ -31,9 +30,9 @@ packed! {
         /// The cluster.
         pub fsid: Fsid,
         /// The sender's osdmap epoch.
-        pub epoch: Epoch,
+        pub epoch: u32,
         /// The epoch since which the sender is up.
-        pub up_from: Epoch,
+        pub up_from: u32,
         /// The pinging OSD's monotonic clock, meaningless to its peer.
         pub stamp: Micros,
         /// The sender has no room for anything that grows.

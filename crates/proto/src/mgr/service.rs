@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddr, UTime, versioned};
-use spirula_maps::Epoch;
 
 use crate::macros::message;
 
@@ -17,7 +16,7 @@ versioned! {
         /// Its address.
         pub addr: EntityAddr;
         /// The map's epoch when it started.
-        pub start_epoch: Epoch;
+        pub start_epoch: u32;
         /// When it started.
         pub start_stamp: UTime;
         /// Metadata that it reports about itself.
@@ -43,7 +42,7 @@ versioned! {
     #[derive(Eq)]
     pub struct ServiceMap("ServiceMap", version 1, compat 1) {
         /// The map's epoch.
-        pub epoch: Epoch;
+        pub epoch: u32;
         /// When it changed.
         pub modified: UTime;
         /// The services by name.

@@ -3,7 +3,6 @@
 use crate::Blob;
 use crate::macros::message;
 use crate::mon::PaxosVersion;
-use spirula_maps::Epoch;
 
 message! {
     /// A request of the authentication protocol.
@@ -15,7 +14,7 @@ message! {
         /// The protocol's request.
         pub payload: Blob,
         /// The sender's monitor map.
-        pub monmap_epoch: Epoch = if_left,
+        pub monmap_epoch: u32, if left,
     }
 }
 

@@ -5,14 +5,13 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use spirula_denc::{Encode, Fsid, Reader, Result, Writer};
-use spirula_maps::Epoch;
 
 use crate::macros::message;
 use crate::mon::PaxosVersion;
 use crate::{Body, MsgType, Payload, RawMessage, priority};
 
 /// Encoded OSDMaps, shared between all messages that carry them.
-type Maps = BTreeMap<Epoch, Bytes>;
+type Maps = BTreeMap<u32, Bytes>;
 
 /// Full and incremental OSDMaps by epoch, from monitors and OSDs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,14 +23,14 @@ pub struct MOsdMap {
     /// Encoded full maps.
     pub maps: Maps,
     /// The oldest epoch the sender can provide.
-    pub oldest: Epoch,
+    pub oldest: u32,
     /// The newest epoch the sender has.
-    pub newest: Epoch,
+    pub newest: u32,
 }
 
 impl MOsdMap {
     /// The first to the last epoch of the maps; `None` if there are none.
-    pub fn range(&self) -> Option<RangeInclusive<Epoch>> {
+    pub fn range(&self) -> Option<RangeInclusive<u32>> {
         let epochs = || self.incrementals.keys().chain(self.maps.keys());
         Some(*epochs().min()?..=*epochs().max()?)
     }
@@ -41,7 +40,7 @@ fn decode_maps(r: &mut Reader<'_>, front: &Bytes) -> Result<Maps> {
     let n = r.count(8)?;
     let mut out = Maps::new();
     for _ in 0..n {
-        let epoch = r.get()?;
+        let epoch = r.u32()?;
         out.insert(epoch, front.slice_ref(r.blob()?));
     }
     Ok(out)
@@ -65,8 +64,8 @@ impl Payload for MOsdMap {
         self.fsid.encode(&mut w);
         w.put(&self.incrementals);
         w.put(&self.maps);
-        w.put(&self.oldest);
-        w.put(&self.newest);
+        w.u32(self.oldest);
+        w.u32(self.newest);
         // Version 4 listed removed snapshots; since Octopus the list is empty.
         w.u32(0);
         out.front = w;
@@ -77,8 +76,8 @@ impl Payload for MOsdMap {
             fsid: r.get()?,
             incrementals: decode_maps(r, &msg.front)?,
             maps: decode_maps(r, &msg.front)?,
-            oldest: r.get()?,
-            newest: r.get()?,
+            oldest: r.u32()?,
+            newest: r.u32()?,
         })
     }
 }
@@ -89,12 +88,12 @@ message! {
         /// Unused prefix.
         pub paxos: PaxosVersion,
         /// First full map.
-        pub full_first: Epoch,
+        pub full_first: u32,
         /// Last full map.
-        pub full_last: Epoch,
+        pub full_last: u32,
         /// First incremental.
-        pub inc_first: Epoch,
+        pub inc_first: u32,
         /// Last incremental.
-        pub inc_last: Epoch,
+        pub inc_last: u32,
     }
 }

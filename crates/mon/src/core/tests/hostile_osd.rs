@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::Micros;
-use spirula_maps::{Epoch, ObjectStatSum, OsdStat, PgId, PgStat, PgState, PingTimes, PoolId, StoreStatfs};
+use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, PgState, PingTimes, PoolId, StoreStatfs};
 use spirula_proto::internal::report::SlowOps;
 use spirula_proto::internal::report::*;
 use spirula_proto::{Blob, Payload};
@@ -82,7 +82,7 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
         snap_trim_queue_len: n as i32,
         num_snap_trimming: n as i32,
         num_shards_repaired: m,
-        up_from: Epoch::new(u),
+        up_from: u,
         seq: m,
         num_pgs: u,
         num_osds: u,
@@ -102,10 +102,10 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
     let mut pg = PgStat {
         state: PgState::ACTIVE.with(PgState::DEGRADED),
         reported_seq: m,
-        reported_epoch: Epoch::new(u),
-        created: Epoch::new(u),
-        last_epoch_clean: Epoch::new(u),
-        mapping_epoch: Epoch::new(u),
+        reported_epoch: u,
+        created: u,
+        last_epoch_clean: u,
+        mapping_epoch: u,
         log_size: n,
         ondisk_log_size: n,
         snaptrimq_len: u,
@@ -122,7 +122,7 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
     pg.stats.sum = sums(n);
     PgStatsReport {
         seq: m,
-        epoch: Epoch::new(u),
+        epoch: u,
         osd_stat: Blob::of(&stat),
         pgs: w
             .mon
@@ -215,54 +215,51 @@ fn other_reports_with_extreme_numbers_are_taken() {
         u32::MAX,
     );
     let reports = [
-        OsdReport::Alive(OsdAlive {
-            epoch: Epoch::new(u),
-            want: Epoch::new(u),
-        }),
+        OsdReport::Alive(OsdAlive { epoch: u, want: u }),
         OsdReport::Beacon(OsdBeacon {
-            epoch: Epoch::new(u),
-            min_last_epoch_clean: Epoch::new(u),
+            epoch: u,
+            min_last_epoch_clean: u,
             pgs: vec![pg; 1000],
             interval_ms: u,
         }),
         OsdReport::WantMaps(OsdMapWanted {
-            first: Epoch::new(u),
-            last: Epoch::new(u),
+            first: u,
+            last: u,
             full: true,
         }),
         OsdReport::WantMaps(OsdMapWanted {
-            first: Epoch::NONE,
-            last: Epoch::new(u),
+            first: 0,
+            last: u,
             full: false,
         }),
         OsdReport::Failure(OsdFailureReport {
-            epoch: Epoch::new(u),
+            epoch: u,
             target: i32::MIN,
             failed_for_ms: u,
             ..Default::default()
         }),
         OsdReport::Failure(OsdFailureReport {
-            epoch: Epoch::new(u),
+            epoch: u,
             target: 0,
             failed_for_ms: u,
             ..Default::default()
         }),
         OsdReport::Full(FullState {
-            epoch: Epoch::new(u),
+            epoch: u,
             state: Fullness(255),
         }),
         OsdReport::GoingDown(OsdGoingDown {
-            epoch: Epoch::new(u),
+            epoch: u,
             osd: 0,
             reason: "x\n".repeat(1000),
         }),
         OsdReport::Dead(OsdGoingDown {
-            epoch: Epoch::new(u),
+            epoch: u,
             osd: 0,
             reason: String::new(),
         }),
         OsdReport::PgTemp(PgTempWanted {
-            epoch: Epoch::new(u),
+            epoch: u,
             acting: [(
                 PgId {
                     pool: PoolId::try_from(i64::MAX).unwrap(),
@@ -272,12 +269,12 @@ fn other_reports_with_extreme_numbers_are_taken() {
             )]
             .into(),
         }),
-        OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch: Epoch::new(u) }),
+        OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch: u }),
         OsdReport::Boot(OsdBoot {
             osd: 1,
             size: u64::MAX,
-            boot_epoch: Epoch::new(u),
-            newest_map: Epoch::new(u),
+            boot_epoch: u,
+            newest_map: u,
             ..Default::default()
         }),
         OsdReport::Boot(OsdBoot {
@@ -324,11 +321,7 @@ fn only_the_primary_speaks_for_a_pg() {
     assert_eq!(w.mon.view.state.stats.pgs[&pg], before);
     let wish = |acting: Vec<i32>| {
         let acting = BTreeMap::from([(pg, acting)]);
-        OsdReport::PgTemp(PgTempWanted {
-            epoch: Epoch::NONE,
-            acting,
-        })
-        .to_message()
+        OsdReport::PgTemp(PgTempWanted { epoch: 0, acting }).to_message()
     };
     w.send(101, wish(vec![1]));
     assert!(w.mon.view.state.osd.map.pg_temp.is_empty());
@@ -345,11 +338,7 @@ fn only_the_primary_speaks_for_a_pg() {
     let acting = BTreeMap::from(folded);
     w.send(
         100,
-        OsdReport::PgTemp(PgTempWanted {
-            epoch: Epoch::NONE,
-            acting,
-        })
-        .to_message(),
+        OsdReport::PgTemp(PgTempWanted { epoch: 0, acting }).to_message(),
     );
     assert!(
         w.mon.view.state.osd.map.pg_temp.is_empty(),

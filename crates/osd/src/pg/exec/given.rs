@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use spirula_denc::EntityName;
-use spirula_maps::Epoch;
 
 use crate::pg::cluster::PoolSnaps;
 use crate::pg::config::PgConfig;
@@ -34,5 +33,5 @@ pub(crate) struct Asking<'a> {
     /// The PG's watches.
     pub watches: &'a Watches,
     /// The map's epoch.
-    pub epoch: Epoch,
+    pub epoch: u32,
 }
