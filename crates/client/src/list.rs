@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use spirula_errno::Errno;
-use spirula_maps::{HObject, ObjectName, PgId};
+use spirula_maps::{Epoch, HObject, ObjectName, PgId};
 use spirula_proto::osd::{ListArgs, OpArgs, OpCode, OsdOpIn};
 use spirula_proto::osd_op_data::{ListEntry, PgNlsResponse};
 
@@ -110,7 +110,7 @@ impl<C: Connection> ObjectList<C> {
         };
         let args = ListArgs {
             count: BATCH,
-            start_epoch: 0,
+            start_epoch: Epoch::NONE,
         };
         let op = OsdOpIn::new(
             OpCode::PGNLS,

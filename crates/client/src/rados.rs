@@ -10,7 +10,7 @@ use spirula_buf::Pool;
 use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddrVec, EntityName, EntityType, Fsid, decode_all};
 use spirula_errno::Errno;
-use spirula_maps::{MonMap, OsdMap, PoolId, PoolStat, SnapId};
+use spirula_maps::{Epoch, MonMap, OsdMap, PoolId, PoolStat, SnapId};
 use spirula_monc::{CommandReply, Event, MonClient};
 use spirula_msgr::Config;
 use spirula_proto::mgr::{MMgrMap, MgrMap};
@@ -167,7 +167,7 @@ impl Rados {
     /// Where no monitor answers.
     pub async fn latest_map(&self) -> Result<Rc<OsdMap>> {
         let newest = self.inner.monc.version("osdmap").await?;
-        let newest = u32::try_from(newest).map_err(|_| Error::Malformed("OSDMap epoch".into()))?;
+        let newest = Epoch::try_from(newest).map_err(|_| Error::Malformed("OSDMap epoch".into()))?;
         self.wait_for_map(newest).await?;
         self.map().ok_or(Error::Mon(spirula_monc::Error::ShutDown))
     }
@@ -176,8 +176,12 @@ impl Rados {
     ///
     /// # Errors
     /// Where the client is shut down.
-    pub async fn wait_for_map(&self, epoch: u32) -> Result<()> {
-        let wait = self.inner.objecter.borrow_mut().wait_for_map(epoch.max(1));
+    pub async fn wait_for_map(&self, epoch: Epoch) -> Result<()> {
+        let wait = self
+            .inner
+            .objecter
+            .borrow_mut()
+            .wait_for_map(epoch.max(Epoch::new(1)));
         Ok(wait.await.map_err(|_| spirula_monc::Error::ShutDown)?)
     }
 

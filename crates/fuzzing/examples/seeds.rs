@@ -212,7 +212,7 @@ fn chain(seeds: &mut Seeds, path: &str) {
         let encoded = r.blob().unwrap();
         seeds.add("osdmap_incremental", encoded);
         map.apply(&decode_all(encoded).unwrap()).unwrap();
-        if map.epoch.is_multiple_of(8) {
+        if map.epoch.number().is_multiple_of(8) {
             seeds.add("osdmap", &map.encode_with_crc().0);
         }
     }

@@ -14,8 +14,6 @@ mod counting;
 mod crush;
 mod images;
 mod input;
-#[cfg(test)]
-mod lock_file;
 mod maps;
 mod messages;
 mod mon;

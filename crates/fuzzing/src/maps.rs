@@ -128,7 +128,7 @@ pub(crate) fn incremental(data: &[u8]) {
     inc.fullmap = full.into();
     let mut map = base_map();
     map.fsid = inc.fsid;
-    map.epoch = inc.epoch.wrapping_sub(1);
+    map.epoch = inc.epoch.before(1);
     if map.apply(&inc).is_ok() {
         let (encoded, _) = map.encode_with_crc();
         let again = OsdMap::decode_with_crc(&encoded);

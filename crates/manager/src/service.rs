@@ -12,7 +12,7 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, CryptoKey};
 use spirula_client::{Options, Rados};
 use spirula_denc::EntityAddr;
-use spirula_maps::PoolId;
+use spirula_maps::{Epoch, PoolId};
 use spirula_msgr::ModeLists;
 use tokio::sync::{Notify, mpsc};
 
@@ -48,7 +48,7 @@ pub struct Start {
     /// Modes of connections.
     pub modes: ModeLists,
     /// The epoch of the OSDMap that blocks the client of the manager before.
-    pub osdmap_epoch: u32,
+    pub osdmap_epoch: Epoch,
     /// How often the modules send a sign of life ([`News::Alive`]).
     pub heartbeat: Duration,
 }

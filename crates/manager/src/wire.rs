@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use spirula_cephx::caps::MgrCap;
+use spirula_cephx::caps::{Access, MgrCap};
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer, decode_all};
 use spirula_msgr::{ConMode, ModeLists};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -166,7 +166,7 @@ impl Encode for Start {
         w.put(&self.monitors);
         w.put(&self.addresses);
         put_modes(w, &self.modes);
-        w.u32(self.osdmap_epoch);
+        w.put(&self.osdmap_epoch);
         put_duration(w, self.heartbeat);
     }
 }
@@ -179,7 +179,7 @@ impl Decode for Start {
             monitors: r.get()?,
             addresses: r.get()?,
             modes: get_modes(r)?,
-            osdmap_epoch: r.u32()?,
+            osdmap_epoch: r.get()?,
             heartbeat: Duration::from_millis(r.u64()?),
         })
     }
@@ -289,7 +289,7 @@ impl Encode for Authority {
         w.put(&holder.name);
         w.string(holder.cap.text());
         w.put(&holder.ip.map(|ip| ip.to_string()));
-        w.put(&holder.access);
+        w.u8(holder.access.bits());
     }
 }
 
@@ -311,7 +311,7 @@ impl Decode for Authority {
             name,
             cap,
             ip,
-            access: r.get()?,
+            access: Access::from_bits(r.u8()?),
         })))
     }
 }
@@ -543,11 +543,10 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use serde_json::json;
-    use spirula_cephx::caps::Access;
     use spirula_cephx::{CryptoKey, KeyType};
     use spirula_denc::{UTime, encode_to_vec};
 
-    use spirula_maps::PoolId;
+    use spirula_maps::{Epoch, PoolId};
 
     use super::*;
 
@@ -598,7 +597,7 @@ mod tests {
                 "v2:[::1]:0/8".parse().unwrap(),
             ],
             modes: ModeLists::default(),
-            osdmap_epoch: 9,
+            osdmap_epoch: Epoch::new(9),
             heartbeat: Duration::from_millis(1500),
         });
         let images = ImagesToName {

@@ -33,6 +33,6 @@ pub use stats::{
     PingSeries, PingTimes, PoolStat, StoreStatfs,
 };
 pub use types::{
-    EVersion, HObject, ObjectLocator, ObjectName, PgId, PgShard, PoolId, PoolOrNone, ReqId, SnapContext,
-    SnapId, SpgId, snap,
+    EVersion, Epoch, HObject, ObjectLocator, ObjectName, PgId, PgShard, PoolId, PoolOrNone, ReqId,
+    SnapContext, SnapId, SpgId, snap,
 };

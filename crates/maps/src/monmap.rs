@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::types::Epoch;
 use spirula_denc::{EntityAddrVec, Fsid, Reader, Result, UTime, Writer, flags, versioned};
 
+use crate::codec::write_joined;
 use crate::features::release;
 
 flags! {
     /// `mon_feature_t` bits: the features that the monitors' data and protocols require.
-    pub struct MonFeatures(u64), joined "," {
+    pub struct MonFeatures(u64) {
         /// Since 11.
         KRAKEN = 0, "kraken";
         /// Since 12.
@@ -32,6 +34,13 @@ impl MonFeatures {
     /// The features of a Pacific cluster. With MIMIC among them, clients wait for their
     /// configuration when they start.
     pub const PACIFIC_ALL: Self = Self(0xff);
+}
+
+/// Comma-separated names.
+impl std::fmt::Display for MonFeatures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write_joined(f, self.names(), ",")
+    }
 }
 
 versioned! {
@@ -86,7 +95,7 @@ versioned! {
         /// The cluster.
         pub fsid: Fsid;
         /// Counts the maps.
-        pub epoch: u32;
+        pub epoch: Epoch;
         /// When this map was made.
         pub last_changed: UTime;
         /// When the first was.

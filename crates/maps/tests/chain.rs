@@ -11,7 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use spirula_denc::{decode_all, encode_to_vec};
-use spirula_maps::{ApplyError, Incremental, MonMap, OsdMap};
+use spirula_maps::{ApplyError, Epoch, Incremental, MonMap, OsdMap};
 
 fn split(mut chain: &[u8]) -> Vec<&[u8]> {
     let mut maps = Vec::new();
@@ -23,7 +23,7 @@ fn split(mut chain: &[u8]) -> Vec<&[u8]> {
     maps
 }
 
-fn check_chain(chain: &[u8], epochs: u32) -> OsdMap {
+fn check_chain(chain: &[u8], epochs: Epoch) -> OsdMap {
     let maps = split(chain);
     let (mut map, crc) = OsdMap::decode_with_crc(maps[0]).unwrap();
     let (again, crc_again) = map.encode_with_crc();
@@ -41,13 +41,13 @@ fn check_chain(chain: &[u8], epochs: u32) -> OsdMap {
 
 #[test]
 fn the_chain_of_a_real_cluster() {
-    let map = check_chain(include_bytes!("../testdata/chain-cluster.bin"), 84);
+    let map = check_chain(include_bytes!("../testdata/chain-cluster.bin"), Epoch::new(84));
     assert!(map.osds().count() >= 3);
 }
 
 #[test]
 fn the_chain_of_many_commands() {
-    check_chain(include_bytes!("../testdata/chain-commands.bin"), 92);
+    check_chain(include_bytes!("../testdata/chain-commands.bin"), Epoch::new(92));
 }
 
 #[test]
@@ -58,7 +58,10 @@ fn incrementals_apply_only_where_they_belong() {
     let third: Incremental = decode_all(maps[2]).unwrap();
     assert_eq!(
         first.clone().apply(&third),
-        Err(ApplyError::WrongEpoch { found: 3, wanted: 2 })
+        Err(ApplyError::WrongEpoch {
+            found: Epoch::new(3),
+            wanted: Epoch::new(2)
+        })
     );
     let foreign = Incremental {
         fsid: spirula_denc::Fsid([1; 16]),

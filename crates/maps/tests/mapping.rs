@@ -17,8 +17,8 @@ use std::process::Command;
 use spirula_crush::{CrushMap, Location, RULE_ERASURE, RULE_REPLICATED, RuleMode, SimpleRule};
 use spirula_denc::{Fsid, decode_all, encode_to_vec};
 use spirula_maps::{
-    ITEM_NONE, Incremental, MappingCache, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolId, PoolType,
-    UpmapItem, release,
+    Epoch, ITEM_NONE, Incremental, MappingCache, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolId,
+    PoolType, UpmapItem, release,
 };
 use spirula_random::Rng;
 
@@ -177,7 +177,7 @@ fn change_osds(r: &mut Random, inc: &mut Incremental, osds: i32) {
         if weight != 0 || r.chance(80) {
             inc.new_weight.insert(osd, weight);
         }
-        if inc.epoch.is_multiple_of(2) && r.chance(40) {
+        if inc.epoch.number().is_multiple_of(2) && r.chance(40) {
             inc.new_primary_affinity.insert(osd, r.below(0x10001));
         }
     }
@@ -211,7 +211,7 @@ fn generated(seed: u64) -> OsdMap {
     let mut r = Random(Rng::new(seed));
     let osds = 4 + r.below(28);
     let mut map = OsdMap::new(Fsid([7; 16]), crush(&mut r, osds.cast_signed()));
-    let mut inc = Incremental::new(Fsid([7; 16]), 1);
+    let mut inc = Incremental::new(Fsid([7; 16]), Epoch::new(1));
     inc.new_max_osd = osds.cast_signed();
     inc.new_flags = OsdMapFlags::NEW_CLUSTER.0.cast_signed();
     inc.new_require_osd_release = Some(release::PACIFIC);
@@ -224,10 +224,10 @@ fn generated(seed: u64) -> OsdMap {
     inc.new_erasure_code_profiles
         .insert("default".into(), BTreeMap::from([("k".into(), "2".into())]));
     map.apply(&inc).unwrap();
-    let mut inc = Incremental::new(map.fsid, 2 + r.below(2));
+    let mut inc = Incremental::new(map.fsid, Epoch::new(2 + r.below(2)));
     change_osds(&mut r, &mut inc, osds.cast_signed());
     except_pgs(&mut r, &mut inc, &map, osds);
-    inc.epoch = 2;
+    inc.epoch = Epoch::new(2);
     map.apply(&inc).unwrap();
     map
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::{Map, Value, json};
 use spirula_denc::{Fsid, UTime};
 use spirula_manager::TaskNews;
-use spirula_maps::{PgId, PgState};
+use spirula_maps::{Epoch, PgId, PgState};
 use spirula_text::time;
 
 use crate::core::View;
@@ -57,7 +57,7 @@ struct Event {
     message: String,
     started: UTime,
     /// The epoch of the map from which on a PG's state counts.
-    epoch: u32,
+    epoch: Epoch,
     share: f64,
     about: About,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Progress {
     completed: VecDeque<Ghost>,
     /// The OSDs that were in, in the newest map that was looked at; `None` before the first.
     inside: Option<BTreeSet<i32>>,
-    epoch: u32,
+    epoch: Epoch,
     count: u64,
 }
 
@@ -201,7 +201,7 @@ impl Progress {
         Value::Object(self.events.iter().map(event).collect())
     }
 
-    fn begin(&mut self, message: String, about: About, now: UTime, epoch: u32) {
+    fn begin(&mut self, message: String, about: About, now: UTime, epoch: Epoch) {
         self.count += 1;
         let (mut id, n) = ([0; 16], self.count.to_be_bytes());
         id[..4].copy_from_slice(&now.sec.to_be_bytes());
@@ -235,7 +235,7 @@ impl Progress {
     }
 
     /// Handles news of a task of a module of the manager.
-    fn hear_task(&mut self, news: TaskNews, now: UTime, epoch: u32) {
+    fn hear_task(&mut self, news: TaskNews, now: UTime, epoch: Epoch) {
         let (TaskNews::Progress { id, .. } | TaskNews::Complete { id } | TaskNews::Failed { id, .. }) = &news;
         let at = self.events.iter().position(|e| e.id == *id);
         match (news, at) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddr, UTime};
+use spirula_maps::Epoch;
 use spirula_proto::mgr::{MMgrReport, Service, ServiceDaemon, ServiceMap, ServiceRegistration};
 use spirula_text::cut;
 
@@ -102,7 +103,7 @@ pub(crate) struct Services {
 impl Services {
     pub(crate) fn new() -> Self {
         let map = ServiceMap {
-            epoch: 1,
+            epoch: Epoch::new(1),
             ..ServiceMap::default()
         };
         Self {
@@ -186,7 +187,7 @@ impl Services {
         let daemon = ServiceDaemon {
             gid,
             addr,
-            start_epoch: self.map.epoch.saturating_add(1),
+            start_epoch: self.map.epoch.next(),
             start_stamp: now.wall,
             metadata: what.metadata,
             task_status: BTreeMap::new(),
@@ -274,7 +275,7 @@ impl Services {
         let services = self.next.take().filter(|next| *next != self.map.services)?;
         self.next = Some(services.clone());
         Some(ServiceMap {
-            epoch: self.map.epoch.saturating_add(1),
+            epoch: self.map.epoch.next(),
             modified: now.wall,
             services,
         })
@@ -336,7 +337,7 @@ mod tests {
     /// The names of the daemons after a review whose map is committed.
     fn reviewed(s: &mut Services, now: Now) -> Vec<String> {
         if let Some(map) = s.review(GRACE, now) {
-            assert_eq!(map.epoch, s.map.epoch + 1);
+            assert_eq!(map.epoch, s.map.epoch.next());
             s.map = map;
             assert_eq!(s.review(GRACE, now), None, "nothing changes twice");
         }

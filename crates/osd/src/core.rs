@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use spirula_denc::Micros;
 use spirula_invariant::{dropped, invariant};
-use spirula_maps::PgId;
+use spirula_maps::{Epoch, PgId};
 
 use crate::pg::cluster::ClusterMap;
 use crate::pg::config::PgConfig;
@@ -66,7 +66,7 @@ impl Early {
         self.op().is_some_and(|op| op.client.conn == conn)
     }
 
-    fn epoch(&self) -> u32 {
+    fn epoch(&self) -> Epoch {
         match self {
             Self::Op(op) => op.epoch,
             Self::Peer(_, m) => m.id.epoch,

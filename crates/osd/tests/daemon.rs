@@ -18,7 +18,7 @@ use spirula_cephx::{
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Fsid, UTime};
 use spirula_maps::{
-    Incremental, ObjectLocator, ObjectName, OsdInfo, OsdMap, OsdState, PgPool, PoolId, SpgId, snap,
+    Epoch, Incremental, ObjectLocator, ObjectName, OsdInfo, OsdMap, OsdState, PgPool, PoolId, SpgId, snap,
 };
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{AcceptAuth, AcceptReply, Acceptor, ConMode, Config, Connection, Sender, SessionKeys};
@@ -99,7 +99,7 @@ impl Monitor {
                 .unwrap();
         }
         let mut map = OsdMap::new(FSID, crush);
-        map.epoch = 1;
+        map.epoch = Epoch::new(1);
         map.full_ratio = 0.95;
         map.set_max_osd(3);
         for i in 0..3 {
@@ -123,12 +123,12 @@ impl Monitor {
     /// Makes the next epoch, and sends it to everyone.
     fn change(&self, f: impl FnOnce(&mut Incremental, &OsdMap)) {
         let mut map = self.map.borrow_mut();
-        let mut inc = Incremental::new(FSID, map.epoch + 1);
+        let mut inc = Incremental::new(FSID, map.epoch.next());
         f(&mut inc, &map);
         map.apply(&inc).unwrap();
         let mut m = MOsdMap {
             fsid: FSID,
-            oldest: 1,
+            oldest: Epoch::new(1),
             newest: map.epoch,
             ..MOsdMap::default()
         };
@@ -142,7 +142,7 @@ impl Monitor {
         let map = self.map.borrow();
         let mut m = MOsdMap {
             fsid: FSID,
-            oldest: 1,
+            oldest: Epoch::new(1),
             newest: map.epoch,
             ..MOsdMap::default()
         };
@@ -178,7 +178,7 @@ impl Monitor {
     }
 
     /// Records that the OSDs that are up were so in this epoch; the OSD that asked is one of them.
-    fn alive(&self, want: u32) {
+    fn alive(&self, want: Epoch) {
         let late = |map: &OsdMap, o: i32| map.is_up(o) && map.osd_info[o as usize].up_thru < want;
         let behind: Vec<i32> = (0..3).filter(|o| late(&self.map.borrow(), *o)).collect();
         if !behind.is_empty() {
@@ -210,7 +210,7 @@ impl Monitor {
             }
             MsgType::OSD_REPORT => match msg.decode().unwrap() {
                 OsdReport::Boot(b) => self.boot(&b),
-                OsdReport::Alive(a) => self.alive(a.want),
+                OsdReport::Alive(a) => self.alive(Epoch::new(a.want.number())),
                 OsdReport::Full(f) => {
                     self.fullness.borrow_mut().push(f.state);
                     self.changed.notify_waiters();

@@ -11,7 +11,7 @@ use spirula_cephx::AuthName;
 use spirula_client::objecter::{Action, Aim, Core, Outcome, Resend, request};
 use spirula_denc::{EntityAddr, EntityName, EntityType, Reader, encode_to_vec};
 use spirula_errno::{EAGAIN, EIO, ENOENT, Errno};
-use spirula_maps::{ObjectLocator, ObjectName, PoolFlags, PoolId, SpgId};
+use spirula_maps::{Epoch, ObjectLocator, ObjectName, PoolFlags, PoolId, SpgId};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
 use spirula_proto::osd::{ExtentArgs, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
@@ -210,7 +210,7 @@ impl World {
     pub(crate) fn waiting(&self) -> String {
         let mut out = String::new();
         for (i, c) in self.clients.iter().enumerate() {
-            let epoch = c.core.map().map_or(0, |m| m.epoch);
+            let epoch = c.core.map().map_or(Epoch::NONE, |m| m.epoch);
             for asked in c.workers.iter().flatten() {
                 out += &format!(
                     "client {i} with map {epoch}: {:?} of o{}\n",

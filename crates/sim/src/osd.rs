@@ -11,6 +11,7 @@ use spirula_buf::Pool;
 use spirula_cephx::caps::ClassCall;
 use spirula_cephx::{AuthName, CryptoKey};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Micros};
+use spirula_maps::Epoch;
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{Config, Sender};
 use spirula_osd::heartbeat::Net;
@@ -78,7 +79,7 @@ pub(crate) struct OsdNode {
     pub(crate) rotten: bool,
     storing: bool,
     alarm: Option<u64>,
-    epoch: u32,
+    epoch: Epoch,
 }
 
 #[derive(Debug)]
@@ -177,7 +178,7 @@ impl World {
             rotten: false,
             storing: false,
             alarm: None,
-            epoch: 0,
+            epoch: Epoch::NONE,
         };
         self.osds.insert(id, node);
         let after = self.rng.below(SECOND);
@@ -231,7 +232,7 @@ impl World {
             return;
         };
         n.life += 1;
-        (n.storing, n.alarm, n.epoch) = (true, None, 0);
+        (n.storing, n.alarm, n.epoch) = (true, None, Epoch::NONE);
         let (life, rotten) = (n.life, n.rotten);
         match self.build(id) {
             Ok(osd) => {

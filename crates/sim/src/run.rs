@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use spirula_maps::Epoch;
 
 use crate::clock::SECOND;
 use crate::contents::{self, Stored};
@@ -52,7 +53,7 @@ impl World {
             events: self.trace.events,
             usec: self.clock.usec(),
             answered: self.history.answered(),
-            epochs: self.mons.map().map_or(0, |m| m.epoch),
+            epochs: self.mons.map().map_or(Epoch::NONE, |m| m.epoch),
             unreadable: self.history.unreadable,
             member_reads: self.history.member_reads,
             was_full: self.weather.was_full,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spirula_maps::Epoch;
 use spirula_osd::pg::config::PgConfig;
 
 use crate::history::Sums;
@@ -276,7 +277,7 @@ pub struct Outcome {
     /// Requests that were answered.
     pub answered: usize,
     /// Epochs of the OSDMap.
-    pub epochs: u32,
+    pub epochs: Epoch,
     /// Reads that failed because the object is damaged.
     pub unreadable: u64,
     /// Reads that were answered by members other than the primary.

@@ -41,9 +41,7 @@ impl Grant {
     fn allowed(&self, req: &MgrRequest<'_>) -> Access {
         match &self.subject {
             Subject::Everything => self.access,
-            Subject::Profile(grants) => grants
-                .iter()
-                .fold(Access::empty(), |acc, g| acc.with(g.allowed(req))),
+            Subject::Profile(grants) => grants.iter().fold(Access::NONE, |acc, g| acc | g.allowed(req)),
             Subject::Service(service) if service == req.service => self.access,
             // For one command its own arguments are not the module's.
             Subject::Module(module, constraints)
@@ -57,7 +55,7 @@ impl Grant {
             {
                 Access::ANY
             }
-            _ => Access::empty(),
+            _ => Access::NONE,
         }
     }
 }
@@ -125,13 +123,13 @@ impl MgrCap {
 
     /// Whether the request is allowed, by all grants together.
     pub fn is_capable(&self, req: &MgrRequest<'_>) -> bool {
-        let mut allowed = Access::empty();
+        let mut allowed = Access::NONE;
         for grant in &self.grants {
             if grant.network.as_ref().is_some_and(|n| !n.contains(req.addr)) {
                 continue;
             }
-            allowed.insert(grant.allowed(req));
-            if grant.is_allow_all() || allowed.contains(req.access) {
+            allowed = allowed | grant.allowed(req);
+            if grant.is_allow_all() || allowed.covers(req.access) {
                 return true;
             }
         }
@@ -187,7 +185,7 @@ fn module(c: &mut Cursor<'_>) -> Option<Parsed> {
 fn command(c: &mut Cursor<'_>) -> Option<Parsed> {
     let command = c.allow_keyword("command")?;
     let constraints = c.with_constraints(true);
-    finish(c, Subject::Command(command, constraints), Access::empty())
+    finish(c, Subject::Command(command, constraints), Access::NONE)
 }
 
 fn profile(c: &mut Cursor<'_>) -> Option<Parsed> {
@@ -199,7 +197,7 @@ fn profile(c: &mut Cursor<'_>) -> Option<Parsed> {
         .attempt(|c| c.spaces().and_then(|()| c.constraints(true)))
         .unwrap_or_default();
     match expand(&name, constraints) {
-        Ok(grants) => finish(c, Subject::Profile(grants), Access::empty()),
+        Ok(grants) => finish(c, Subject::Profile(grants), Access::NONE),
         Err(fault) => {
             c.network(is_space);
             Some(Err(fault))
@@ -229,7 +227,7 @@ fn expand(profile: &str, constraints: Vec<Constraint>) -> Result<Vec<Grant>, Str
         "read-write" => one(Subject::Everything, Access::RW),
         "crash" => one(
             Subject::Command("crash post".to_owned(), Vec::new()),
-            Access::empty(),
+            Access::NONE,
         ),
         // Documented, and without effect.
         "osd" | "mds" => Vec::new(),

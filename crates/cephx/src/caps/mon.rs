@@ -55,9 +55,7 @@ impl Grant {
 
     fn allowed(&self, req: &MonRequest<'_>) -> Access {
         match &self.subject {
-            Subject::Profile(grants) => grants
-                .iter()
-                .fold(Access::empty(), |acc, g| acc.with(g.allowed(req))),
+            Subject::Profile(grants) => grants.iter().fold(Access::NONE, |acc, g| acc | g.allowed(req)),
             Subject::Service(service) if service == req.service => self.access,
             Subject::Command(command, constraints)
                 if command == req.command && all_allow(constraints, req.name, req.args) =>
@@ -66,7 +64,7 @@ impl Grant {
             }
             // Configuration keys may hold secrets: only `allow *` opens them all.
             Subject::Everything if req.service != "config-key" => self.access,
-            _ => Access::empty(),
+            _ => Access::NONE,
         }
     }
 }
@@ -121,7 +119,7 @@ impl MonCap {
 
     /// Whether the request is allowed, by all grants together.
     pub fn is_capable(&self, req: &MonRequest<'_>) -> bool {
-        let mut allowed = Access::empty();
+        let mut allowed = Access::NONE;
         for grant in &self.grants {
             if grant.network.as_ref().is_some_and(|n| !n.contains(req.addr)) {
                 continue;
@@ -129,8 +127,8 @@ impl MonCap {
             if grant.is_allow_all() {
                 return true;
             }
-            allowed.insert(grant.allowed(req));
-            if allowed.contains(req.access) {
+            allowed = allowed | grant.allowed(req);
+            if allowed.covers(req.access) {
                 return true;
             }
         }
@@ -177,7 +175,7 @@ fn profile(c: &mut Cursor<'_>) -> Option<Grant> {
     let network = c.network(is_space);
     Some(Grant {
         network,
-        ..Grant::new(Subject::Profile(expand(&name)), Access::empty())
+        ..Grant::new(Subject::Profile(expand(&name)), Access::NONE)
     })
 }
 
@@ -198,6 +196,6 @@ fn command(c: &mut Cursor<'_>) -> Option<Grant> {
     let network = c.network(is_space);
     Some(Grant {
         network,
-        ..Grant::new(Subject::Command(command, constraints), Access::empty())
+        ..Grant::new(Subject::Command(command, constraints), Access::NONE)
     })
 }

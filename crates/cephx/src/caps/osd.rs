@@ -12,8 +12,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use spirula_denc::flags;
-
 use super::CapsError;
 use super::cursor::{Cursor, grants, is_c_space};
 use super::network::Network;
@@ -21,25 +19,13 @@ use super::network::Network;
 /// A pool's applications with their keys and values, as the OSDMap has them.
 pub type ApplicationMetadata = BTreeMap<String, BTreeMap<String, String>>;
 
-flags! {
-    /// The rights of a grant.
-    struct Rights(u8), joined " " {
-        /// Read.
-        R = 1, "r";
-        /// Write.
-        W = 2, "w";
-        /// Call class methods that read.
-        CLASS_R = 3, "class-read";
-        /// Call class methods that write.
-        CLASS_W = 4, "class-write";
-    }
-}
-
-impl Rights {
-    /// `x`.
-    const X: Self = Self::CLASS_R.with(Self::CLASS_W);
-    /// `*`.
-    const ANY: Self = Self(0xff);
+mod bits {
+    pub(super) const R: u8 = 1 << 1;
+    pub(super) const W: u8 = 1 << 2;
+    pub(super) const CLASS_R: u8 = 1 << 3;
+    pub(super) const CLASS_W: u8 = 1 << 4;
+    pub(super) const X: u8 = CLASS_R | CLASS_W;
+    pub(super) const ANY: u8 = 0xff;
 }
 
 /// A call of an object class's method.
@@ -140,7 +126,7 @@ impl Scope {
 /// The permissions of a grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Spec {
-    Rights(Rights),
+    Bits(u8),
     Class {
         class: Cow<'static, str>,
         method: Option<Cow<'static, str>>,
@@ -148,19 +134,19 @@ enum Spec {
 }
 
 impl Spec {
-    fn rights(&self) -> Rights {
+    fn bits(&self) -> u8 {
         match self {
-            Self::Rights(rights) => *rights,
-            Self::Class { .. } => Rights::empty(),
+            Self::Bits(bits) => *bits,
+            Self::Class { .. } => 0,
         }
     }
 
     fn allows_call(&self, call: &ClassCall<'_>) -> bool {
         match self {
-            Self::Rights(rights) => {
-                let read = !call.read || rights.contains(Rights::CLASS_R);
-                let write = !call.write || rights.contains(Rights::CLASS_W);
-                call.default_allowed && read && write
+            Self::Bits(bits) => {
+                let missing =
+                    (call.read && bits & bits::CLASS_R == 0) || (call.write && bits & bits::CLASS_W == 0);
+                call.default_allowed && !missing
             }
             Self::Class { class, method } => {
                 // A call that neither reads nor writes takes no right beyond the default list.
@@ -181,20 +167,18 @@ struct Grant {
 impl Grant {
     fn is_allow_all(&self) -> bool {
         let all =
-            |(scope, spec): &(Scope, Spec)| *scope == Scope::default() && *spec == Spec::Rights(Rights::ANY);
+            |(scope, spec): &(Scope, Spec)| *scope == Scope::default() && *spec == Spec::Bits(bits::ANY);
         self.network.is_none() && self.rules.iter().any(all)
     }
 }
 
 /// Whether one rule allows the request, together with the class calls that earlier ones allowed.
 fn allows(scope: &Scope, spec: &Spec, req: &OsdRequest<'_>, calls_allowed: &mut [bool]) -> bool {
-    let rights = spec.rights();
-    let read = !req.read || rights.contains(Rights::R);
-    let write = !req.write || rights.contains(Rights::W);
-    if !read || !write || !scope.matches(req) {
+    let bits = spec.bits();
+    if !scope.matches(req) || (req.read && bits & bits::R == 0) || (req.write && bits & bits::W == 0) {
         return false;
     }
-    if rights == Rights::ANY {
+    if bits == bits::ANY {
         return true;
     }
     for (call, allowed) in req.classes.iter().zip(calls_allowed.iter_mut()) {
@@ -246,7 +230,7 @@ impl OsdCap {
         self.grants
             .iter()
             .flat_map(|g| &g.rules)
-            .filter(|(_, spec)| spec.rights().contains(Rights::W))
+            .filter(|(_, spec)| spec.bits() & bits::W != 0)
             .any(|(scope, _)| *scope == Scope::default() || (pool.is_some() && scope.pool.as_deref() == pool))
     }
 
@@ -288,8 +272,8 @@ fn grant(c: &mut Cursor<'_>) -> Option<Grant> {
 }
 
 fn spec(c: &mut Cursor<'_>) -> Option<Spec> {
-    if let Some(rights) = rwx(c) {
-        return Some(Spec::Rights(rights));
+    if let Some(bits) = rwx(c) {
+        return Some(Spec::Bits(bits));
     }
     let class = named(c, "class", false, Cursor::string)?.into();
     let method = c.attempt(|c| c.some(is_c_space).and_then(|_| c.string()));
@@ -297,30 +281,29 @@ fn spec(c: &mut Cursor<'_>) -> Option<Spec> {
     Some(Spec::Class { class, method })
 }
 
-fn rwx(c: &mut Cursor<'_>) -> Option<Rights> {
+fn rwx(c: &mut Cursor<'_>) -> Option<u8> {
     let all = c.attempt(|c| {
         c.some(is_c_space)?;
         c.literal("*").or_else(|| c.literal("all"))
     });
     if all.is_some() {
-        return Some(Rights::ANY);
+        return Some(bits::ANY);
     }
-    let flags = |c: &mut Cursor<'_>, flags: &[(&str, Rights)]| {
+    let flags = |c: &mut Cursor<'_>, flags: &[(&str, u8)]| {
         let found = flags.iter().filter(|(word, _)| c.literal(word).is_some());
-        Some(found.fold(Rights::empty(), |acc, (_, right)| acc.with(*right))).filter(|r| !r.is_empty())
+        Some(found.fold(0, |acc, (_, bit)| acc | bit)).filter(|bits| *bits != 0)
     };
     let letters = c.attempt(|c| {
         c.some(is_c_space)?;
-        flags(c, &[("r", Rights::R), ("w", Rights::W), ("x", Rights::X)])
+        flags(c, &[("r", bits::R), ("w", bits::W), ("x", bits::X)])
     });
-    let mut word =
-        |word, right| c.attempt(|c| c.some(is_c_space).and_then(|_| c.literal(word)).map(|()| right));
-    let class_read = word("class-read", Rights::CLASS_R);
-    let class_write = word("class-write", Rights::CLASS_W);
+    let mut word = |word, bit| c.attempt(|c| c.some(is_c_space).and_then(|_| c.literal(word)).map(|()| bit));
+    let class_read = word("class-read", bits::CLASS_R);
+    let class_write = word("class-write", bits::CLASS_W);
     [letters, class_read, class_write]
         .into_iter()
         .flatten()
-        .reduce(Rights::with)
+        .reduce(|a, b| a | b)
 }
 
 /// ` KEYWORD VALUE`, also with `=` before the value.
@@ -445,24 +428,18 @@ fn expand(profile: &str, scope: &Scope) -> Vec<(Scope, Spec)> {
     let lists_namespaces = (prefixed(&default_namespace, "rbd_info"), method("metadata_list"));
     let anywhere = Scope::default();
     match profile {
-        "read-only" => vec![(scope.clone(), Spec::Rights(Rights::R))],
-        "read-write" => vec![(scope.clone(), Spec::Rights(Rights::R.with(Rights::W)))],
+        "read-only" => vec![(scope.clone(), Spec::Bits(bits::R))],
+        "read-write" => vec![(scope.clone(), Spec::Bits(bits::R | bits::W))],
         "rbd" => vec![
-            (prefixed(&anywhere, "rbd_info"), Spec::Rights(Rights::R)),
-            (prefixed(&anywhere, "rbd_children"), Spec::Rights(Rights::CLASS_R)),
-            (
-                prefixed(&anywhere, "rbd_mirroring"),
-                Spec::Rights(Rights::CLASS_R),
-            ),
+            (prefixed(&anywhere, "rbd_info"), Spec::Bits(bits::R)),
+            (prefixed(&anywhere, "rbd_children"), Spec::Bits(bits::CLASS_R)),
+            (prefixed(&anywhere, "rbd_mirroring"), Spec::Bits(bits::CLASS_R)),
             lists_namespaces,
-            (
-                scope.clone(),
-                Spec::Rights(Rights::R.with(Rights::W).with(Rights::X)),
-            ),
+            (scope.clone(), Spec::Bits(bits::R | bits::W | bits::X)),
         ],
         "rbd-read-only" => vec![
             lists_namespaces,
-            (scope.clone(), Spec::Rights(Rights::R.with(Rights::CLASS_R))),
+            (scope.clone(), Spec::Bits(bits::R | bits::CLASS_R)),
             (prefixed(scope, "rbd_header."), method("child_attach")),
             (prefixed(scope, "rbd_header."), method("child_detach")),
         ],

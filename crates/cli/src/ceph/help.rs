@@ -1,8 +1,6 @@
 //! `ceph -h`: the tool's own options, and the commands that the monitors offer.
 
-use spirula_proto::mon::CommandFlags;
-
-use super::signature::Command;
+use super::signature::{Command, flag};
 
 /// The tool's own arguments.
 const GENERAL: &str = "
@@ -89,12 +87,9 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 /// The commands in two columns of a terminal of this width, sorted; only those that begin with
 /// `beginning`.
 pub(crate) fn commands(commands: &[Command], beginning: &str, width: usize) -> String {
-    let unshown = CommandFlags::OBSOLETE
-        .with(CommandFlags::DEPRECATED)
-        .with(CommandFlags::HIDDEN);
     let mut shown: Vec<(String, &Command)> = commands
         .iter()
-        .filter(|c| !c.help.is_empty() && !c.flags.intersects(unshown))
+        .filter(|c| !c.help.is_empty() && !c.has(flag::OBSOLETE | flag::DEPRECATED | flag::HIDDEN))
         .map(|c| (c.usage(), c))
         .filter(|(usage, _)| usage.starts_with(beginning))
         .collect();

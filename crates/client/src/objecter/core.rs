@@ -10,7 +10,8 @@ use std::rc::Rc;
 
 use spirula_denc::EntityAddr;
 use spirula_maps::{
-    Incremental, MappingCache, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, PgId, PgPool, PoolFlags, SpgId,
+    Epoch, Incremental, MappingCache, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, PgId, PgPool,
+    PoolFlags, SpgId,
 };
 use spirula_proto::mon::{MCommand, MCommandReply, MOsdMap};
 use spirula_proto::osd::{MOsdOp, MOsdOpReply, OsdFlags};
@@ -31,11 +32,11 @@ pub enum Action {
     /// Send a message on the established session with an OSD.
     Send(i32, RawMessage),
     /// Subscribe to OSDMaps from this epoch on.
-    Subscribe(u32),
+    Subscribe(Epoch),
     /// Ask for one full map, as the incrementals don't apply.
     FullMap,
     /// Tell the monitors that the maps up to this epoch have arrived.
-    Received(u32),
+    Received(Epoch),
 }
 
 /// How the PG of a request is found.
@@ -57,7 +58,7 @@ pub(super) struct Target {
     acting: Vec<i32>,
     pg_num: u32,
     /// The epoch from which the pool wants all requests to be resent.
-    force_resend: u32,
+    force_resend: Epoch,
 }
 
 /// The properties of a request that decide its target.
@@ -123,7 +124,7 @@ pub struct Core {
     pub(super) last_cookie: u64,
     commands: BTreeMap<u64, PendingCommand>,
     /// Waiters for a map, with the epoch that each waits for.
-    waiters: Vec<(u32, oneshot::Sender<()>)>,
+    waiters: Vec<(Epoch, oneshot::Sender<()>)>,
     pub(super) actions: VecDeque<Action>,
 }
 
@@ -138,19 +139,19 @@ impl Core {
         self.map.as_ref()
     }
 
-    pub(super) fn epoch(&self) -> u32 {
-        self.map.as_ref().map_or(0, |m| m.epoch)
+    pub(super) fn epoch(&self) -> Epoch {
+        self.map.as_ref().map_or(Epoch::NONE, |m| m.epoch)
     }
 
     fn subscribe(&mut self) {
         // Epoch 0 asks for a full map: the first incremental of a client without a map would be of
         // no use.
-        let from = self.map.as_ref().map_or(0, |m| m.epoch + 1);
+        let from = self.map.as_ref().map_or(Epoch::NONE, |m| m.epoch.next());
         self.actions.push_back(Action::Subscribe(from));
     }
 
     /// Completes when the map is at `epoch` or later.
-    pub(crate) fn wait_for_map(&mut self, epoch: u32) -> oneshot::Receiver<()> {
+    pub(crate) fn wait_for_map(&mut self, epoch: Epoch) -> oneshot::Receiver<()> {
         let (told, wait) = oneshot::channel();
         self.waiters.push((epoch, told));
         if self.epoch() < epoch {
@@ -474,10 +475,10 @@ impl Core {
     /// Handles maps from a monitor or an OSD.
     pub fn handle_maps(&mut self, maps: &MOsdMap) {
         let before = self.epoch();
-        for epoch in maps.range().into_iter().flatten() {
+        for epoch in maps.range().into_iter().flat_map(Epoch::all) {
             match self.next_map(maps, epoch) {
                 Some(Ok(map)) => {
-                    let skipped = before > 0 && epoch > self.epoch() + 1;
+                    let skipped = before > Epoch::NONE && epoch > self.epoch().next();
                     self.map = Some(Rc::new(map));
                     self.note_moves(skipped);
                 }
@@ -498,13 +499,13 @@ impl Core {
     }
 
     /// The map of `epoch`; `None` where the message does not lead there from the present map.
-    fn next_map(&self, maps: &MOsdMap, epoch: u32) -> Option<Result<OsdMap, String>> {
+    fn next_map(&self, maps: &MOsdMap, epoch: Epoch) -> Option<Result<OsdMap, String>> {
         let current = self.epoch();
         if epoch <= current {
             return None;
         }
         match (maps.incrementals.get(&epoch), maps.maps.get(&epoch), &self.map) {
-            (Some(inc), _, Some(map)) if epoch == current + 1 => {
+            (Some(inc), _, Some(map)) if epoch == current.next() => {
                 let mut map = OsdMap::clone(map);
                 let inc = spirula_denc::decode_all::<Incremental>(inc).map_err(|e| e.to_string());
                 let applied = inc.and_then(|inc| map.apply_checked(&inc).map_err(|e| e.to_string()));

@@ -1,6 +1,6 @@
 use spirula_crush::CrushMap;
 use spirula_denc::{AddrType, EntityAddrVec, Fsid};
-use spirula_maps::{ObjectLocator, ObjectName, OsdState, PoolId};
+use spirula_maps::{Epoch, ObjectLocator, ObjectName, OsdState, PoolId};
 use spirula_proto::osd::{BackoffOp, MOsdBackoff, MWatchNotify, OpArgs, OpCode, OsdOpIn};
 
 use super::*;
@@ -17,7 +17,7 @@ fn addr(osd: i32, nonce: u32) -> EntityAddr {
 }
 
 /// Two OSDs that are up; `pg_temp` names the acting set of the pool's only PG.
-fn map(epoch: u32, acting: &[i32]) -> OsdMap {
+fn map(epoch: Epoch, acting: &[i32]) -> OsdMap {
     let mut map = OsdMap::new(Fsid::default(), CrushMap::default());
     map.epoch = epoch;
     map.set_max_osd(2);
@@ -70,7 +70,7 @@ struct Cluster {
 impl Cluster {
     fn new() -> Self {
         let mut core = Core::default();
-        core.handle_maps(&encoded(&map(10, &[0, 1])));
+        core.handle_maps(&encoded(&map(Epoch::new(10), &[0, 1])));
         Self {
             core,
             sessions: BTreeMap::new(),
@@ -112,9 +112,9 @@ fn a_request_goes_to_the_primary_once_and_its_answer_to_the_caller() {
     let mut cluster = Cluster::new();
     let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     let (osd, op) = cluster.one();
-    assert_eq!((osd, op.retry_attempt, op.epoch), (0, 0, 10));
+    assert_eq!((osd, op.retry_attempt, op.epoch), (0, 0, Epoch::new(10)));
     assert!(!op.flags.intersects(OsdFlags::RETRY));
-    cluster.core.handle_maps(&encoded(&map(11, &[0, 1])));
+    cluster.core.handle_maps(&encoded(&map(Epoch::new(11), &[0, 1])));
     assert!(cluster.sent().is_empty(), "nothing changed for it");
     cluster.core.handle_reply(reply(&op, -2));
     assert_eq!(answer.try_recv().unwrap().unwrap().result, -2);
@@ -125,7 +125,7 @@ fn another_acting_set_means_another_attempt_and_old_answers_do_not_count() {
     let mut cluster = Cluster::new();
     let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     let (_, first) = cluster.one();
-    cluster.core.handle_maps(&encoded(&map(11, &[1, 0])));
+    cluster.core.handle_maps(&encoded(&map(Epoch::new(11), &[1, 0])));
     let (osd, second) = cluster.one();
     assert_eq!((osd, second.tid, second.retry_attempt), (1, first.tid, 1));
     assert!(second.flags.intersects(OsdFlags::RETRY));
@@ -140,10 +140,10 @@ fn the_same_primary_in_another_interval_gets_it_again() {
     let mut cluster = Cluster::new();
     let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     cluster.one();
-    cluster.core.handle_maps(&encoded(&map(11, &[0])));
+    cluster.core.handle_maps(&encoded(&map(Epoch::new(11), &[0])));
     assert_eq!(cluster.one().1.retry_attempt, 1);
-    let mut forced = map(12, &[0]);
-    forced.pools.get_mut(&POOL).unwrap().last_force_op_resend = 12;
+    let mut forced = map(Epoch::new(12), &[0]);
+    forced.pools.get_mut(&POOL).unwrap().last_force_op_resend = Epoch::new(12);
     cluster.core.handle_maps(&encoded(&forced));
     assert_eq!(cluster.one().1.retry_attempt, 2);
 }
@@ -163,14 +163,16 @@ fn an_interval_that_came_and_went_within_a_message_means_another_attempt() {
     let mut cluster = Cluster::new();
     let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     let (_, first) = cluster.one();
-    cluster
-        .core
-        .handle_maps(&batch(&[map(11, &[1, 0]), map(12, &[0, 1])]));
+    cluster.core.handle_maps(&batch(&[
+        map(Epoch::new(11), &[1, 0]),
+        map(Epoch::new(12), &[0, 1]),
+    ]));
     let (osd, again) = cluster.one();
     assert_eq!((osd, again.tid, again.retry_attempt), (0, first.tid, 1));
-    cluster
-        .core
-        .handle_maps(&batch(&[map(13, &[0, 1]), map(14, &[0, 1])]));
+    cluster.core.handle_maps(&batch(&[
+        map(Epoch::new(13), &[0, 1]),
+        map(Epoch::new(14), &[0, 1]),
+    ]));
     assert!(cluster.sent().is_empty(), "nothing has changed");
 }
 
@@ -180,7 +182,7 @@ fn where_maps_were_skipped_everything_is_sent_again() {
     let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     let mut watch = cluster.core.submit(write(), Aim::Object, Resend::Never);
     assert_eq!(cluster.sent().len(), 2);
-    cluster.core.handle_maps(&encoded(&map(15, &[0, 1])));
+    cluster.core.handle_maps(&encoded(&map(Epoch::new(15), &[0, 1])));
     assert_eq!(cluster.one().1.retry_attempt, 1);
     assert_eq!(watch.try_recv().unwrap().unwrap_err(), errno::EAGAIN);
 }
@@ -219,7 +221,7 @@ fn a_restarted_osd_gets_a_new_session() {
     let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     cluster.one();
     let number = cluster.sessions[&0];
-    let mut next = map(11, &[0, 1]);
+    let mut next = map(Epoch::new(11), &[0, 1]);
     next.client_addrs[0] = EntityAddrVec(vec![addr(0, 2)]);
     cluster.core.handle_maps(&encoded(&next));
     assert_eq!(cluster.one().1.retry_attempt, 1);
@@ -229,7 +231,7 @@ fn a_restarted_osd_gets_a_new_session() {
 #[test]
 fn writes_to_a_full_pool_are_held_until_there_is_room() {
     let mut cluster = Cluster::new();
-    let mut full = map(11, &[0, 1]);
+    let mut full = map(Epoch::new(11), &[0, 1]);
     full.pools.get_mut(&POOL).unwrap().flags.insert(PoolFlags::FULL);
     cluster.core.handle_maps(&encoded(&full));
     let _held = cluster.core.submit(write(), Aim::Object, Resend::Always);
@@ -238,7 +240,7 @@ fn writes_to_a_full_pool_are_held_until_there_is_room() {
     forced.flags.insert(OsdFlags::FULL_FORCE);
     let _forced = cluster.core.submit(forced, Aim::Object, Resend::Always);
     cluster.one();
-    cluster.core.handle_maps(&encoded(&map(12, &[0, 1])));
+    cluster.core.handle_maps(&encoded(&map(Epoch::new(12), &[0, 1])));
     assert_eq!(cluster.one().1.retry_attempt, 0);
 }
 
@@ -247,11 +249,11 @@ fn a_write_that_was_on_its_way_when_the_pool_became_full_goes_out_again() {
     let mut cluster = Cluster::new();
     let _dropped = cluster.core.submit(write(), Aim::Object, Resend::Always);
     assert_eq!(cluster.one().1.retry_attempt, 0);
-    let mut full = map(11, &[0, 1]);
+    let mut full = map(Epoch::new(11), &[0, 1]);
     full.pools.get_mut(&POOL).unwrap().flags.insert(PoolFlags::FULL);
     cluster.core.handle_maps(&encoded(&full));
     assert!(cluster.sent().is_empty());
-    cluster.core.handle_maps(&encoded(&map(12, &[0, 1])));
+    cluster.core.handle_maps(&encoded(&map(Epoch::new(12), &[0, 1])));
     assert_eq!(cluster.one().1.retry_attempt, 1);
 }
 
@@ -262,10 +264,10 @@ fn without_pool_or_primary() {
     lost.locator.pool = Some(PoolId::new(9));
     let mut answer = cluster.core.submit(lost, Aim::Object, Resend::Always);
     assert_eq!(answer.try_recv().unwrap().unwrap_err(), errno::ENOENT);
-    cluster.core.handle_maps(&encoded(&map(11, &[])));
+    cluster.core.handle_maps(&encoded(&map(Epoch::new(11), &[])));
     let _waiting = cluster.core.submit(write(), Aim::Object, Resend::Always);
     assert!(cluster.sent().is_empty());
-    cluster.core.handle_maps(&encoded(&map(12, &[1])));
+    cluster.core.handle_maps(&encoded(&map(Epoch::new(12), &[1])));
     assert_eq!(cluster.one().0, 1);
 }
 
@@ -276,7 +278,7 @@ fn commands_end_where_their_osd_does() {
     assert_eq!(missing.try_recv().unwrap().unwrap_err(), errno::ENOENT);
     let mut waiting = cluster.core.command(1, MCommand::default());
     cluster.sent();
-    let mut down = map(11, &[0]);
+    let mut down = map(Epoch::new(11), &[0]);
     down.osd_state[1] = OsdState::EXISTS;
     cluster.core.handle_maps(&encoded(&down));
     assert_eq!(waiting.try_recv().unwrap().unwrap_err(), errno::ENXIO);
@@ -285,11 +287,11 @@ fn commands_end_where_their_osd_does() {
 #[test]
 fn waiters_are_told_by_epoch() {
     let mut core = Core::default();
-    let mut wait = core.wait_for_map(11);
-    assert!(matches!(core.poll(), Some(Action::Subscribe(0))));
-    core.handle_maps(&encoded(&map(10, &[0])));
+    let mut wait = core.wait_for_map(Epoch::new(11));
+    assert!(matches!(core.poll(), Some(Action::Subscribe(Epoch::NONE))));
+    core.handle_maps(&encoded(&map(Epoch::new(10), &[0])));
     assert!(wait.try_recv().is_err());
-    core.handle_maps(&encoded(&map(11, &[0])));
+    core.handle_maps(&encoded(&map(Epoch::new(11), &[0])));
     assert!(wait.try_recv().is_ok());
 }
 
@@ -310,7 +312,7 @@ fn a_registration_ends_with_its_session_and_its_owner_hears_of_it() {
     assert!(cluster.sent().is_empty(), "waits for the session");
     cluster.core.handle_up(0, cluster.sessions[&0]);
     cluster.one();
-    cluster.core.handle_maps(&encoded(&map(11, &[1, 0])));
+    cluster.core.handle_maps(&encoded(&map(Epoch::new(11), &[1, 0])));
     assert_eq!(answer.try_recv().unwrap().unwrap_err(), errno::EAGAIN);
     assert!(end.moved.has_changed().unwrap());
     let event = MWatchNotify {
@@ -332,7 +334,7 @@ fn what_an_osd_backs_off_from_is_held_and_sent_again() {
     let (_, first) = cluster.one();
     let backoff = |op| MOsdBackoff {
         spg: first.spg,
-        epoch: 10,
+        epoch: Epoch::new(10),
         op,
         id: 5,
         begin: spirula_maps::HObject::min(),
@@ -362,9 +364,9 @@ fn nobody_waits_so_nothing_is_sent() {
     let mut cluster = Cluster::new();
     drop(cluster.core.submit(write(), Aim::Object, Resend::Always));
     cluster.sent();
-    cluster.core.handle_maps(&encoded(&map(11, &[1, 0])));
+    cluster.core.handle_maps(&encoded(&map(Epoch::new(11), &[1, 0])));
     assert!(cluster.sent().is_empty());
-    let mut broken = map(12, &[0, 1]);
+    let mut broken = map(Epoch::new(12), &[0, 1]);
     broken.pools.get_mut(&POOL).unwrap().flags.insert(PoolFlags::EIO);
     cluster.core.handle_maps(&encoded(&broken));
     let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Always);

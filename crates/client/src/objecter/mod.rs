@@ -8,7 +8,7 @@ mod linger;
 use std::rc::Rc;
 
 use spirula_denc::UTime;
-use spirula_maps::{ObjectLocator, ObjectName, OsdMap, PgId, SpgId};
+use spirula_maps::{Epoch, ObjectLocator, ObjectName, OsdMap, PgId, SpgId};
 use spirula_monc::MonClient;
 use spirula_msgr::Config;
 use spirula_proto::mon::MCommand;
@@ -44,7 +44,7 @@ impl Objecter {
     }
 
     /// Completes when the map is at `epoch` or later.
-    pub(crate) fn wait_for_map(&mut self, epoch: u32) -> oneshot::Receiver<()> {
+    pub(crate) fn wait_for_map(&mut self, epoch: Epoch) -> oneshot::Receiver<()> {
         let wait = self.core.wait_for_map(epoch);
         self.act();
         wait
@@ -144,7 +144,7 @@ pub fn request(locator: ObjectLocator, oid: ObjectName) -> MOsdOp {
         tid: 0,
         spg: SpgId::whole(PgId::default()),
         hash: 0,
-        epoch: 0,
+        epoch: Epoch::NONE,
         flags: OsdFlags::default(),
         explicit_reqid: spirula_maps::ReqId::default(),
         trace: spirula_proto::osd::Trace::default(),
@@ -156,6 +156,6 @@ pub fn request(locator: ObjectLocator, oid: ObjectName) -> MOsdOp {
         snapid: spirula_maps::snap::NOSNAP,
         snapc: spirula_maps::SnapContext::default(),
         retry_attempt: 0,
-        features: spirula_maps::features::PACIFIC_ALL,
+        features: spirula_msgr::config::FEATURES_SUPPORTED,
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirula_cephx::{AuthName, KeyType, Keyring, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityType, Fsid, UTime};
+use spirula_maps::Epoch;
 use spirula_mon::core::{Identity, Monitor, NewSession, Output, SessionId};
 use spirula_mon::kv::{KvError, KvRead, MemKv};
 use spirula_mon::raft::Applied;
@@ -230,7 +231,7 @@ impl World {
         let again = Self::on(self.kv.0.borrow().clone(), self.now);
         let (mut left, mut right) = (map.clone(), again.mon.osdmap().clone());
         // One that starts may commit something more.
-        (left.epoch, right.epoch) = (0, 0);
+        (left.epoch, right.epoch) = (Epoch::NONE, Epoch::NONE);
         (left.modified, right.modified) = (UTime::ZERO, UTime::ZERO);
         assert!(left == right, "another monitor has another map");
     }

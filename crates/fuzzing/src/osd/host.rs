@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
 use spirula_denc::{EntityAddr, EntityName, EntityType, Extent, Micros, UTime};
-use spirula_maps::{HObject, ObjectLocator, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
+use spirula_maps::{Epoch, HObject, ObjectLocator, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
 use spirula_osd::core::{Core, Shard};
 use spirula_osd::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 use spirula_osd::pg::config::PgConfig;
@@ -38,29 +38,29 @@ pub(super) struct Stored {
 /// A pool of one PG on one OSD.
 #[derive(Debug)]
 struct OneOsd {
-    epoch: u32,
+    epoch: Epoch,
 }
 
 impl ClusterMap for OneOsd {
-    fn epoch(&self) -> u32 {
+    fn epoch(&self) -> Epoch {
         self.epoch
     }
 
     fn pool(&self, id: PoolId) -> Option<PoolView> {
-        (id == POOL && self.epoch > 1).then(|| PoolView {
+        (id == POOL && self.epoch > Epoch::new(1)).then(|| PoolView {
             id,
             name: "pool".to_owned(),
             size: 1,
             min_size: 1,
             pg_num: 1,
-            created: 2,
+            created: Epoch::new(2),
             replicated: true,
             ..PoolView::default()
         })
     }
 
     fn pool_ids(&self) -> Vec<PoolId> {
-        Vec::from_iter((self.epoch > 1).then_some(POOL))
+        Vec::from_iter((self.epoch > Epoch::new(1)).then_some(POOL))
     }
 
     fn placement(&self, _: PgId) -> Placement {
@@ -83,9 +83,9 @@ impl ClusterMap for OneOsd {
 
     fn osd(&self, id: i32) -> Option<OsdView> {
         (id == ME).then_some(OsdView {
-            up: self.epoch > 1,
-            up_from: 2,
-            up_thru: 2,
+            up: self.epoch > Epoch::new(1),
+            up_from: Epoch::new(2),
+            up_thru: Epoch::new(2),
             ..OsdView::default()
         })
     }
@@ -159,7 +159,7 @@ struct Host<'a> {
 /// Executes a request on the object. It must be answered, unless it notifies, and make no change
 /// that a store refuses.
 pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, returns: bool) {
-    let map: Arc<dyn ClusterMap> = Arc::new(OneOsd { epoch: 1 });
+    let map: Arc<dyn ClusterMap> = Arc::new(OneOsd { epoch: Epoch::new(1) });
     let object = HObject::new(
         POOL.signed(),
         ObjectName::EMPTY,
@@ -179,7 +179,7 @@ pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, re
         out: VecDeque::new(),
         replies: 0,
     };
-    host.with(|core, cx| core.handle_map(Arc::new(OneOsd { epoch: 2 }), false, true, cx));
+    host.with(|core, cx| core.handle_map(Arc::new(OneOsd { epoch: Epoch::new(2) }), false, true, cx));
     let name = EntityName::new(EntityType::CLIENT, 4100);
     let waits = ops.iter().any(|o| o.op.code == OpCode::NOTIFY);
     let mut flags = OsdFlags::ONDISK;
@@ -192,7 +192,7 @@ pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, re
         reqid: ReqId { name, tid: 1, inc: 0 },
         pgid: PgId::new(POOL, 0),
         object,
-        epoch: 2,
+        epoch: Epoch::new(2),
         flags,
         mtime: UTime::from_secs(77),
         ops: ops.into_iter().map(OsdOp::from).collect(),

@@ -1,5 +1,6 @@
 //! Applying an incremental to a map.
 
+use crate::types::Epoch;
 use spirula_denc::Fsid;
 
 use super::CleanInterval;
@@ -20,9 +21,9 @@ pub enum ApplyError {
     #[error("incremental for epoch {found}, want {wanted}")]
     WrongEpoch {
         /// The incremental's epoch.
-        found: u32,
+        found: Epoch,
         /// The epoch that comes next.
-        wanted: u32,
+        wanted: Epoch,
     },
     /// The incremental names an OSD that the map has no room for.
     #[error("no osd.{0} in the map")]
@@ -75,12 +76,12 @@ impl OsdMap {
     /// # Errors
     /// Any of [`ApplyError`] but the last; after an error the map is to be thrown away.
     pub fn apply(&mut self, inc: &Incremental) -> Result<()> {
-        if inc.epoch == 1 {
+        if inc.epoch == Epoch::FIRST {
             self.fsid = inc.fsid;
         } else if inc.fsid != self.fsid {
             return Err(ApplyError::WrongCluster(inc.fsid));
         }
-        let wanted = self.epoch.saturating_add(1);
+        let wanted = self.epoch.next();
         if inc.epoch != wanted {
             return Err(ApplyError::WrongEpoch {
                 found: inc.epoch,
@@ -318,7 +319,7 @@ impl OsdMap {
 
     fn apply_settings(&mut self, inc: &Incremental) {
         self.cluster_snapshot_epoch = if inc.cluster_snapshot.is_empty() {
-            0
+            Epoch::NONE
         } else {
             inc.epoch
         };

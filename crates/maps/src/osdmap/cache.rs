@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use spirula_crush::Workspace;
 
 use super::{OsdMap, PgMapping};
-use crate::types::PgId;
+use crate::types::{Epoch, PgId};
 
 /// Caches the mappings of PGs for as long as the map's epoch stays, for code that maps an object
 /// per request.
 #[derive(Debug, Default)]
 pub struct MappingCache {
-    epoch: u32,
+    epoch: Epoch,
     // Grows with the PGs that are asked for: a map that claims billions of PGs alone costs nothing.
     mappings: HashMap<PgId, PgMapping>,
     workspace: Workspace,

@@ -12,7 +12,7 @@ use super::{OsdState, OsdXInfo, Profiles, SnapsByPool};
 use crate::codec::section_of;
 use crate::features::OSDMAP_SIGNIFICANT;
 use crate::pool::PgPool;
-use crate::types::{PgId, PoolId, or_none};
+use crate::types::{Epoch, PgId, PoolId, or_none};
 
 /// The changes from the epoch before to `epoch`. Empty, negative or `None` fields change nothing.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Incremental {
     /// The cluster.
     pub fsid: Fsid,
     /// The epoch that it makes.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// When it was made.
     pub modified: UTime,
     /// The largest pool id ever used, where it changes.
@@ -75,11 +75,11 @@ pub struct Incremental {
     /// Of OSDs that come up: heartbeat addresses on the cluster network.
     pub new_hb_back_up: BTreeMap<i32, EntityAddrVec>,
     /// `up_thru` of OSDs.
-    pub new_up_thru: BTreeMap<i32, u32>,
+    pub new_up_thru: BTreeMap<i32, Epoch>,
     /// The last clean intervals of OSDs.
     pub new_last_clean_interval: BTreeMap<i32, CleanInterval>,
     /// OSDs whose data is lost.
-    pub new_lost: BTreeMap<i32, u32>,
+    pub new_lost: BTreeMap<i32, Epoch>,
     /// Blocklist entries.
     pub new_blocklist: BTreeMap<EntityAddr, UTime>,
     /// Blocklist entries that vanish.
@@ -125,7 +125,7 @@ impl Default for Incremental {
     fn default() -> Self {
         Self {
             fsid: Fsid::default(),
-            epoch: 0,
+            epoch: Epoch::NONE,
             modified: UTime::ZERO,
             new_pool_max: None,
             new_flags: -1,
@@ -180,7 +180,7 @@ impl Default for Incremental {
 
 impl Incremental {
     /// A step to `epoch` that changes nothing yet.
-    pub fn new(fsid: Fsid, epoch: u32) -> Self {
+    pub fn new(fsid: Fsid, epoch: Epoch) -> Self {
         Self {
             fsid,
             epoch,

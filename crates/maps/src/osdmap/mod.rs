@@ -29,7 +29,7 @@ pub use stretch::{StretchChange, StretchMode};
 use crate::features::release;
 use crate::interval_set::IntervalSet;
 use crate::pool::PgPool;
-use crate::types::{PgId, PoolId};
+use crate::types::{Epoch, PgId, PoolId};
 
 /// A pool's removed or purged snapshots, by pool.
 pub type SnapsByPool = BTreeMap<PoolId, IntervalSet>;
@@ -93,7 +93,7 @@ pub struct OsdMap {
     /// The cluster.
     pub fsid: Fsid,
     /// Counts the maps.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// When the first was made.
     pub created: UTime,
     /// When this one was.
@@ -152,7 +152,7 @@ pub struct OsdMap {
     /// Where the OSDs reach each other.
     pub cluster_addrs: Vec<EntityAddrVec>,
     /// Dead.
-    pub cluster_snapshot_epoch: u32,
+    pub cluster_snapshot_epoch: Epoch,
     /// Dead.
     pub cluster_snapshot: String,
     /// The OSDs' ids of their own.
@@ -184,7 +184,7 @@ impl OsdMap {
     pub fn new(fsid: Fsid, crush: CrushMap) -> Self {
         Self {
             fsid,
-            epoch: 0,
+            epoch: Epoch::NONE,
             created: UTime::ZERO,
             modified: UTime::ZERO,
             pools: BTreeMap::new(),
@@ -213,7 +213,7 @@ impl OsdMap {
             range_blocklist: BTreeMap::new(),
             stretch: StretchMode::default(),
             cluster_addrs: Vec::new(),
-            cluster_snapshot_epoch: 0,
+            cluster_snapshot_epoch: Epoch::NONE,
             cluster_snapshot: String::new(),
             osd_uuid: Vec::new(),
             osd_xinfo: Vec::new(),

@@ -2,23 +2,24 @@
 
 use std::fmt;
 
+use crate::types::Epoch;
 use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer, versioned};
 
 /// `osd_info_t`, all in epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OsdInfo {
     /// The first epoch of the last interval that ended with a clean stop.
-    pub last_clean_begin: u32,
+    pub last_clean_begin: Epoch,
     /// The last one.
-    pub last_clean_end: u32,
+    pub last_clean_end: Epoch,
     /// When it last came up.
-    pub up_from: u32,
+    pub up_from: Epoch,
     /// The epoch until which the OSD was certainly up, by its own request.
-    pub up_thru: u32,
+    pub up_thru: Epoch,
     /// When it last went down.
-    pub down_at: u32,
+    pub down_at: Epoch,
     /// When its data was declared lost.
-    pub lost_at: u32,
+    pub lost_at: Epoch,
 }
 
 impl Encode for OsdInfo {
@@ -32,7 +33,7 @@ impl Encode for OsdInfo {
             self.down_at,
             self.lost_at,
         ] {
-            w.u32(epoch);
+            w.put(&epoch);
         }
     }
 }
@@ -42,12 +43,12 @@ impl Decode for OsdInfo {
         // The official reader ignores this version byte too.
         r.u8()?;
         Ok(Self {
-            last_clean_begin: r.u32()?,
-            last_clean_end: r.u32()?,
-            up_from: r.u32()?,
-            up_thru: r.u32()?,
-            down_at: r.u32()?,
-            lost_at: r.u32()?,
+            last_clean_begin: r.get()?,
+            last_clean_end: r.get()?,
+            up_from: r.get()?,
+            up_thru: r.get()?,
+            down_at: r.get()?,
+            lost_at: r.get()?,
         })
     }
 }
@@ -67,23 +68,23 @@ pub struct OsdCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanInterval {
     /// The epoch in which the OSD came up.
-    pub begin: u32,
+    pub begin: Epoch,
     /// The epoch in which the OSD said that it ends.
-    pub end: u32,
+    pub end: Epoch,
 }
 
 impl Encode for CleanInterval {
     fn encode(&self, w: &mut Writer) {
-        w.u32(self.begin);
-        w.u32(self.end);
+        w.put(&self.begin);
+        w.put(&self.end);
     }
 }
 
 impl Decode for CleanInterval {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            begin: r.u32()?,
-            end: r.u32()?,
+            begin: r.get()?,
+            end: r.get()?,
         })
     }
 }
@@ -96,7 +97,7 @@ impl fmt::Display for OsdInfo {
             "up_from {} up_thru {} down_at {} last_clean_interval [{},{})",
             self.up_from, self.up_thru, self.down_at, self.last_clean_begin, self.last_clean_end
         )?;
-        if self.lost_at != 0 {
+        if self.lost_at != Epoch::NONE {
             write!(f, " lost_at {}", self.lost_at)
         } else {
             Ok(())
@@ -121,7 +122,7 @@ versioned! {
         /// When it last checked its purged snapshots.
         pub last_purged_snaps_scrub: UTime, since 4;
         /// The epoch since which the OSD is certainly dead.
-        pub dead_epoch: u32, since 4;
+        pub dead_epoch: Epoch, since 4;
     }
 }
 

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, versioned, write_joined};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, versioned};
 
 use super::{AutoscaleMode, CacheMode, PoolFlags, PoolOptions, PoolType};
+use crate::codec::write_joined;
 use crate::hash::StrHash;
 use crate::interval_set::IntervalSet;
-use crate::types::{EVersion, PgId, PoolId, SnapId, or_none};
+use crate::types::{EVersion, Epoch, PgId, PoolId, SnapId, or_none};
 
 versioned! {
     /// `pool_snap_info_t`: a snapshot of a whole pool.
@@ -28,11 +29,11 @@ versioned! {
         /// The PG that vanished.
         pub source_pgid: PgId;
         /// When both were ready.
-        pub ready_epoch: u32;
+        pub ready_epoch: Epoch;
         /// The value of both PGs.
-        pub last_epoch_started: u32;
+        pub last_epoch_started: Epoch;
         /// The value of both PGs.
-        pub last_epoch_clean: u32;
+        pub last_epoch_clean: Epoch;
         /// The source's last version.
         pub source_version: EVersion;
         /// The target's last version.
@@ -121,11 +122,11 @@ versioned! {
         pub pgp_num: u32;
         /// The last epoch that changed the pool, snapshots excepted.
         @reserved(u32 = 0) @reserved(u32 = 0)
-        pub last_change: u32;
+        pub last_change: Epoch;
         /// The newest snapshot's id.
         pub snap_seq: SnapId;
         /// The epoch of the last snapshot.
-        pub snap_epoch: u32;
+        pub snap_epoch: Epoch;
         /// The pool's own snapshots.
         pub snaps: BTreeMap<SnapId, PoolSnap>;
         /// Removed self-managed snapshots; empty since Octopus.
@@ -176,7 +177,7 @@ versioned! {
         /// The name of the erasure-code profile.
         pub erasure_code_profile: String, since 14;
         /// For clients before Luminous.
-        pub last_force_op_resend_preluminous: u32, since 15;
+        pub last_force_op_resend_preluminous: Epoch, since 15;
         /// Cache tier.
         pub min_read_recency_for_promote: u32, since 16;
         /// A hint from the pool's creation.
@@ -196,7 +197,7 @@ versioned! {
         /// Optional settings.
         pub opts: PoolOptions, since 24;
         /// For clients before Nautilus.
-        pub last_force_op_resend_prenautilus: u32, since 25;
+        pub last_force_op_resend_prenautilus: Epoch, since 25;
         /// By application, its keys and values.
         pub application_metadata: BTreeMap<String, BTreeMap<String, String>>, since 26;
         /// When the pool was made.
@@ -209,7 +210,7 @@ versioned! {
         pub pg_num_pending: u32, since 28;
         /// Clients send operations older than this epoch again.
         @reserved(u32 = 0, since 28) @reserved(u32 = 0, since 28)
-        pub last_force_op_resend: u32, since 28;
+        pub last_force_op_resend: Epoch, since 28;
         /// Whether `pg_num` is changed automatically.
         pub autoscale_mode: AutoscaleMode = AutoscaleMode::UNKNOWN, since 28;
         /// The last merge.
@@ -292,7 +293,7 @@ impl fmt::Display for PgPool {
             self.last_force_op_resend_prenautilus,
             self.last_force_op_resend_preluminous,
         ];
-        if resend != [0; 3] {
+        if resend != [Epoch::NONE; 3] {
             f.write_str(" lfor ")?;
             write_joined(f, resend, "/")?;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::types::Epoch;
 use spirula_denc::{Decode, Encode, Reader, Result, Writer, at_least, versioned};
 
 use super::object::summed;
@@ -159,7 +160,7 @@ pub struct OsdStat {
     /// Alerts by store, then by name.
     pub os_alerts: BTreeMap<i32, BTreeMap<String, String>>,
     /// The epoch in which it came up.
-    pub up_from: u32,
+    pub up_from: Epoch,
     /// Counts its reports.
     pub seq: u64,
     /// Its PGs.
@@ -188,7 +189,7 @@ impl Encode for OsdStat {
             w.u32(0);
             w.put(&self.op_queue_age_hist);
             w.put(&self.os_perf_stat);
-            w.u32(self.up_from);
+            w.put(&self.up_from);
             w.u64(self.seq);
             w.u32(self.num_pgs);
             for bytes in [s.allocated, s.omap_allocated, s.internal_metadata] {
@@ -235,7 +236,7 @@ impl Decode for OsdStat {
             r.get::<Vec<i32>>()?;
             s.op_queue_age_hist = r.get()?;
             s.os_perf_stat = decode_perf_stat(r)?;
-            s.up_from = r.u32()?;
+            s.up_from = r.get()?;
             s.seq = r.u64()?;
             s.num_pgs = r.u32()?;
             r.skip(24)?;

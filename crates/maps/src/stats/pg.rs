@@ -6,26 +6,26 @@ use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer, at_least, vers
 
 use super::{ObjectStatCollection, PgState, StoreStatfs};
 use crate::interval_set::IntervalSet;
-use crate::types::{EVersion, PgId, PgShard};
+use crate::types::{EVersion, Epoch, PgId, PgShard};
 
 versioned! {
     /// `pg_history_t`: a PG's memory of its past.
     #[derive(Eq)]
     pub struct PgHistory("pg_history_t", version 10, compat 4) {
         /// When the PG was created.
-        pub epoch_created: u32;
+        pub epoch_created: Epoch;
         /// A lower bound on the last epoch in which it became active.
-        pub last_epoch_started: u32;
+        pub last_epoch_started: Epoch;
         /// A lower bound on the last epoch in which it was clean.
-        pub last_epoch_clean: u32;
+        pub last_epoch_clean: Epoch;
         /// When it last split, as parent or child.
-        pub last_epoch_split: u32;
+        pub last_epoch_split: Epoch;
         /// Since when up and acting set are the same.
-        pub same_interval_since: u32;
+        pub same_interval_since: Epoch;
         /// Since when the up set is the same.
-        pub same_up_since: u32;
+        pub same_up_since: Epoch;
         /// Since when the primary is the same.
-        pub same_primary_since: u32;
+        pub same_primary_since: Epoch;
         /// The version that was last scrubbed.
         pub last_scrub: EVersion;
         /// When it was.
@@ -37,13 +37,13 @@ versioned! {
         /// The last scrub without errors.
         pub last_clean_scrub_stamp: UTime, since 6;
         /// When pool or cluster was last full.
-        pub last_epoch_marked_full: u32, since 7;
+        pub last_epoch_marked_full: Epoch, since 7;
         /// The first epoch of the interval of `last_epoch_started`.
-        pub last_interval_started: u32, since 8;
+        pub last_interval_started: Epoch, since 8;
         /// The first epoch of the interval of `last_epoch_clean`.
-        pub last_interval_clean: u32, since 8;
+        pub last_interval_clean: Epoch, since 8;
         /// When the pool was created.
-        pub epoch_pool_created: u32, since 9;
+        pub epoch_pool_created: Epoch, since 9;
         /// How long the earlier interval may still be read, from the time of encoding.
         pub prior_readable_until_ub: UTime, since 10;
     }
@@ -57,7 +57,7 @@ pub struct PgStat {
     /// Counts reports.
     pub reported_seq: u64,
     /// The epoch of the report.
-    pub reported_epoch: u32,
+    pub reported_epoch: Epoch,
     /// The state.
     pub state: PgState,
     /// The log holds versions after this one.
@@ -65,9 +65,9 @@ pub struct PgStat {
     /// The log on disk does.
     pub ondisk_log_start: EVersion,
     /// The epoch of creation.
-    pub created: u32,
+    pub created: Epoch,
     /// The last epoch in which it was clean.
-    pub last_epoch_clean: u32,
+    pub last_epoch_clean: Epoch,
     /// The PG it split from.
     pub parent: PgId,
     /// Dead.
@@ -97,7 +97,7 @@ pub struct PgStat {
     /// When it was last not stale.
     pub last_unstale: UTime,
     /// The epoch of up and acting.
-    pub mapping_epoch: u32,
+    pub mapping_epoch: Epoch,
     /// The version that was last deep-scrubbed.
     pub last_deep_scrub: EVersion,
     /// When it was.
@@ -220,7 +220,7 @@ impl PgStat {
     }
 
     /// The last epoch in which the PG was clean, as far as this report tells.
-    pub fn effective_last_epoch_clean(&self) -> u32 {
+    pub fn effective_last_epoch_clean(&self) -> Epoch {
         if self.state.contains(PgState::CLEAN) {
             self.reported_epoch
         } else {

@@ -3,11 +3,13 @@
 //!
 //! Formats: Ceph's `src/osd/osd_types.h`, `src/common/hobject.h` and `src/common/snap_types.h`.
 
+mod epoch;
 mod object;
 mod pg;
 mod pool_id;
 mod request;
 
+pub use epoch::Epoch;
 pub use object::{HObject, ObjectLocator, ObjectName};
 pub use pg::{EVersion, PgId, PgShard, SpgId};
 pub(crate) use pg::{bit_count, stable_mask, stable_mod};

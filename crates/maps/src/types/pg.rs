@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::types::Epoch;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer, versioned};
 
 use super::{HObject, PoolId};
@@ -14,20 +15,23 @@ pub struct EVersion {
     /// Counts the PG's writes.
     pub version: u64,
     /// The OSDMap epoch in which the primary assigned it.
-    pub epoch: u32,
+    pub epoch: Epoch,
 }
 
 impl EVersion {
     /// Before every real version.
-    pub const ZERO: Self = Self { version: 0, epoch: 0 };
+    pub const ZERO: Self = Self {
+        version: 0,
+        epoch: Epoch::NONE,
+    };
     /// After every real version.
     pub const MAX: Self = Self {
         version: u64::MAX,
-        epoch: u32::MAX,
+        epoch: Epoch::MAX,
     };
 
     /// The version `version` of `epoch`.
-    pub const fn new(epoch: u32, version: u64) -> Self {
+    pub const fn new(epoch: Epoch, version: u64) -> Self {
         Self { version, epoch }
     }
 }
@@ -54,7 +58,7 @@ impl fmt::Display for EVersion {
 impl Encode for EVersion {
     fn encode(&self, w: &mut Writer) {
         w.u64(self.version);
-        w.u32(self.epoch);
+        w.put(&self.epoch);
     }
 }
 
@@ -62,7 +66,7 @@ impl Decode for EVersion {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
             version: r.u64()?,
-            epoch: r.u32()?,
+            epoch: r.get()?,
         })
     }
 }
@@ -319,9 +323,9 @@ mod tests {
 
     #[test]
     fn versions_order_by_epoch_first() {
-        assert!(EVersion::new(2, 1) > EVersion::new(1, 9));
-        assert!(EVersion::new(2, 2) > EVersion::new(2, 1));
-        assert_eq!(EVersion::new(7, 12).to_string(), "7'12");
+        assert!(EVersion::new(Epoch::new(2), 1) > EVersion::new(Epoch::new(1), 9));
+        assert!(EVersion::new(Epoch::new(2), 2) > EVersion::new(Epoch::new(2), 1));
+        assert_eq!(EVersion::new(Epoch::new(7), 12).to_string(), "7'12");
     }
 
     #[test]

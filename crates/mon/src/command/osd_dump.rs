@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value, json};
 use spirula_denc::{EntityAddrVec, encode_to_vec};
 use spirula_maps::pool::PoolOption;
-use spirula_maps::{IntervalSet, OsdMap, OsdState, PgPool, PoolFlags, PoolId, release};
+use spirula_maps::{Epoch, IntervalSet, OsdMap, OsdState, PgPool, PoolFlags, PoolId, release};
 use spirula_text::{addr_legacy, general};
 
 use super::status::{addrvec, legacy_addr};
@@ -31,7 +31,7 @@ pub(super) fn map_of(m: &View, call: &Call<'_>) -> Result<Rc<OsdMap>, Reply> {
     let found = m
         .state
         .osd
-        .at(epoch)
+        .at(Epoch::new(epoch))
         .map_err(|e| Reply::error(errno::EIO, e.to_string()))?;
     found.ok_or_else(missing)
 }

@@ -73,7 +73,7 @@ fn down(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         }
         m.mark_down(osd, None);
         if dead {
-            let epoch = m.view.state.osd.map.epoch + 1;
+            let epoch = m.view.state.osd.map.epoch.next();
             if let Some(x) = m.pending_osd().new_xinfo.get_mut(&osd) {
                 x.dead_epoch = epoch;
             }

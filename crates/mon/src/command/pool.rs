@@ -1,7 +1,7 @@
 //! Creating, removing and renaming pools.
 
 use spirula_maps::pool::{AutoscaleMode, PoolOption};
-use spirula_maps::{PgPool, PoolFlags, PoolId};
+use spirula_maps::{Epoch, PgPool, PoolFlags, PoolId};
 use spirula_proto::mon::LogPriority;
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
@@ -172,7 +172,7 @@ pub(crate) fn create_pool(m: &mut Turn<'_>, new: NewPool) -> Result<PoolId, Repl
     pool.autoscale_mode = AutoscaleMode::OFF;
     pool.expected_num_objects = new.expected_objects;
     pool.create_time = m.view.now;
-    pool.last_force_op_resend_preluminous = 0;
+    pool.last_force_op_resend_preluminous = Epoch::NONE;
     for (option, flag) in DEFAULT_FLAGS {
         if m.view.values.flag(option) {
             pool.flags.insert(flag);

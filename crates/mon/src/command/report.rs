@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use spirula_maps::{PgState, PoolId};
+use spirula_maps::{Epoch, PgState, PoolId};
 use spirula_text::Names;
 
 use super::{Call, Done, Reply, commands, manager, misc, now, services};
@@ -25,9 +25,9 @@ fn checksum(data: &[u8]) -> u32 {
 }
 
 fn clean_epochs(m: &View) -> Value {
-    let mut floors: BTreeMap<PoolId, u32> = BTreeMap::new();
+    let mut floors: BTreeMap<PoolId, Epoch> = BTreeMap::new();
     for (pg, s) in &m.state.stats.pgs {
-        let floor = floors.entry(pg.pool).or_insert(u32::MAX);
+        let floor = floors.entry(pg.pool).or_insert(Epoch::MAX);
         *floor = (*floor).min(s.effective_last_epoch_clean());
     }
     let pools: Vec<Value> = floors
@@ -35,10 +35,10 @@ fn clean_epochs(m: &View) -> Value {
         .map(|(p, f)| json!({"poolid": p, "floor": f}))
         .collect();
     let up = m.state.osd.map.osds().filter(|o| m.state.osd.map.is_up(*o));
-    let osds: Vec<(i32, u32)> = up
+    let osds: Vec<(i32, Epoch)> = up
         .filter_map(|o| Some((o, m.state.osd.lives.get(o)?.min_last_epoch_clean)))
         .collect();
-    let least = osds.iter().map(|(_, e)| *e).min().unwrap_or(0);
+    let least = osds.iter().map(|(_, e)| *e).min().unwrap_or_default();
     let list: Vec<Value> = osds.iter().map(|(o, e)| json!({"id": o, "epoch": e})).collect();
     json!({"min_last_epoch_clean": least, "last_epoch_clean": {"per_pool": pools}, "osd_epochs": list})
 }

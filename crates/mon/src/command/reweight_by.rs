@@ -301,7 +301,7 @@ fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (average, uses) = wish.uses(m.view)?;
     let map = m.view.state.osd.map.clone();
     let weights = wish.weights(&map, average, uses);
-    let mut inc = Incremental::new(map.fsid, map.epoch + 1);
+    let mut inc = Incremental::new(map.fsid, map.epoch.next());
     inc.new_weight = weights.iter().copied().collect();
     let mut next = (*map).clone();
     next.apply(&inc)
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn full_osds_lose_weight_and_empty_ones_regain_it() {
         let mut map = OsdMap::new(Fsid::default(), CrushMap::with_default_root("osd").unwrap());
-        let mut inc = Incremental::new(map.fsid, map.epoch + 1);
+        let mut inc = Incremental::new(map.fsid, map.epoch.next());
         inc.new_max_osd = 4;
         for osd in 0..4 {
             inc.new_state.insert(osd, OsdState::EXISTS);

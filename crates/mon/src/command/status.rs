@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use spirula_denc::{EntityAddrVec, encode_to_vec};
-use spirula_maps::{MonMap, OsdCounts, OsdMap, OsdMapFlags, PgState};
+use spirula_maps::{Epoch, MonMap, OsdCounts, OsdMap, OsdMapFlags, PgState};
 use spirula_text::{addr_legacy, size, time};
 
 use super::{Call, Done, Reply, ciphers, commands, errno, health_cmd, now, refuse, services};
@@ -205,7 +205,7 @@ fn monmap_at(m: &View, call: &Call<'_>) -> Result<MonMap, Reply> {
         Some(e) => e,
     };
     let kept = match u32::try_from(epoch) {
-        Ok(e) => m.state.monmap.at(m.kv.as_ref(), e),
+        Ok(e) => m.state.monmap.at(m.kv.as_ref(), Epoch::new(e)),
         Err(_) => Ok(None),
     };
     match kept {

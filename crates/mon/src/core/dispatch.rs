@@ -3,6 +3,7 @@
 use spirula_cephx::Env;
 use spirula_denc::UTime;
 use spirula_invariant::{dropped, impossible, invariant};
+use spirula_maps::Epoch;
 use spirula_proto::mon::{
     MAuth, MAuthReply, MCommand, MCommandReply, MConfig, MGetConfig, MMonCommand, MMonCommandAck,
     MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MPing, MStatfs,
@@ -32,7 +33,7 @@ const MON_STATEFUL_SUB: u64 = spirula_maps::features::MON_STATEFUL_SUB;
 impl View {
     fn version_of(&self, m: &MMonGetVersion) -> RawMessage {
         let versions = Topic::parse(&m.what).and_then(|topic| self.state.versions(&topic));
-        let versions = versions.unwrap_or(0..=0);
+        let versions = versions.unwrap_or(Epoch::NONE..=Epoch::NONE);
         let reply = MMonGetVersionReply {
             handle: m.handle,
             version: (*versions.end()).into(),

@@ -18,7 +18,7 @@ use spirula_cephx::caps::{MgrCap, MgrRequest};
 use spirula_cephx::{AuthName, KeyServer};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, Fsid, encode_to_vec};
 use spirula_invariant::invariant;
-use spirula_maps::features::release;
+use spirula_maps::{Epoch, features::release};
 use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrMap, MMgrOpen, MMgrReport, MServiceMap, MgrMap};
 use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, NamedEntity};
 use spirula_proto::{MsgType, Payload, RawMessage};
@@ -168,7 +168,7 @@ impl Service for Manager {
 
     fn load(from: Source<'_>) -> Result<Self, LoadError> {
         let none = MgrMap {
-            epoch: 1,
+            epoch: Epoch::new(1),
             ..MgrMap::default()
         };
         let mut manager = Self {
@@ -331,7 +331,7 @@ impl Turn<'_> {
     /// Takes the manager out of the map.
     pub(crate) fn fail_manager(&mut self) {
         let none = MgrMap {
-            epoch: self.view.state.manager.map.epoch.saturating_add(1),
+            epoch: self.view.state.manager.map.epoch.next(),
             last_failure_osd_epoch: self.shut_manager_out(),
             ..MgrMap::default()
         };
@@ -372,7 +372,7 @@ impl Monitor {
         let last_failure_osd_epoch = self.turn(|turn| turn.shut_manager_out());
         let (own, map) = (&self.view.state.manager.own, &self.view.state.manager.map);
         let next = MgrMap {
-            epoch: map.epoch.saturating_add(1),
+            epoch: map.epoch.next(),
             active_addrs: own.clone(),
             active_gid,
             available: true,

@@ -44,6 +44,7 @@ use std::rc::Rc;
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
 use spirula_invariant::{AtWork, Counts, invariant};
 use spirula_manager::Request;
+use spirula_maps::Epoch;
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 
@@ -138,7 +139,7 @@ pub enum LoadError {
     #[error("stored osdmap {epoch}: {why}")]
     Map {
         /// The epoch that could not be made.
-        epoch: u32,
+        epoch: Epoch,
         /// Why.
         why: String,
     },

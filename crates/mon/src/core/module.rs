@@ -13,6 +13,7 @@ use spirula_cephx::{AuthName, CryptoKey, Env};
 use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, UTime};
 use spirula_invariant::{dropped, invariant};
 use spirula_manager::{News, Question, Reply as Answer, Request};
+use spirula_maps::Epoch;
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 
@@ -45,7 +46,7 @@ pub struct ModuleStart {
     /// The addresses of all their clients, that one's first.
     pub addresses: Vec<EntityAddr>,
     /// The OSDMap in which the former manager's client is on the blocklist.
-    pub osdmap_epoch: u32,
+    pub osdmap_epoch: Epoch,
 }
 
 /// The state of the modules.
@@ -184,7 +185,7 @@ impl View {
 impl Turn<'_> {
     /// Puts the clients of the manager in the map on the blocklist. Returns the epoch in which they
     /// are there.
-    pub(super) fn shut_manager_out(&mut self) -> u32 {
+    pub(super) fn shut_manager_out(&mut self) -> Epoch {
         let clients: Vec<EntityAddrVec> = self.view.state.manager.map.client_addrs.clone();
         let until = self.view.now.plus(SHUT_OUT_FOR);
         let addrs = clients.iter().flat_map(|c| &c.0);

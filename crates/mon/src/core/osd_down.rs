@@ -7,7 +7,7 @@ use std::time::Duration;
 use spirula_denc::UTime;
 use spirula_invariant::{dropped, invariant};
 use spirula_maps::osdmap::WEIGHT_OUT;
-use spirula_maps::{Incremental, OsdCounts, OsdMap, OsdState, OsdXInfo};
+use spirula_maps::{Epoch, Incremental, OsdCounts, OsdMap, OsdState, OsdXInfo};
 use spirula_proto::internal::report::{FailureKind, OsdFailureReport};
 use spirula_proto::mon::LogPriority;
 
@@ -82,14 +82,14 @@ impl Turn<'_> {
             .view
             .failed(target, &format!("connection refused reported by osd.{reporter}"));
         self.mark_down(target, Some(text));
-        let epoch = self.view.state.osd.map.epoch + 1;
+        let epoch = self.view.state.osd.map.epoch.next();
         if let Some(x) = self.pending_osd().new_xinfo.get_mut(&target) {
             x.dead_epoch = epoch;
         }
     }
 
     /// Notes that an OSD that was marked down while it ran has stopped serving.
-    pub(super) fn confirmed_dead(&mut self, osd: i32, epoch: u32) {
+    pub(super) fn confirmed_dead(&mut self, osd: i32, epoch: Epoch) {
         let map = &self.view.state.osd.map;
         if !map.exists(osd) || map.is_up(osd) || epoch > map.epoch {
             return dropped!(self.dropped, DropReason::ReportStale; osd = osd, epoch = epoch);
@@ -141,7 +141,7 @@ impl Monitor {
     pub(super) fn failure(&mut self, reporter: i32, f: &OsdFailureReport) {
         let (target, map) = (f.target, &self.view.state.osd.map);
         let index = usize::try_from(target).unwrap_or(usize::MAX);
-        let up_from = map.osd_info.get(index).map_or(0, |i| i.up_from);
+        let up_from = map.osd_info.get(index).map_or(Epoch::NONE, |i| i.up_from);
         let same_life = map.client_addrs(target).is_some_and(|a| *a == f.target_addrs) && f.epoch >= up_from;
         if !same_life || !map.is_up(reporter) || !map.is_up(target) || reporter == target {
             return dropped!(self.dropped, DropReason::ReportStale; osd = target, reporter = reporter);

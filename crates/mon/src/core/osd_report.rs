@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use spirula_denc::{EntityAddr, UTime};
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::CleanInterval;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
+use spirula_maps::{CleanInterval, Epoch};
 use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PgId, PoolFlags};
 use spirula_proto::internal::report::{
     BootDenied, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply,
@@ -28,7 +28,7 @@ impl View {
     fn after_boot(&self, map: &OsdMap, osd: i32, b: &OsdBoot) -> (OsdXInfo, Option<u32>) {
         let (known, state) = (map.exists(osd), map.state(osd));
         let mut x = map.osd_xinfo.get(osd as usize).copied().unwrap_or_default();
-        failure::after_boot(&mut x, b.boot_epoch != 0, self.now, &self.values);
+        failure::after_boot(&mut x, b.boot_epoch != Epoch::NONE, self.now, &self.values);
         x.features = b.features;
         let wanted = self.values.flag("mon_osd_auto_mark_in")
             || state.contains(OsdState::AUTOOUT) && self.values.flag("mon_osd_auto_mark_auto_out_in")
@@ -75,11 +75,11 @@ impl View {
 
     /// The first epoch that must stay: the last ones do, and everything since the oldest epoch in
     /// which all PGs were clean.
-    fn keep_from(&self) -> u32 {
+    fn keep_from(&self) -> Epoch {
         let keep = u32::try_from(self.values.uint("mon_min_osdmap_epochs"))
             .unwrap_or(500)
             .max(1);
-        let recent = self.state.osd.map.epoch.saturating_sub(keep);
+        let recent = self.state.osd.map.epoch.before(keep);
         let clean = self
             .state
             .stats
@@ -91,11 +91,17 @@ impl View {
         let clean = if self.state.osd.map.pools.is_empty() {
             recent
         } else {
-            clean.unwrap_or(0)
+            clean.unwrap_or(Epoch::NONE)
         };
         let beacons = self.state.osd.map.osds().filter(|o| self.state.osd.map.is_up(*o));
         let reported = beacons
-            .map(|o| self.state.osd.lives.get(o).map_or(0, |l| l.min_last_epoch_clean))
+            .map(|o| {
+                self.state
+                    .osd
+                    .lives
+                    .get(o)
+                    .map_or(Epoch::NONE, |l| l.min_last_epoch_clean)
+            })
             .min();
         recent.min(clean).min(reported.unwrap_or(recent))
     }
@@ -184,14 +190,14 @@ impl Turn<'_> {
             self.pending_osd().new_pg_temp.insert(pg, acting);
             // Mostly it leads the next interval, too, which begins with this map: so it need not
             // ask for that to be recorded.
-            self.note_up_thru(osd, map.epoch + 1);
+            self.note_up_thru(osd, map.epoch.next());
         }
     }
 
     /// Notes in the next map that an OSD was up in this epoch.
-    fn note_up_thru(&mut self, osd: i32, epoch: u32) {
+    fn note_up_thru(&mut self, osd: i32, epoch: Epoch) {
         let newest = self.view.state.osd.map.epoch;
-        invariant!(epoch <= newest + 1, "no epoch behind the next one"; osd = osd, epoch = epoch, newest = newest);
+        invariant!(epoch <= newest.next(), "no epoch behind the next one"; osd = osd, epoch = epoch, newest = newest);
         if self.view.state.osd.map.is_up(osd) {
             let up_thru = self.pending_osd().new_up_thru.entry(osd).or_default();
             *up_thru = epoch.max(*up_thru);
@@ -303,7 +309,7 @@ impl Turn<'_> {
         if !map.is_up(osd) {
             return; // The map says so already.
         }
-        let up_from = map.osd_info.get(osd as usize).map_or(0, |i| i.up_from);
+        let up_from = map.osd_info.get(osd as usize).map_or(Epoch::NONE, |i| i.up_from);
         self.mark_down(osd, Some(format!("osd.{osd} marked itself down")));
         let interval = CleanInterval {
             begin: up_from,
@@ -399,12 +405,12 @@ impl Monitor {
                 None => dropped!(self.dropped, DropReason::ReportUnsound; osd = osd),
             },
             OsdReport::WantMaps(w) => {
-                let last = if w.last == 0 {
+                let last = if w.last == Epoch::NONE {
                     self.view.state.osd.map.epoch
                 } else {
                     w.last
                 };
-                let (range, none) = (w.first.max(1)..=last, 0..=0);
+                let (range, none) = (w.first.max(Epoch::FIRST)..=last, Epoch::NONE..=Epoch::NONE);
                 let (full, inc) = if w.full { (range, none) } else { (none, range) };
                 if let Some(m) = self.view.state.osd.ranges_message(full, inc) {
                     self.send(id, m);
@@ -447,7 +453,7 @@ impl Monitor {
                     .map
                     .osd_info
                     .get(osd as usize)
-                    .map_or(0, |i| i.up_thru);
+                    .map_or(Epoch::NONE, |i| i.up_thru);
                 if a.want > up_thru && a.want <= self.view.state.osd.map.epoch {
                     self.turn(|turn| turn.note_up_thru(osd, a.want));
                 }

@@ -19,7 +19,7 @@ impl View {
             p.pg_num = p.pg_num_target;
             p.pg_num_pending = p.pg_num_target;
             // Clients that know nothing of splits send their ops again.
-            p.last_force_op_resend_preluminous = self.state.osd.map.epoch + 1;
+            p.last_force_op_resend_preluminous = self.state.osd.map.epoch.next();
         } else {
             p.pgp_num = pgp_num;
         }

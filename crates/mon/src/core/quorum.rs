@@ -131,7 +131,7 @@ impl View {
 impl Turn<'_> {
     /// Makes a map the next one.
     pub(crate) fn put_monmap(&mut self, mut map: spirula_maps::MonMap) {
-        map.epoch = self.view.state.monmap.map.epoch + 1;
+        map.epoch = self.view.state.monmap.map.epoch.next();
         map.last_changed = self.view.now;
         invariant!(!map.mons.is_empty(), "a monitor in the monitor map"; epoch = map.epoch);
         MonMaps::put(&map, &mut self.changes.txn);

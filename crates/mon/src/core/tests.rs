@@ -23,7 +23,7 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, Keyring, ServerHandshake};
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, EntityType, Fsid, UTime};
-use spirula_maps::{MonMap, OsdCounts, OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, release};
+use spirula_maps::{Epoch, MonMap, OsdCounts, OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, release};
 use spirula_proto::internal::report::{
     FullState, Fullness, OsdAlive, OsdBoot, OsdGoingDown, OsdReport, PgStatsReport, PgTempWanted,
 };
@@ -87,7 +87,7 @@ impl World {
         monmap.add("a", identity().addrs);
         MonMaps::put(&monmap, &mut txn);
         let mut map = OsdMap::new(Fsid([7; 16]), CrushMap::with_default_root("osd").unwrap());
-        map.epoch = 1;
+        map.epoch = Epoch::new(1);
         map.flags = OsdMapFlags::NEW_CLUSTER;
         (map.full_ratio, map.backfillfull_ratio, map.nearfull_ratio) = (0.95, 0.9, 0.85);
         map.require_osd_release = release::PACIFIC;
@@ -198,12 +198,12 @@ impl World {
     }
 
     fn boot(&mut self, osd: i32) {
-        self.boot_as(osd, "h", 9, 0);
+        self.boot_as(osd, "h", 9, Epoch::NONE);
     }
 
     /// Boots an OSD on a host, with the nonce of its process; `boot_epoch` is not 0 if that process
     /// was up before.
-    fn boot_as(&mut self, osd: i32, host: &str, nonce: u32, boot_epoch: u32) {
+    fn boot_as(&mut self, osd: i32, host: &str, nonce: u32, boot_epoch: Epoch) {
         let id = 100 + SessionId::try_from(osd).unwrap();
         self.open(
             id,
@@ -300,7 +300,7 @@ fn a_subscriber_is_sent_every_epoch_once() {
         .map(|m| m.decode().unwrap())
         .collect();
     assert_eq!(maps[0].maps.len(), 1);
-    let mut map = OsdMap::decode_with_crc(&maps[0].maps[&1]).unwrap().0;
+    let mut map = OsdMap::decode_with_crc(&maps[0].maps[&Epoch::FIRST]).unwrap().0;
     for m in &maps[1..] {
         for inc in m.incrementals.values() {
             map.apply_checked(&spirula_denc::decode_all(inc).unwrap())
@@ -318,7 +318,7 @@ fn who_asks_once_for_the_next_map_hears_of_those_after_it_for_a_while() {
     let what = BTreeMap::from([("osdmap".to_owned(), Subscription { start, flags: 1 })]);
     let hostname = String::new();
     w.send(1, MMonSubscribe { what, hostname }.to_message());
-    let epochs = |w: &World| -> Vec<u32> {
+    let epochs = |w: &World| -> Vec<Epoch> {
         let all = w.inbox.get(&1).into_iter().flatten();
         let maps = all.filter(|m| m.kind() == MsgType::OSD_MAP);
         maps.flat_map(|m| m.decode::<MOsdMap>().unwrap().incrementals.into_keys())
@@ -326,7 +326,7 @@ fn who_asks_once_for_the_next_map_hears_of_those_after_it_for_a_while() {
     };
     (0..2).for_each(|o| w.boot(o));
     let newest = w.mon.view.state.osd.map.epoch;
-    let all: Vec<u32> = (u32::try_from(start).unwrap()..=newest).collect();
+    let all: Vec<Epoch> = Epoch::all(Epoch::try_from(start).unwrap()..=newest).collect();
     assert!(all.len() > 1);
     assert_eq!(epochs(&w), all);
     w.pass(Duration::from_secs(11));
@@ -341,7 +341,7 @@ fn an_osd_goes_down_at_once_when_it_says_so_and_soon_when_its_connection_breaks(
     let mut w = World::new();
     (0..3).for_each(|o| w.boot(o));
     let bye = OsdReport::GoingDown(OsdGoingDown {
-        epoch: 4,
+        epoch: Epoch::new(4),
         osd: 0,
         reason: String::new(),
     });
@@ -415,7 +415,7 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
     wish(&mut w, 2, temporary(3, &[2]));
     w.settle();
     let map = &w.mon.view.state.osd.map;
-    assert_eq!(map.epoch, begun + 2);
+    assert_eq!(map.epoch, begun.after(2));
     let expected = [(pgs[0], vec![0, 1]), (pgs[1], vec![1, 2]), (pgs[3], vec![2])];
     assert_eq!(map.pg_temp, BTreeMap::from(expected));
     // The primary of the next interval need not ask to have it recorded.
@@ -423,7 +423,7 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
     let recorded = |osd: usize| map.osd_info[osd].up_thru;
     assert_eq!(
         [recorded(0), recorded(1), recorded(2)],
-        [begun + 1, begun + 2, begun + 2]
+        [begun.next(), begun.after(2), begun.after(2)]
     );
     // Other writes keep their turn.
     wish(&mut w, 0, temporary(0, &[]));
@@ -439,7 +439,7 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
     );
     wish(&mut w, 2, temporary(3, &[]));
     w.settle();
-    assert_eq!(w.mon.view.state.osd.map.epoch, begun + 6);
+    assert_eq!(w.mon.view.state.osd.map.epoch, begun.after(6));
     assert!(w.mon.view.state.osd.map.pg_temp.is_empty());
 }
 
@@ -537,8 +537,8 @@ fn old_epochs_are_trimmed_and_a_reload_gives_the_same_state() {
         );
     }
     w.pass(Duration::from_secs(1));
-    assert!(w.mon.view.state.osd.first > 1, "nothing was trimmed");
-    assert!(w.mon.view.state.osd.map.epoch - w.mon.view.state.osd.first >= 500);
+    assert!(w.mon.view.state.osd.first > Epoch::FIRST, "nothing was trimmed");
+    assert!(w.mon.view.state.osd.map.epoch.since(w.mon.view.state.osd.first) >= 500);
     let again = Monitor::load(identity(), w.kv.clone(), BTreeMap::new(), 2, true, w.now).unwrap();
     assert_eq!(*again.view.state.osd.map, *w.mon.view.state.osd.map);
     assert_eq!(again.view.state.osd.first, w.mon.view.state.osd.first);
@@ -547,11 +547,11 @@ fn old_epochs_are_trimmed_and_a_reload_gives_the_same_state() {
             .view
             .state
             .osd
-            .at(again.view.state.osd.first + 3)
+            .at(again.view.state.osd.first.after(3))
             .unwrap()
             .is_some()
     );
-    assert!(again.view.state.osd.at(1).unwrap().is_none());
+    assert!(again.view.state.osd.at(Epoch::new(1)).unwrap().is_none());
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Changes {
     pub(crate) fn osd(&mut self, view: &View) -> &mut Incremental {
         let map = &view.state.osd.map;
         self.osd.get_or_insert_with(|| {
-            let mut inc = Incremental::new(map.fsid, map.epoch + 1);
+            let mut inc = Incremental::new(map.fsid, map.epoch.next());
             inc.modified = view.now;
             inc
         })

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use spirula_cephx::{AuthName, CryptoKey, KeyServer};
 use spirula_denc::{UTime, decode_all};
-use spirula_maps::MonMap;
+use spirula_maps::{Epoch, MonMap};
 use spirula_monc::RefusalLog;
 use spirula_msgr::Config;
 use spirula_proto::internal::quorum::{
@@ -466,7 +466,7 @@ impl Hub {
         let known = self
             .shell
             .get()
-            .map_or(0, |s| s.peek(|c| c.view.state.monmap.map.epoch));
+            .map_or(Epoch::NONE, |s| s.peek(|c| c.view.state.monmap.map.epoch));
         let newer = map.epoch >= known && !map.mons.contains_key(&self.me.name);
         newer && !welcome.nodes.contains(&self.me.node)
     }

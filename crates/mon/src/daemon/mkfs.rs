@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spirula_cephx::{AuthName, CryptoKey, EntityAuth, Env, KeyType, Keyring};
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddrVec, EntityType, UTime, encode_to_vec};
-use spirula_maps::{MonMap, OsdMap, OsdMapFlags, release};
+use spirula_maps::{Epoch, MonMap, OsdMap, OsdMapFlags, release};
 
 use super::seed::{Seed, found};
 use super::{Error, MonConfig};
@@ -119,7 +119,7 @@ fn monmap(config: &MonConfig, plan: &MkfsConfig, now: UTime) -> MonMap {
     if plan.monitors.is_empty() {
         map.add(&config.name, config.addrs());
     }
-    map.epoch = 1;
+    map.epoch = Epoch::new(1);
     map
 }
 
@@ -129,7 +129,7 @@ fn osdmap(config: &MonConfig, now: UTime) -> Result<OsdMap, Error> {
     let wanted = i32::try_from(values.int("osd_crush_chooseleaf_type")).unwrap_or(1);
     let domain = types.get(&wanted).map_or("host", String::as_str);
     let mut map = OsdMap::new(config.fsid, CrushMap::with_default_root(domain)?);
-    map.epoch = 1;
+    map.epoch = Epoch::new(1);
     map.created = now;
     map.modified = now;
     map.flags = OsdMapFlags::NEW_CLUSTER;

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
+use spirula_maps::Epoch;
 use spirula_proto::Payload;
 use spirula_proto::mon::{FsMapUser, MFsMap, MFsMapUser};
 
@@ -10,7 +11,7 @@ use super::state::{Published, Service, Source};
 use crate::core::{LoadError, Topic};
 
 /// Epoch of the empty map.
-pub const FSMAP_EPOCH: u32 = 1;
+pub const FSMAP_EPOCH: Epoch = Epoch::new(1);
 
 /// The empty map.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl Service for FsMaps {
         Published::newest(next, FSMAP_EPOCH, || message)
     }
 
-    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<u32>> {
+    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<Epoch>> {
         matches!(topic, Topic::FsMap | Topic::MdsMap(None)).then_some(FSMAP_EPOCH..=FSMAP_EPOCH)
     }
 }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use spirula_denc::encode_to_vec;
-use spirula_maps::MonMap;
+use spirula_maps::{Epoch, MonMap};
 use spirula_proto::mon::MMonMap;
 use spirula_proto::{Blob, Payload};
 
@@ -18,7 +18,7 @@ const KEY: &str = "current";
 /// The number of maps that are kept.
 const KEEP: u32 = 500;
 
-fn epoch_key(epoch: u32) -> String {
+fn epoch_key(epoch: Epoch) -> String {
     format!("epoch_{epoch:010}")
 }
 
@@ -54,8 +54,8 @@ impl Service for MonMaps {
         }
     }
 
-    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<u32>> {
-        (*topic == Topic::MonMap).then_some(1..=self.map.epoch)
+    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<Epoch>> {
+        (*topic == Topic::MonMap).then_some(Epoch::FIRST..=self.map.epoch)
     }
 }
 
@@ -69,7 +69,7 @@ impl MonMaps {
     }
 
     /// The map of an epoch; `None` if it is not kept.
-    pub(crate) fn at(&self, kv: &dyn KvRead, epoch: u32) -> Result<Option<MonMap>, LoadError> {
+    pub(crate) fn at(&self, kv: &dyn KvRead, epoch: Epoch) -> Result<Option<MonMap>, LoadError> {
         if epoch == self.map.epoch {
             return Ok(Some(self.map.clone()));
         }
@@ -83,8 +83,8 @@ impl MonMaps {
         let encoded = Bytes::from(encode_to_vec(map));
         txn.put(SERVICE, KEY, encoded.clone());
         txn.put(SERVICE, epoch_key(map.epoch), encoded);
-        if let Some(old) = map.epoch.checked_sub(KEEP) {
-            txn.remove(SERVICE, epoch_key(old));
+        if map.epoch.number() >= KEEP {
+            txn.remove(SERVICE, epoch_key(map.epoch.before(KEEP)));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_invariant::invariant;
-use spirula_maps::OsdMap;
+use spirula_maps::{Epoch, OsdMap};
 use spirula_proto::internal::report::SlowOps;
 
 use crate::core::Failure;
@@ -22,7 +22,7 @@ pub struct Life {
     /// The OSDs that report that it does not answer, and since when.
     pub failure: Failure,
     /// The epoch before which none of its PGs needs maps.
-    pub min_last_epoch_clean: u32,
+    pub min_last_epoch_clean: Epoch,
     /// The time between its beacons.
     pub interval: Duration,
     /// Its slow requests.

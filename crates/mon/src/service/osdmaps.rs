@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_denc::{decode_all, encode_to_vec};
-use spirula_maps::{Incremental, OsdMap};
+use spirula_maps::{Epoch, Incremental, OsdMap};
 use spirula_proto::mon::MOsdMap;
 use spirula_proto::{Payload, RawMessage};
 
@@ -35,20 +35,20 @@ pub struct OsdMaps {
     /// The newest map, encoded.
     full: Bytes,
     /// The oldest epoch that is kept.
-    pub first: u32,
+    pub first: Epoch,
     /// The state of the OSDs besides the map.
     pub(crate) lives: Lives,
 }
 
-fn full_key(epoch: u32) -> String {
+fn full_key(epoch: Epoch) -> String {
     format!("full_{epoch:010}")
 }
 
-fn inc_key(epoch: u32) -> String {
+fn inc_key(epoch: Epoch) -> String {
     format!("inc_{epoch:010}")
 }
 
-fn broken(epoch: u32, why: impl std::fmt::Display) -> LoadError {
+fn broken(epoch: Epoch, why: impl std::fmt::Display) -> LoadError {
     LoadError::Map {
         epoch,
         why: why.to_string(),
@@ -60,7 +60,7 @@ impl Service for OsdMaps {
 
     fn load(from: Source<'_>) -> Result<Self, LoadError> {
         let kv = Rc::clone(from.kv);
-        let number = |key: &'static str| -> Result<u32, LoadError> {
+        let number = |key: &'static str| -> Result<Epoch, LoadError> {
             stored(
                 "osdmap range",
                 &kv.get(SERVICE, key)?.ok_or(LoadError::Missing("osdmap"))?,
@@ -84,7 +84,7 @@ impl Service for OsdMaps {
             self.first = stored("osdmap range", value)?;
         } else if key.starts_with("inc_") {
             let inc: Incremental = stored("incremental", value)?;
-            if inc.epoch != self.map.epoch + 1 {
+            if inc.epoch != self.map.epoch.next() {
                 // Everything up to the map was in the state that was loaded.
                 return Ok(());
             }
@@ -107,22 +107,22 @@ impl Service for OsdMaps {
         }
     }
 
-    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<u32>> {
+    fn versions(&self, topic: &Topic) -> Option<RangeInclusive<Epoch>> {
         (*topic == Topic::OsdMap).then(|| self.first..=self.map.epoch)
     }
 }
 
 impl OsdMaps {
-    fn read_full(kv: &dyn KvRead, first: u32, epoch: u32) -> Result<OsdMap, LoadError> {
+    fn read_full(kv: &dyn KvRead, first: Epoch, epoch: Epoch) -> Result<OsdMap, LoadError> {
         let mut base = epoch;
         let mut map: OsdMap = loop {
             match kv.get(SERVICE, &full_key(base))? {
                 Some(b) => break decode_all(&b).map_err(|e| broken(base, e))?,
-                None if base > first => base -= 1,
+                None if base > first => base = base.before(1),
                 None => return Err(broken(epoch, "no full map before it")),
             }
         };
-        for e in base + 1..=epoch {
+        for e in Epoch::all(base.next()..=epoch) {
             let inc = kv
                 .get(SERVICE, &inc_key(e))?
                 .ok_or_else(|| broken(e, "no incremental"))?;
@@ -136,7 +136,7 @@ impl OsdMaps {
     ///
     /// # Errors
     /// Where the store is damaged.
-    pub fn at(&self, epoch: u32) -> Result<Option<Rc<OsdMap>>, LoadError> {
+    pub fn at(&self, epoch: Epoch) -> Result<Option<Rc<OsdMap>>, LoadError> {
         if epoch == self.map.epoch {
             return Ok(Some(self.map.clone()));
         }
@@ -160,7 +160,7 @@ impl OsdMaps {
         inc.full_crc = crc;
         let mut txn = Txn::default();
         txn.put(SERVICE, inc_key(inc.epoch), encode_to_vec(&inc));
-        if inc.epoch.is_multiple_of(FULL_EVERY) {
+        if inc.epoch.number().is_multiple_of(FULL_EVERY) {
             txn.put(SERVICE, full_key(inc.epoch), full);
         }
         txn.put(SERVICE, "last", encode_to_vec(&inc.epoch));
@@ -175,15 +175,15 @@ impl OsdMaps {
     }
 
     /// Forgets epochs before `keep_from`, as far as a stored full map allows.
-    pub(crate) fn trim(&self, keep_from: u32) -> Txn {
+    pub(crate) fn trim(&self, keep_from: Epoch) -> Txn {
         let mut txn = Txn::default();
-        let new_first = keep_from / FULL_EVERY * FULL_EVERY;
+        let new_first = Epoch::new(keep_from.number() / FULL_EVERY * FULL_EVERY);
         if new_first <= self.first || new_first > self.map.epoch {
             return txn;
         }
-        for epoch in self.first..new_first {
+        for epoch in Epoch::all(self.first..=new_first.before(1)) {
             txn.remove(SERVICE, inc_key(epoch));
-            if epoch == self.first || epoch.is_multiple_of(FULL_EVERY) {
+            if epoch == self.first || epoch.number().is_multiple_of(FULL_EVERY) {
                 txn.remove(SERVICE, full_key(epoch));
             }
         }
@@ -191,7 +191,7 @@ impl OsdMaps {
         txn
     }
 
-    fn message(&self, incrementals: BTreeMap<u32, Bytes>, maps: BTreeMap<u32, Bytes>) -> RawMessage {
+    fn message(&self, incrementals: BTreeMap<Epoch, Bytes>, maps: BTreeMap<Epoch, Bytes>) -> RawMessage {
         MOsdMap {
             fsid: self.map.fsid,
             incrementals,
@@ -203,12 +203,12 @@ impl OsdMaps {
     }
 
     /// A message with one full map.
-    pub(crate) fn full_message(&self, epoch: u32) -> Option<RawMessage> {
+    pub(crate) fn full_message(&self, epoch: Epoch) -> Option<RawMessage> {
         let full = self.full_bytes(epoch)?;
         Some(self.message(BTreeMap::new(), BTreeMap::from([(epoch, full)])))
     }
 
-    fn full_bytes(&self, epoch: u32) -> Option<Bytes> {
+    fn full_bytes(&self, epoch: Epoch) -> Option<Bytes> {
         if epoch == self.map.epoch {
             return Some(self.full.clone());
         }
@@ -218,22 +218,22 @@ impl OsdMaps {
         }
     }
 
-    fn inc_bytes(&self, epoch: u32) -> Option<Bytes> {
+    fn inc_bytes(&self, epoch: Epoch) -> Option<Bytes> {
         self.kv.get(SERVICE, &inc_key(epoch)).ok().flatten()
     }
 
     /// Incrementals from `first` to `last`, with a full map in place of those that are no longer
     /// kept. Also returns the last epoch in the message.
-    pub(crate) fn range_message(&self, first: u32, last: u32) -> Option<(RawMessage, u32)> {
+    pub(crate) fn range_message(&self, first: Epoch, last: Epoch) -> Option<(RawMessage, Epoch)> {
         let mut maps = BTreeMap::new();
         let mut from = first;
         if first <= self.first {
             maps.insert(self.first, self.full_bytes(self.first)?);
-            from = self.first + 1;
+            from = self.first.next();
         }
-        let last = last.max(from.saturating_sub(1)).min(self.map.epoch);
+        let last = last.max(from.before(1)).min(self.map.epoch);
         let mut incs = BTreeMap::new();
-        for epoch in from..=last {
+        for epoch in Epoch::all(from..=last) {
             incs.insert(epoch, self.inc_bytes(epoch)?);
         }
         Some((self.message(incs, maps), last))
@@ -245,19 +245,19 @@ impl OsdMaps {
         if next > u64::from(epoch) {
             return None;
         }
-        let mut first = u32::try_from(next).unwrap_or(0);
+        let mut first = Epoch::try_from(next).unwrap_or_default();
         let mut messages = Vec::new();
-        if first == 0 {
+        if first.is_none() {
             messages.push(self.full_message(epoch)?);
         } else {
             while first <= epoch {
-                let last = epoch.min(first.saturating_add(MAPS_PER_MESSAGE - 1));
+                let last = epoch.min(first.after(MAPS_PER_MESSAGE - 1));
                 let Some((message, sent)) = self.range_message(first, last) else {
                     tracing::error!("osdmaps {first} to {last} cannot be read");
                     return None;
                 };
                 messages.push(message);
-                first = sent + 1;
+                first = sent.next();
             }
         }
         let next = u64::from(epoch) + 1;
@@ -268,24 +268,21 @@ impl OsdMaps {
     /// asks for none.
     pub(crate) fn ranges_message(
         &self,
-        full: RangeInclusive<u32>,
-        inc: RangeInclusive<u32>,
+        full: RangeInclusive<Epoch>,
+        inc: RangeInclusive<Epoch>,
     ) -> Option<RawMessage> {
-        let clamp = |asked: RangeInclusive<u32>, low: u32| {
+        let clamp = |asked: RangeInclusive<Epoch>, low: Epoch| {
             let (newest, first) = (self.map.epoch, *asked.start().max(&low));
-            first
-                ..=newest
-                    .min(*asked.end())
-                    .min(first.saturating_add(MAPS_PER_MESSAGE - 1))
+            first..=newest.min(*asked.end()).min(first.after(MAPS_PER_MESSAGE - 1))
         };
         let (mut maps, mut incs) = (BTreeMap::new(), BTreeMap::new());
-        if *full.start() > 0 {
-            for e in clamp(full, self.first) {
+        if *full.start() > Epoch::NONE {
+            for e in Epoch::all(clamp(full, self.first)) {
                 maps.insert(e, self.full_bytes(e)?);
             }
         }
-        if *inc.start() > 0 {
-            for e in clamp(inc, self.first + 1) {
+        if *inc.start() > Epoch::NONE {
+            for e in Epoch::all(clamp(inc, self.first.next())) {
                 incs.insert(e, self.inc_bytes(e)?);
             }
         }

@@ -2,7 +2,7 @@
 //! everything here is added up and shown.
 
 use spirula_denc::{Result, UTime, decode_all};
-use spirula_maps::{OsdMap, OsdStat, PgId, PgStat, PoolId, StoreStatfs};
+use spirula_maps::{Epoch, OsdMap, OsdStat, PgId, PgStat, PoolId, StoreStatfs};
 use spirula_proto::Blob;
 use spirula_proto::internal::report::PgStatsReport;
 
@@ -67,7 +67,7 @@ fn statfs(mut s: StoreStatfs) -> StoreStatfs {
 
 /// Cuts epochs and times to the present: future ones would stay in force, whatever the next primary
 /// says.
-fn pg_stat(mut s: PgStat, epoch: u32, now: UTime) -> PgStat {
+fn pg_stat(mut s: PgStat, epoch: Epoch, now: UTime) -> PgStat {
     for e in [
         &mut s.reported_epoch,
         &mut s.last_epoch_clean,

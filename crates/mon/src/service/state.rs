@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use spirula_denc::UTime;
+use spirula_maps::Epoch;
 use spirula_proto::RawMessage;
 
 use super::{Auth, ClusterLog, Config, FsMaps, MonMaps, OsdMaps, Stats};
@@ -33,7 +34,7 @@ pub(crate) struct Published {
 
 impl Published {
     /// The newest map, if a subscriber that wants `next` does not know it.
-    pub(crate) fn newest(next: u64, version: u32, message: impl FnOnce() -> RawMessage) -> Option<Self> {
+    pub(crate) fn newest(next: u64, version: Epoch, message: impl FnOnce() -> RawMessage) -> Option<Self> {
         let version = u64::from(version);
         (next <= version).then(|| Self {
             messages: vec![message()],
@@ -69,7 +70,7 @@ pub(crate) trait Service: Sized {
     }
 
     /// The versions from the oldest to the newest of a topic of this service.
-    fn versions(&self, _topic: &Topic) -> Option<RangeInclusive<u32>> {
+    fn versions(&self, _topic: &Topic) -> Option<RangeInclusive<Epoch>> {
         None
     }
 }
@@ -112,7 +113,7 @@ macro_rules! state {
             }
 
             /// The oldest and the newest version of a topic, if it has any.
-            pub(crate) fn versions(&self, topic: &Topic) -> Option<RangeInclusive<u32>> {
+            pub(crate) fn versions(&self, topic: &Topic) -> Option<RangeInclusive<Epoch>> {
                 $(if let Some(versions) = Service::versions(&self.$field, topic) {
                     return Some(versions);
                 })*

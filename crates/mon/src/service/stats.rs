@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_denc::{UTime, versioned};
-use spirula_maps::{IntervalSet, ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, PoolId, StoreStatfs};
+use spirula_maps::{
+    Epoch, IntervalSet, ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, PoolId, StoreStatfs,
+};
 use spirula_proto::internal::report::PgStatsReport;
 use spirula_proto::mon::Statfs;
 
@@ -156,7 +158,7 @@ pub struct Stats {
     /// The clients' I/O on each OSD since the first report.
     served: BTreeMap<i32, Served>,
     samples: VecDeque<Sample>,
-    map_epoch: u32,
+    map_epoch: Epoch,
     /// The kept totals of the pools, by id.
     pub(crate) kept: Keyed<PoolTotals>,
     kept_at: UTime,
@@ -218,7 +220,7 @@ impl Stats {
             stores: BTreeMap::new(),
             served: BTreeMap::new(),
             samples: VecDeque::new(),
-            map_epoch: 0,
+            map_epoch: Epoch::NONE,
             kept: Keyed::default(),
             kept_at: now,
             known: BTreeSet::new(),
@@ -573,7 +575,7 @@ mod tests {
     #[test]
     fn what_a_primary_does_for_clients_is_told_by_the_second() {
         let mut map = OsdMap::new(Fsid::default(), CrushMap::with_default_root("osd").unwrap());
-        map.epoch = 1;
+        map.epoch = Epoch::new(1);
         map.set_max_osd(2);
         map.osd_state.fill(OsdState::EXISTS.with(OsdState::UP));
         map.pg_temp.insert(
@@ -636,7 +638,7 @@ mod tests {
     fn totals_are_kept_until_all_pgs_are_reported_again() {
         use crate::kv::MemKv;
         let mut map = OsdMap::new(Fsid::default(), CrushMap::with_default_root("osd").unwrap());
-        map.epoch = 1;
+        map.epoch = Epoch::new(1);
         map.set_max_osd(2);
         map.osd_state.fill(OsdState::EXISTS.with(OsdState::UP));
         // osd.0 leads both PGs.

@@ -6,11 +6,10 @@ use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, encode_to_vec};
 use spirula_errno::{EACCES, EOPNOTSUPP, Errno};
 use spirula_invariant::{impossible, invariant};
-use spirula_maps::features;
 use spirula_secret::Secret;
 
 use super::{Inbound, Outbound, SessionError};
-use crate::config::{ConMode, Config, Peer};
+use crate::config::{ConMode, Config, FEATURES_REQUIRED, FEATURES_SUPPORTED, Peer};
 use crate::control::{
     AuthBadMethod, AuthDone, AuthReplyMore, AuthRequest, AuthRequestMore, AuthSignature, ClientIdent,
     Control, Digest, FLAG_LOSSY, Hello, MissingFeatures, Reconnect, Reset, ServerIdent,
@@ -520,8 +519,8 @@ impl Handshake {
             target_addr: self.target,
             gid: self.own_gid(),
             global_seq: self.global_seq,
-            supported: features::PACIFIC_ALL,
-            required: features::REQUIRED,
+            supported: FEATURES_SUPPORTED,
+            required: FEATURES_REQUIRED,
             flags: FLAG_LOSSY,
             cookie: 0,
         })
@@ -555,12 +554,12 @@ impl Handshake {
         {
             return Err(SessionError::WrongAddress);
         }
-        let missing = features::REQUIRED & !ident.supported;
+        let missing = FEATURES_REQUIRED & !ident.supported;
         if missing != 0 {
             self.send(&MissingFeatures { features: missing })?;
             return Err(SessionError::MissingFeatures(missing));
         }
-        let lacking = ident.required & !features::PACIFIC_ALL;
+        let lacking = ident.required & !FEATURES_SUPPORTED;
         if lacking != 0 {
             return Err(SessionError::MissingFeatures(lacking));
         }
@@ -568,8 +567,8 @@ impl Handshake {
             addrs: self.config.addrs.clone(),
             gid: self.own_gid(),
             global_seq: self.global_seq,
-            supported: features::PACIFIC_ALL,
-            required: features::REQUIRED,
+            supported: FEATURES_SUPPORTED,
+            required: FEATURES_REQUIRED,
             flags: FLAG_LOSSY,
             cookie: 0,
         })?;
@@ -581,7 +580,7 @@ impl Handshake {
         if !ident.addrs.0.contains(&self.target) {
             return Err(SessionError::WrongAddress);
         }
-        let missing = (features::REQUIRED & !ident.supported) | (ident.required & !features::PACIFIC_ALL);
+        let missing = (FEATURES_REQUIRED & !ident.supported) | (ident.required & !FEATURES_SUPPORTED);
         if missing != 0 {
             return Err(SessionError::MissingFeatures(missing));
         }
@@ -601,7 +600,7 @@ impl Handshake {
             name: EntityName::new(self.peer_kind, gid),
             addrs,
             socket_addr: self.target,
-            features: supported & features::PACIFIC_ALL,
+            features: supported & FEATURES_SUPPORTED,
             global_id: self.global_id,
             con_mode: self.con_mode,
             lossy,

@@ -8,7 +8,7 @@ use spirula_asok::{Answer, Command, Failure, Handler, osd_network};
 use spirula_denc::Micros;
 use spirula_errno::Errno;
 use spirula_errno::*;
-use spirula_maps::{OsdMap, PgId, PoolId};
+use spirula_maps::{Epoch, OsdMap, PgId, PoolId};
 use spirula_proto::mon::LogPriority;
 
 use super::shell::Shared;
@@ -304,7 +304,7 @@ fn query(pg: &Pg, usec: Micros, map: &OsdMap) -> Value {
         "snap_trimq": pg.seen().trim_queue().to_string(),
         "snap_trimq_len": pg.seen().trim_queue().count(),
         "state": state,
-        "epoch": r.map_or(0, |r| r.reported_epoch),
+        "epoch": r.map_or(Epoch::NONE, |r| r.reported_epoch),
         "up": r.map(|r| r.place.up.clone()).unwrap_or_default(),
         "acting": r.map(|r| r.place.acting.clone()).unwrap_or_default(),
         "info": {

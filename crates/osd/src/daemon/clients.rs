@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use spirula_buf::Pool;
 use spirula_denc::EntityName;
 use spirula_invariant::dropped;
+use spirula_maps::Epoch;
 use spirula_msgr::{QueueAccount, Sender};
 use spirula_proto::RawMessage;
 
@@ -24,7 +25,7 @@ pub(super) struct Session {
     pub(super) sender: Sender,
     pub(super) client: Arc<Client>,
     /// The newest map that the client is known to have.
-    pub(super) epoch: Cell<u32>,
+    pub(super) epoch: Cell<Epoch>,
 }
 
 /// All clients that are connected.
@@ -46,7 +47,7 @@ impl Clients {
         let session = Session {
             sender,
             client: client(self.last),
-            epoch: Cell::new(0),
+            epoch: Cell::new(Epoch::NONE),
         };
         self.sessions.insert(self.last, session);
         self.last
@@ -89,7 +90,7 @@ impl Clients {
     }
 
     /// Sends a client the maps after `epoch`, once.
-    pub(super) fn share_map(&self, conn: u64, epoch: u32, maps: &Maps) {
+    pub(super) fn share_map(&self, conn: u64, epoch: Epoch, maps: &Maps) {
         // A client that has gone asks for maps when it comes again.
         if let Some(s) = self.sessions.get(&conn)
             && let Some(msg) = maps.since(s.epoch.get().max(epoch))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, EntityAddrVec, Micros};
 use spirula_invariant::dropped;
-use spirula_maps::OsdMap;
+use spirula_maps::{Epoch, OsdMap};
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
 use spirula_proto::internal::report::{OsdFailureReport, OsdReport};
 use spirula_proto::{Blob, Payload, RawMessage};
@@ -217,7 +217,7 @@ impl Beating<'_> {
         let map = self.maps.map();
         let mut out = vec![Heartbeat::Pong(self.padded(ping.stamp)).to_message()];
         let index = usize::try_from(osd).unwrap_or(usize::MAX);
-        let down_at = map.osd_info.get(index).map_or(0, |i| i.down_at);
+        let down_at = map.osd_info.get(index).map_or(Epoch::NONE, |i| i.down_at);
         if !map.exists(osd) || !map.is_up(osd) && down_at > ping.epoch {
             out.push(Heartbeat::YouDied(self.plain(ping.stamp)).to_message());
         }

@@ -1,12 +1,13 @@
 //! The daemon's life: whether it goes on or ends.
 
 use super::OsdError;
+use spirula_maps::Epoch;
 
 /// The stages of a daemon's life.
 #[derive(Default)]
 pub(super) struct Life {
     /// The epoch in which this process first came up; 0 for not yet.
-    pub(super) boot_epoch: u32,
+    pub(super) boot_epoch: Epoch,
     failed: Option<OsdError>,
     /// Whether the daemon has said goodbye: it must not ask to be up again.
     stopping: bool,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
 use spirula_maps::{
-    ObjectLocator, ObjectName, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolFlags, PoolId, PoolType,
-    pool::PoolOption,
+    Epoch, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolFlags, PoolId,
+    PoolType, pool::PoolOption,
 };
 
 use super::purged_snaps::PurgedSnaps;
@@ -18,7 +18,7 @@ use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolSnaps, PoolView};
 pub(super) struct MapView {
     pub(super) map: OsdMap,
     /// The epochs in which this OSD saw pools being made; 0 for other pools.
-    pub(super) created: BTreeMap<PoolId, u32>,
+    pub(super) created: BTreeMap<PoolId, Epoch>,
     /// The known purged snapshots of the pools.
     pub(super) purged: PurgedSnaps,
 }
@@ -31,7 +31,7 @@ impl MapView {
             size: u32::from(p.size),
             min_size: u32::from(p.min_size),
             pg_num: p.pg_num,
-            created: self.created.get(&id).copied().unwrap_or(0),
+            created: self.created.get(&id).copied().unwrap_or_default(),
             last_force_op_resend: p.last_force_op_resend,
             full: p.flags.contains(PoolFlags::FULL),
             full_quota: p.flags.contains(PoolFlags::FULL_QUOTA),
@@ -52,7 +52,7 @@ impl MapView {
 }
 
 impl ClusterMap for MapView {
-    fn epoch(&self) -> u32 {
+    fn epoch(&self) -> Epoch {
         self.map.epoch
     }
 
@@ -94,7 +94,7 @@ impl ClusterMap for MapView {
             .unwrap_or_default();
         let xinfo = usize::try_from(id).ok().and_then(|i| self.map.osd_xinfo.get(i));
         let state = self.map.state(id);
-        let dead_epoch = xinfo.map_or(0, |x| x.dead_epoch);
+        let dead_epoch = xinfo.map_or(Epoch::NONE, |x| x.dead_epoch);
         Some(OsdView {
             up: self.map.is_up(id),
             up_from: info.up_from,
@@ -103,7 +103,7 @@ impl ClusterMap for MapView {
             lost_at: info.lost_at,
             backfillfull: state.intersects(OsdState::BACKFILLFULL.with(OsdState::FULL)),
             full: state.contains(OsdState::FULL),
-            dead: !self.map.is_up(id) && dead_epoch > 0 && dead_epoch >= info.up_from,
+            dead: !self.map.is_up(id) && dead_epoch > Epoch::NONE && dead_epoch >= info.up_from,
         })
     }
 

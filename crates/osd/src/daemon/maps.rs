@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, decode_all};
 use spirula_invariant::invariant;
-use spirula_maps::{Incremental, OsdMap, PoolId};
+use spirula_maps::{Epoch, Incremental, OsdMap, PoolId};
 use spirula_proto::mon::MOsdMap;
 use spirula_proto::{Payload, RawMessage};
 use spirula_store::{Store, Usage};
@@ -36,7 +36,7 @@ pub(super) struct Maps {
     /// The purged snapshots for the next view.
     pub(super) purged: PurgedSnaps,
     /// Encoded incrementals by epoch.
-    recent: BTreeMap<u32, Bytes>,
+    recent: BTreeMap<Epoch, Bytes>,
     /// Notified when a new map has come.
     pub(super) news: Rc<Notify>,
 }
@@ -60,7 +60,7 @@ impl Maps {
             Some(b) => decode_all::<OsdMap>(&b).map_err(damaged("the OSDMap"))?,
             None => {
                 let mut map = OsdMap::new(fsid, spirula_crush::CrushMap::default());
-                map.epoch = 0;
+                map.epoch = Epoch::NONE;
                 map
             }
         };
@@ -90,7 +90,7 @@ impl Maps {
         &self.view.map
     }
 
-    pub(super) fn epoch(&self) -> u32 {
+    pub(super) fn epoch(&self) -> Epoch {
         self.view.map.epoch
     }
 
@@ -102,7 +102,7 @@ impl Maps {
     }
 
     /// Keeps an incremental for clients and peers that are behind.
-    fn keep(&mut self, epoch: u32, inc: Bytes) {
+    fn keep(&mut self, epoch: Epoch, inc: Bytes) {
         self.recent.insert(epoch, inc);
         while self.recent.len() > KEEP {
             self.recent.pop_first();
@@ -120,7 +120,7 @@ impl Maps {
     }
 
     /// A message with the maps that a peer at `epoch` lacks; `None` if there are none.
-    pub(super) fn since(&self, epoch: u32) -> Option<RawMessage> {
+    pub(super) fn since(&self, epoch: Epoch) -> Option<RawMessage> {
         let newest = self.epoch();
         if epoch >= newest {
             return None;
@@ -131,20 +131,20 @@ impl Maps {
             newest,
             ..MOsdMap::default()
         };
-        if epoch > 0 && self.recent.contains_key(&(epoch + 1)) {
+        if epoch > Epoch::NONE && self.recent.contains_key(&epoch.next()) {
             m.incrementals = self
                 .recent
-                .range(epoch + 1..)
+                .range(epoch.next()..)
                 .map(|(e, b)| (*e, b.clone()))
                 .collect();
-            m.oldest = epoch + 1;
+            m.oldest = epoch.next();
         } else {
             m.maps.insert(newest, self.view.map.encode_with_crc().0);
         }
         Some(m.to_message())
     }
 
-    fn created_after(&self, inc: &Incremental) -> BTreeMap<PoolId, u32> {
+    fn created_after(&self, inc: &Incremental) -> BTreeMap<PoolId, Epoch> {
         let mut created = self.view.created.clone();
         for id in inc.new_pools.keys() {
             created.entry(*id).or_insert(inc.epoch);
@@ -158,10 +158,10 @@ impl Maps {
     /// The next map that `m` makes possible, and whether maps before it were missed.
     fn next(&mut self, m: &MOsdMap) -> Result<Option<(MapView, bool)>, spirula_denc::Error> {
         let epoch = self.epoch();
-        if let Some(b) = m.incrementals.get(&(epoch + 1)).filter(|_| epoch > 0) {
+        if let Some(b) = m.incrementals.get(&epoch.next()).filter(|_| epoch > Epoch::NONE) {
             let inc = Incremental::decode(&mut Reader::new(b))?;
             let mut map = self.map().clone();
-            if map.apply(&inc).is_ok() && map.epoch == epoch + 1 {
+            if map.apply(&inc).is_ok() && map.epoch == epoch.next() {
                 self.purged.follow(&inc);
                 let view = MapView {
                     map,
@@ -170,7 +170,7 @@ impl Maps {
                 };
                 return Ok(Some((view, false)));
             }
-            tracing::warn!(epoch = epoch + 1, "an incremental OSDMap does not apply");
+            tracing::warn!(epoch = %epoch.next(), "an incremental OSDMap does not apply");
         }
         let Some((&e, b)) = m.maps.iter().find(|(e, _)| **e > epoch) else {
             return Ok(None);
@@ -183,7 +183,7 @@ impl Maps {
         created.retain(|id, _| map.pool(*id).is_some());
         self.purged.missed_some();
         let purged = self.purged.clone();
-        Ok(Some((MapView { map, created, purged }, e > epoch + 1)))
+        Ok(Some((MapView { map, created, purged }, e > epoch.next())))
     }
 }
 
@@ -256,7 +256,7 @@ impl Osd {
         }
         self.beating().choose_peers();
         self.maps.news.notify_one();
-        tracing::debug!(epoch, up = self.is_up(), "new OSDMap");
+        tracing::debug!(%epoch, up = self.is_up(), "new OSDMap");
     }
 }
 
@@ -266,13 +266,13 @@ mod tests {
 
     use super::*;
 
-    fn map(epoch: u32) -> OsdMap {
+    fn map(epoch: Epoch) -> OsdMap {
         let mut map = OsdMap::new(Fsid::default(), spirula_crush::CrushMap::default());
         map.epoch = epoch;
         map
     }
 
-    fn maps(epoch: u32) -> Maps {
+    fn maps(epoch: Epoch) -> Maps {
         Maps {
             view: Arc::new(MapView {
                 map: map(epoch),
@@ -288,10 +288,15 @@ mod tests {
     #[test]
     fn a_map_that_is_of_another_epoch_than_was_said_is_refused() {
         let mut m = MOsdMap::default();
-        m.maps.insert(9, map(9).encode_with_crc().0);
-        let next = maps(5).next(&m).unwrap();
-        assert_eq!(next.map(|(view, gap)| (view.map.epoch, gap)), Some((9, true)));
-        m.maps.insert(9, map(3).encode_with_crc().0);
-        assert!(maps(5).next(&m).is_err());
+        m.maps
+            .insert(Epoch::new(9), map(Epoch::new(9)).encode_with_crc().0);
+        let next = maps(Epoch::new(5)).next(&m).unwrap();
+        assert_eq!(
+            next.map(|(view, gap)| (view.map.epoch, gap)),
+            Some((Epoch::new(9), true))
+        );
+        m.maps
+            .insert(Epoch::new(9), map(Epoch::new(3)).encode_with_crc().0);
+        assert!(maps(Epoch::new(5)).next(&m).is_err());
     }
 }

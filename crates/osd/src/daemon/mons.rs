@@ -2,6 +2,7 @@
 //! again.
 
 use spirula_denc::{EntityAddrVec, EntityName, EntityType, Micros};
+use spirula_maps::Epoch;
 use spirula_monc::MonClient;
 use spirula_proto::internal::Neighbour;
 use spirula_proto::internal::report::{OsdAlive, OsdReport, OsdReportReply, PgTempWanted};
@@ -21,7 +22,7 @@ const MAP_AGAIN: Micros = Micros::from_secs(1);
 #[derive(Default)]
 struct Asked {
     /// The newest epoch.
-    epoch: u32,
+    epoch: Epoch,
     /// When the monitors were asked.
     at: Micros,
 }
@@ -29,7 +30,7 @@ struct Asked {
 impl Asked {
     /// Whether the monitors are to be asked about `epoch` now: it is newer than before, or `again`
     /// has passed. If so, the request counts as sent.
-    fn ask(&mut self, epoch: u32, now: Micros, again: Micros) -> bool {
+    fn ask(&mut self, epoch: Epoch, now: Micros, again: Micros) -> bool {
         let asks = epoch > self.epoch || now >= self.at + again;
         if asks {
             self.epoch = epoch.max(self.epoch);
@@ -97,13 +98,13 @@ impl Mons {
     }
 
     /// Asks for maps that are newer than `epoch`.
-    pub(super) fn want_newer_map(&self, epoch: u32) {
+    pub(super) fn want_newer_map(&self, epoch: Epoch) {
         self.client.subscribe("osdmap", u64::from(epoch) + 1);
     }
 
     /// Asks for the map of epoch `wanted`, which a client has mentioned: it may have come to the
     /// client first. It is asked for once, however many clients mention it.
-    pub(super) fn want_map(&mut self, wanted: u32, epoch: u32, now: Micros) {
+    pub(super) fn want_map(&mut self, wanted: Epoch, epoch: Epoch, now: Micros) {
         if self.wanted_map.ask(wanted, now, MAP_AGAIN) {
             self.want_newer_map(epoch);
         }
@@ -111,7 +112,7 @@ impl Mons {
 
     /// Asks to record that this OSD is up in epoch `want`: once for all PGs, and again if that had
     /// no effect.
-    pub(super) fn ask_alive(&mut self, want: u32, epoch: u32, now: Micros) {
+    pub(super) fn ask_alive(&mut self, want: Epoch, epoch: Epoch, now: Micros) {
         if self.alive.ask(want, now, ALIVE_AGAIN) {
             let want = self.alive.epoch;
             self.report(OsdReport::Alive(OsdAlive { epoch, want }));

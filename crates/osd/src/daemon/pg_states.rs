@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 use spirula_denc::Micros;
-use spirula_maps::OsdMap;
+use spirula_maps::{Epoch, OsdMap};
 
 use crate::pg::Pg;
 use crate::pg::recent::{PastState, State, Transition};
@@ -43,7 +43,7 @@ pub(super) fn now(pg: &Pg, usec: Micros, map: &OsdMap) -> Value {
     {
         let lost_at = |osd: i32| {
             let info = usize::try_from(osd).ok().and_then(|at| map.osd_info.get(at));
-            info.map_or(0, |i| i.lost_at)
+            info.map_or(Epoch::NONE, |i| i.lost_at)
         };
         fields.extend(blocked(&report.blocked_by, lost_at));
     }
@@ -52,7 +52,7 @@ pub(super) fn now(pg: &Pg, usec: Micros, map: &OsdMap) -> Value {
 
 /// The OSDs that keep a PG from peering, as Ceph shows them (`Peering::react` to a query in its
 /// `src/osd/PeeringState.cc`).
-fn blocked(by: &[i32], lost_at: impl Fn(i32) -> u32) -> Map<String, Value> {
+fn blocked(by: &[i32], lost_at: impl Fn(i32) -> Epoch) -> Map<String, Value> {
     let of = |osd: &i32| {
         json!({"osd": osd, "current_lost_at": lost_at(*osd),
             "comment": "starting or marking this osd lost may let us proceed"})
@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    fn past(state: State, enter: u32, epoch: u32) -> PastState {
+    fn past(state: State, enter: u32, epoch: Epoch) -> PastState {
         PastState {
             state,
             enter: at(enter),
@@ -96,9 +96,9 @@ mod tests {
     #[test]
     fn states_are_shown_in_ceph_s_shape() {
         let past = [
-            past(State::Flushing, 0, 7),
-            past(State::Infos, 1, 7),
-            past(State::Active, 2, 9),
+            past(State::Flushing, 0, Epoch::new(7)),
+            past(State::Infos, 1, Epoch::new(7)),
+            past(State::Active, 2, Epoch::new(9)),
         ];
         let (t0, t1, t2, t3) = (
             "2023-11-14T22:13:20.000005+0000",
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn what_blocks_is_shown_as_ceph_shows_it() {
         assert_eq!(
-            Value::Object(blocked(&[3], |osd| 10 + osd as u32)),
+            Value::Object(blocked(&[3], |osd| Epoch::new(10 + osd as u32))),
             json!({
                 "blocked": "peering is blocked due to down osds",
                 "down_osds_we_would_probe": [3],
@@ -137,7 +137,7 @@ mod tests {
     fn transitions_are_shown_with_their_time() {
         let t = Transition {
             at: at(0),
-            epoch: 7,
+            epoch: Epoch::new(7),
             what: What::LeaseLate(true),
         };
         assert_eq!(

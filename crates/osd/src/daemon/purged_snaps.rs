@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spirula_maps::{Incremental, IntervalSet, PoolId};
+use spirula_maps::{Epoch, Incremental, IntervalSet, PoolId};
 use spirula_proto::internal::report::{OsdReport, PurgedSnaps as Answer, PurgedSnapsWanted};
 
 /// After this many ranges from maps the monitors are asked again. Their ranges are fewer: a removal
@@ -46,14 +46,14 @@ impl PurgedSnaps {
 
     /// The question to the monitors, from an OSD whose map is of `epoch`; `None` if nothing is
     /// missing.
-    pub(super) fn question(&self, epoch: u32) -> Option<OsdReport> {
+    pub(super) fn question(&self, epoch: Epoch) -> Option<OsdReport> {
         let wanted = PurgedSnapsWanted { epoch };
         self.incomplete.then(|| OsdReport::WantPurgedSnaps(wanted))
     }
 
     /// Adopts a monitor's answer that came while the OSD's map was of `epoch`. An older answer
     /// lacks the snapshots of maps that may have been missed.
-    pub(super) fn learn(&mut self, answer: Answer, epoch: u32) {
+    pub(super) fn learn(&mut self, answer: Answer, epoch: Epoch) {
         for (id, snaps) in answer.pools {
             Arc::make_mut(self.pools.entry(id).or_default()).union(&snaps);
         }
@@ -74,7 +74,7 @@ mod tests {
         ids.iter().copied().collect()
     }
 
-    fn answer(epoch: u32, ids: &[u64]) -> Answer {
+    fn answer(epoch: Epoch, ids: &[u64]) -> Answer {
         Answer {
             epoch,
             pools: BTreeMap::from([(PoolId::new(1), set(ids))]),
@@ -84,24 +84,27 @@ mod tests {
     #[test]
     fn maps_and_answers_add_up() {
         let mut p = PurgedSnaps::default();
-        assert!(p.question(0).is_none());
+        assert!(p.question(Epoch::NONE).is_none());
         p.missed_some();
-        assert!(p.question(4).is_some());
-        let mut inc = Incremental::new(Fsid::default(), 5);
+        assert!(p.question(Epoch::new(4)).is_some());
+        let mut inc = Incremental::new(Fsid::default(), Epoch::new(5));
         inc.new_purged_snaps.insert(PoolId::new(1), set(&[9]));
         p.follow(&inc);
-        p.learn(answer(4, &[2, 3]), 5);
+        p.learn(answer(Epoch::new(4), &[2, 3]), Epoch::new(5));
         assert_eq!(*p.of_pool(PoolId::new(1)), set(&[2, 3, 9]));
-        assert!(p.question(5).is_some(), "the answer is older than the map");
-        p.learn(answer(5, &[2, 3, 4, 9]), 5);
+        assert!(
+            p.question(Epoch::new(5)).is_some(),
+            "the answer is older than the map"
+        );
+        p.learn(answer(Epoch::new(5), &[2, 3, 4, 9]), Epoch::new(5));
         assert_eq!(*p.of_pool(PoolId::new(1)), set(&[2, 3, 4, 9]));
-        assert!(p.question(5).is_none());
+        assert!(p.question(Epoch::new(5)).is_none());
         inc.new_purged_snaps.insert(
             PoolId::new(1),
             (0..=RANGES_FROM_MAPS as u64).map(|i| 2 * i).collect(),
         );
         p.follow(&inc);
-        assert!(p.question(6).is_some(), "many small ranges");
+        assert!(p.question(Epoch::new(6)).is_some(), "many small ranges");
         inc.old_pools = [PoolId::new(1)].into_iter().collect();
         p.follow(&inc);
         assert!(p.of_pool(PoolId::new(1)).is_empty());

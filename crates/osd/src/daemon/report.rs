@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use spirula_conf::options::Source;
 use spirula_denc::UTime;
 use spirula_maps::{
-    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, PgId, PgShard, PgStat, PgState,
+    Epoch, ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, PgId, PgShard, PgStat, PgState,
     PoolId, SpgId, StoreStatfs,
 };
 use spirula_proto::Blob;
@@ -36,7 +36,7 @@ struct Times {
     undegraded: UTime,
     fullsized: UTime,
     became_active: UTime,
-    clean_epoch: u32,
+    clean_epoch: Epoch,
 }
 
 /// The state of the reports to the monitors.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_denc::Fsid;
-use spirula_maps::OsdState;
+use spirula_maps::{Epoch, OsdState};
 use spirula_proto::internal::report::{OsdBeacon, OsdBoot, OsdGoingDown, OsdReport};
 use spirula_proto::mon::LogPriority;
 use spirula_store::Store;
@@ -34,7 +34,11 @@ impl Standing<'_> {
 
     /// Asks to be marked up, unless the newest map has this process up already.
     pub(super) fn boot_if_down(&mut self) {
-        if self.life.is_stopping() || self.maps.epoch() == 0 || self.is_up() || !self.mons.has_secrets() {
+        if self.life.is_stopping()
+            || self.maps.epoch() == Epoch::NONE
+            || self.is_up()
+            || !self.mons.has_secrets()
+        {
             return; // It can't be up, or need not ask.
         }
         if self.maps.map().is_flagged(self.setup.cfg.id, OsdState::NOUP) {
@@ -59,7 +63,7 @@ impl Standing<'_> {
             cluster_addrs: self.setup.addrs.cluster.into(),
             heartbeat_front: self.setup.addrs.heartbeat_front.into(),
             heartbeat_back: self.setup.addrs.heartbeat_back.into(),
-            features: spirula_maps::features::PACIFIC_ALL,
+            features: spirula_msgr::config::FEATURES_SUPPORTED,
             protocols: BTreeMap::new(),
             metadata: metadata::all(self.setup, size),
             size,
@@ -122,7 +126,7 @@ impl Standing<'_> {
     pub(super) fn look_at_own_state(&mut self, was_up: bool) {
         let (map, me) = (self.maps.map(), self.setup.id());
         if self.is_up() {
-            if self.life.boot_epoch == 0 {
+            if self.life.boot_epoch == Epoch::NONE {
                 self.life.boot_epoch = self.setup.info(map).up_from;
             }
             return; // As it should be.
@@ -131,7 +135,7 @@ impl Standing<'_> {
             return; // It is down on purpose.
         }
         // An operator who starts the OSD after that wants it to run again.
-        if map.state(me).contains(OsdState::STOP) && self.life.boot_epoch != 0 {
+        if map.state(me).contains(OsdState::STOP) && self.life.boot_epoch != Epoch::NONE {
             tracing::error!("map says i am stopped by admin. shutting down.");
             return self.life.leave();
         }

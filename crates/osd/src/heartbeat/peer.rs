@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use spirula_denc::{EntityAddr, Micros};
-use spirula_maps::{OsdMap, PingTimes};
+use spirula_maps::{Epoch, OsdMap, PingTimes};
 
 use super::Net;
 use super::times::Times;
@@ -15,7 +15,7 @@ const MAX_WAITING: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Life {
     addrs: [EntityAddr; 2],
-    up_from: u32,
+    up_from: Epoch,
 }
 
 impl Life {

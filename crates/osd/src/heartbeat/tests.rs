@@ -1,6 +1,6 @@
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, Fsid, Micros};
-use spirula_maps::OsdState;
+use spirula_maps::{Epoch, OsdState};
 
 use super::*;
 
@@ -146,7 +146,7 @@ fn a_refused_connection_is_told_at_once_and_not_too_often() {
 fn a_new_life_of_a_peer_starts_with_a_clean_record() {
     let (mut h, mut map) = started(3);
     assert_eq!(run(&mut h, 1, 40, |_, _| false).len(), 2);
-    map.osd_info[1].up_from = 9;
+    map.osd_info[1].up_from = Epoch::new(9);
     let mut out = Vec::new();
     h.set_peers(&map, BTreeSet::new(), true, &mut out);
     assert!(out.is_empty(), "the old life is over: {out:?}");

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{ITEM_NONE, IntervalSet, ObjectLocator, ObjectName, PgId, PoolId, SnapContext};
+use spirula_maps::{Epoch, ITEM_NONE, IntervalSet, ObjectLocator, ObjectName, PgId, PoolId, SnapContext};
 
 /// OSDs by position. In a pool whose members hold different parts of each object, a position says
 /// which part, and a position without an OSD is a hole ([`ITEM_NONE`]): the others keep theirs. In
@@ -82,9 +82,9 @@ pub struct PoolView {
     /// The number of PGs.
     pub pg_num: u32,
     /// The epoch in which the pool was made.
-    pub created: u32,
+    pub created: Epoch,
     /// Ops sent before this epoch are sent again by their clients.
-    pub last_force_op_resend: u32,
+    pub last_force_op_resend: Epoch,
     /// Whether writes that grow the pool are impossible: an OSD is full, or the pool's quota is
     /// used up.
     pub full: bool,
@@ -108,13 +108,13 @@ pub struct OsdView {
     /// Whether the OSD is up.
     pub up: bool,
     /// The epoch since which the OSD is, or last was, up.
-    pub up_from: u32,
+    pub up_from: Epoch,
     /// The newest epoch in which the OSD was certainly up, as it had that recorded.
-    pub up_thru: u32,
+    pub up_thru: Epoch,
     /// The epoch in which the OSD was marked down, 0 for never.
-    pub down_at: u32,
+    pub down_at: Epoch,
     /// The epoch in which an operator declared the OSD's data lost, 0 for never.
-    pub lost_at: u32,
+    pub lost_at: Epoch,
     /// Whether the OSD is down and certainly dead: it serves nobody any more.
     pub dead: bool,
     /// Whether the OSD is so full that no PGs are to move to it.
@@ -126,7 +126,7 @@ pub struct OsdView {
 /// One epoch of the cluster's map.
 pub trait ClusterMap: Debug + Send + Sync {
     /// The epoch.
-    fn epoch(&self) -> u32;
+    fn epoch(&self) -> Epoch;
     /// A pool, if it exists.
     fn pool(&self, id: PoolId) -> Option<PoolView>;
     /// The ids of all pools.

@@ -184,9 +184,11 @@ impl Dups {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use spirula_denc::decode_all;
+    use spirula_maps::Epoch;
+
+    use super::*;
 
     fn batch(from: u64, n: u64) -> DupBatch {
         let dup = |v| Dup {
@@ -194,7 +196,7 @@ mod tests {
                 tid: v,
                 ..ReqId::default()
             },
-            version: EVersion::new(3, v),
+            version: EVersion::new(Epoch::new(3), v),
             user_version: v + 1,
             return_code: -5,
             op_returns: vec![(-5, Bytes::from_static(b"x"))].into(),
@@ -215,7 +217,7 @@ mod tests {
         let mut dups = Dups::from_batches(batches.clone());
         assert_eq!(dups.find(&tid(12)).map(|d| d.user_version), Some(13));
         assert!(dups.trim(25, usize::MAX).is_empty());
-        assert_eq!(dups.trim(15, usize::MAX), [EVersion::new(3, 1)]);
+        assert_eq!(dups.trim(15, usize::MAX), [EVersion::new(Epoch::new(3), 1)]);
         assert_eq!((dups.find(&tid(10)), dups.count()), (None, 15));
         assert_eq!(dups.find(&tid(25)).map(|d| d.version.version), Some(25));
         assert_eq!(dups.trim(15, 1).len(), 2);

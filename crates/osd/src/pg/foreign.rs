@@ -11,6 +11,7 @@
 //! at a list of three.
 
 use spirula_invariant::dropped;
+use spirula_maps::Epoch;
 
 use super::message::{PeerBody, PeeringId};
 use super::output::Ctx;
@@ -148,7 +149,7 @@ impl Seen<'_> {
         }
         let past = history.intervals().iter().map(|i| &i.acting);
         let mut holders = past.chain([&self.copy.info.last_acting]).flatten();
-        let is_lost = |o: &i32| self.site.map.osd(*o).is_none_or(|v| v.lost_at > 0);
+        let is_lost = |o: &i32| self.site.map.osd(*o).is_none_or(|v| v.lost_at > Epoch::NONE);
         holders.any(|o| *o == osd || is_lost(o))
     }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use spirula_denc::EntityName;
 use spirula_errno::Errno;
 use spirula_errno::*;
+use spirula_maps::Epoch;
 use spirula_proto::osd::OsdFlags;
 
 use super::op::{Client, ClientOp};
@@ -28,7 +29,7 @@ use super::site::Site;
 struct First {
     tid: u64,
     /// The map's epoch when a write was last dropped.
-    epoch: u32,
+    epoch: Epoch,
     client: Arc<Client>,
     /// Whether the client's connection was ended.
     hung_up: bool,
@@ -41,11 +42,11 @@ pub(super) struct Dropped {
     /// interval.
     first: HashMap<EntityName, First>,
     /// The last map that said that the pool is no longer full.
-    room_since: u32,
+    room_since: Epoch,
 }
 
 impl Dropped {
-    fn add(&mut self, op: &ClientOp, epoch: u32) {
+    fn add(&mut self, op: &ClientOp, epoch: Epoch) {
         let first = self.first.entry(op.reqid.name).or_insert_with(|| First {
             tid: op.reqid.tid,
             epoch,
@@ -57,7 +58,7 @@ impl Dropped {
     }
 
     /// Notes that the pool is no longer full since this epoch.
-    pub(super) fn room(&mut self, epoch: u32) {
+    pub(super) fn room(&mut self, epoch: Epoch) {
         // A client that has not written since the room before is not heard of any more.
         let before = self.room_since;
         self.first.retain(|_, f| f.epoch >= before);

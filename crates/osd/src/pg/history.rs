@@ -6,6 +6,7 @@
 //! intervals are forgotten: no copy can be newer for their sake.
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
+use spirula_maps::Epoch;
 
 /// With more intervals than this, those are dropped that add nothing to a later one.
 const MANY: usize = 32;
@@ -16,9 +17,9 @@ const MOST: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PastInterval {
     /// The interval's first epoch, or an earlier one.
-    pub first: u32,
+    pub first: Epoch,
     /// The interval's last epoch.
-    pub last: u32,
+    pub last: Epoch,
     /// The members, ascending.
     pub acting: Vec<i32>,
     /// The primary.
@@ -30,7 +31,7 @@ pub struct PastInterval {
 pub struct History {
     /// The epoch since which the past is known: the list has every interval that ended after it and
     /// may have served.
-    known_since: u32,
+    known_since: Epoch,
     past: Vec<PastInterval>,
 }
 
@@ -43,11 +44,11 @@ impl Default for History {
 impl History {
     /// A history of which nothing is known.
     pub fn unknown() -> Self {
-        Self::since(u32::MAX)
+        Self::since(Epoch::MAX)
     }
 
     /// A history that is known from this epoch on, without intervals that have ended since.
-    pub fn since(epoch: u32) -> Self {
+    pub fn since(epoch: Epoch) -> Self {
         Self {
             known_since: epoch,
             past: Vec::new(),
@@ -56,8 +57,8 @@ impl History {
 
     /// The history of a PG that is new here in the map of this epoch, and whose pool was made in
     /// epoch `created`, 0 if unknown.
-    pub fn of_new(epoch: u32, created: u32) -> Self {
-        if created > 0 && epoch == created {
+    pub fn of_new(epoch: Epoch, created: Epoch) -> Self {
+        if created > Epoch::NONE && epoch == created {
             Self::since(created)
         } else {
             Self::unknown()
@@ -65,7 +66,7 @@ impl History {
     }
 
     /// Whether every interval that ended after this epoch is known.
-    pub fn covers(&self, epoch: u32) -> bool {
+    pub fn covers(&self, epoch: Epoch) -> bool {
         self.known_since <= epoch
     }
 
@@ -77,7 +78,7 @@ impl History {
     /// Adds an interval that ended after all others. An interval that is added again, after a
     /// crash, counts once.
     pub fn push(&mut self, ended: PastInterval) {
-        if self.known_since == u32::MAX || self.past.last().is_some_and(|p| p.last >= ended.last) {
+        if self.known_since == Epoch::MAX || self.past.last().is_some_and(|p| p.last >= ended.last) {
             // If it is not known since when the list is complete, no interval helps, and a known
             // one is not added again.
             return;
@@ -97,8 +98,8 @@ impl History {
 
 impl Encode for PastInterval {
     fn encode(&self, w: &mut Writer) {
-        w.u32(self.first);
-        w.u32(self.last);
+        w.put(&self.first);
+        w.put(&self.last);
         w.put(&self.acting);
         w.i32(self.primary);
     }
@@ -107,8 +108,8 @@ impl Encode for PastInterval {
 impl Decode for PastInterval {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            first: r.u32()?,
-            last: r.u32()?,
+            first: r.get()?,
+            last: r.get()?,
             acting: r.get()?,
             primary: r.i32()?,
         })
@@ -117,7 +118,7 @@ impl Decode for PastInterval {
 
 impl Encode for History {
     fn encode(&self, w: &mut Writer) {
-        w.u32(self.known_since);
+        w.put(&self.known_since);
         w.put(&self.past);
     }
 }
@@ -125,7 +126,7 @@ impl Encode for History {
 impl Decode for History {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            known_since: r.u32()?,
+            known_since: r.get()?,
             past: r.get()?,
         })
     }
@@ -135,7 +136,7 @@ impl Decode for History {
 mod tests {
     use super::*;
 
-    fn interval(last: u32, acting: &[i32]) -> PastInterval {
+    fn interval(last: Epoch, acting: &[i32]) -> PastInterval {
         PastInterval {
             first: last,
             last,
@@ -146,27 +147,27 @@ mod tests {
 
     #[test]
     fn an_interval_counts_once_and_many_are_folded() {
-        let mut h = History::since(3);
-        assert!(h.covers(3) && h.covers(9) && !h.covers(2));
-        h.push(interval(5, &[1, 2]));
-        h.push(interval(5, &[1, 2]));
+        let mut h = History::since(Epoch::new(3));
+        assert!(h.covers(Epoch::new(3)) && h.covers(Epoch::new(9)) && !h.covers(Epoch::new(2)));
+        h.push(interval(Epoch::new(5), &[1, 2]));
+        h.push(interval(Epoch::new(5), &[1, 2]));
         assert_eq!(h.intervals().len(), 1);
         for i in 0..1000 {
-            h.push(interval(6 + i, &[1 + (i % 2) as i32, 3]));
+            h.push(interval(Epoch::new(6 + i), &[1 + (i % 2) as i32, 3]));
         }
-        assert!(h.covers(3) && h.intervals().len() <= MANY + 1);
+        assert!(h.covers(Epoch::new(3)) && h.intervals().len() <= MANY + 1);
         // Nothing that names other OSDs is dropped.
-        assert_eq!(h.intervals()[0], interval(5, &[1, 2]));
+        assert_eq!(h.intervals()[0], interval(Epoch::new(5), &[1, 2]));
         for i in 0..1000 {
-            h.push(interval(2000 + i, &[10 + i as i32]));
+            h.push(interval(Epoch::new(2000 + i), &[10 + i as i32]));
         }
-        assert!(!h.covers(u32::MAX - 1) && h.intervals().is_empty());
+        assert!(!h.covers(Epoch::new(u32::MAX - 1)) && h.intervals().is_empty());
     }
 
     #[test]
     fn what_is_unknown_stays_so() {
         let mut h = History::unknown();
-        h.push(interval(5, &[1]));
-        assert!(h.intervals().is_empty() && !h.covers(7));
+        h.push(interval(Epoch::new(5), &[1]));
+        assert!(h.intervals().is_empty() && !h.covers(Epoch::new(7)));
     }
 }

@@ -1,7 +1,7 @@
 //! An OSD's durable record of a PG: enough to tell which OSD holds the newest copy.
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
-use spirula_maps::{EVersion, IntervalSet};
+use spirula_maps::{EVersion, Epoch, IntervalSet};
 
 use super::history::History;
 use super::layout::Part;
@@ -23,7 +23,7 @@ pub struct PgInfo {
     /// The version after which the copy's log has entries.
     pub log_tail: EVersion,
     /// The epoch of the interval in which the copy was last active, 0 for never.
-    pub last_epoch_started: u32,
+    pub last_epoch_started: Epoch,
     /// The members that were active then; ascending.
     pub last_acting: Vec<i32>,
     /// Whether the copy is being made equal to another one, and is no true copy of any version
@@ -51,7 +51,7 @@ pub struct PgInfo {
 
 impl PgInfo {
     /// The age of the copy, by which copies compare.
-    pub fn age(&self) -> (u32, EVersion) {
+    pub fn age(&self) -> (Epoch, EVersion) {
         (self.last_epoch_started, self.last_update)
     }
 }
@@ -62,7 +62,7 @@ impl Encode for PgInfo {
         w.section(VERSION, COMPAT, |w| {
             w.put(&self.last_update);
             w.put(&self.log_tail);
-            w.u32(self.last_epoch_started);
+            w.put(&self.last_epoch_started);
             w.put(&self.last_acting);
             // `moved`, of versions 1 and 2.
             w.bool(false);
@@ -85,7 +85,7 @@ impl Decode for PgInfo {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         r.section("PG info", VERSION, |v, r| {
             let (last_update, log_tail) = (r.get()?, r.get()?);
-            let (last_epoch_started, last_acting) = (r.u32()?, r.get()?);
+            let (last_epoch_started, last_acting) = (r.get()?, r.get()?);
             let moved = r.bool()?;
             let mut info = Self {
                 last_update,
@@ -138,9 +138,9 @@ mod tests {
     #[test]
     fn what_does_not_say_which_part_it_holds_is_whole() {
         let info = PgInfo {
-            last_epoch_started: 7,
+            last_epoch_started: Epoch::new(7),
             pg_num: 8,
-            history: History::since(7),
+            history: History::since(Epoch::new(7)),
             ..PgInfo::default()
         };
         let now = encode_to_vec(&info);

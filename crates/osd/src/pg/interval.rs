@@ -1,7 +1,7 @@
 //! Intervals: spans of epochs in which a PG belongs to the same OSDs, and what happens when one
 //! ends.
 
-use spirula_maps::PgId;
+use spirula_maps::{Epoch, PgId};
 
 use super::backend::Backend;
 use super::cluster::{ClusterMap, Placement};
@@ -11,18 +11,18 @@ use super::history::PastInterval;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Interval {
     /// The epoch in which the interval began, as far as this OSD knows.
-    pub since: u32,
+    pub since: Epoch,
     /// The epoch in which this OSD first saw the interval: `since`, unless maps were missed.
     /// Primaries have this one recorded, as no member can know of a later beginning.
-    pub seen: u32,
+    pub seen: Epoch,
     /// The epoch since which the primary is the same.
-    pub same_primary_since: u32,
+    pub same_primary_since: Epoch,
     /// The epoch since which the pool has this many PGs.
-    pub split_at: u32,
+    pub split_at: Epoch,
     /// The OSDs of the PG.
     pub place: Placement,
     /// Since when each acting member is up: a restart ends the interval too.
-    member_since: Vec<u32>,
+    member_since: Vec<Epoch>,
     size: u32,
     min_size: u32,
     pub(super) pg_num: u32,
@@ -31,19 +31,24 @@ pub(super) struct Interval {
 impl Interval {
     pub(super) fn new(pgid: PgId, map: &dyn ClusterMap) -> Self {
         let place = map.placement(pgid);
-        let up_from = |osd: i32| map.osd(osd).map_or(0, |o| o.up_from);
-        let member_since: Vec<u32> = place.acting.osds().map(up_from).collect();
+        let up_from = |osd: i32| map.osd(osd).map_or(Epoch::NONE, |o| o.up_from);
+        let member_since: Vec<Epoch> = place.acting.osds().map(up_from).collect();
         let pool = map.pool(pgid.pool).unwrap_or_default();
         // When maps were missed, the youngest member's start is the earliest epoch that is
         // possible.
-        let since = member_since.iter().copied().max().unwrap_or(0).max(pool.created);
+        let since = member_since
+            .iter()
+            .copied()
+            .max()
+            .unwrap_or_default()
+            .max(pool.created);
         let since = since.min(map.epoch());
         let same_primary_since = map.osd(place.primary).map_or(since, |o| o.up_from);
         Self {
             since,
             seen: map.epoch(),
             same_primary_since,
-            split_at: 0,
+            split_at: Epoch::NONE,
             member_since,
             place,
             size: pool.size,
@@ -83,9 +88,9 @@ impl Interval {
         &self,
         backend: &dyn Backend,
         last: &dyn ClusterMap,
-        end: u32,
+        end: Epoch,
     ) -> Option<PastInterval> {
-        let up_thru = last.osd(self.place.primary).map_or(u32::MAX, |o| o.up_thru);
+        let up_thru = last.osd(self.place.primary).map_or(Epoch::MAX, |o| o.up_thru);
         // It began at `since` or later, so this is true for too many at most.
         (self.is_enough(backend) && up_thru >= self.since).then(|| PastInterval {
             first: self.since,

@@ -18,7 +18,7 @@
 //! where it equals the effective key.
 
 use bytes::Bytes;
-use spirula_maps::{EVersion, HObject, ObjectName, PgId, PoolId, SnapId};
+use spirula_maps::{EVersion, Epoch, HObject, ObjectName, PgId, PoolId, SnapId};
 
 const LOG: u8 = b'L';
 const DUPS: u8 = b'D';
@@ -225,13 +225,13 @@ pub fn parse_snap_key(key: &[u8]) -> Option<Bytes> {
 fn version_key(kind: u8, pgid: PgId, v: EVersion) -> Bytes {
     let mut out = pg_key(kind, pgid);
     out.extend_from_slice(&v.version.to_be_bytes());
-    out.extend_from_slice(&v.epoch.to_be_bytes());
+    out.extend_from_slice(&v.epoch.number().to_be_bytes());
     out.into()
 }
 
 /// The key at which the log entries of a PG after `v` begin.
 pub fn after_log_key(pgid: PgId, v: EVersion) -> Bytes {
-    log_key(pgid, EVersion::new(0, v.version.saturating_add(1)))
+    log_key(pgid, EVersion::new(Epoch::NONE, v.version.saturating_add(1)))
 }
 
 fn version_range(kind: u8, pgid: PgId) -> (Bytes, Bytes) {
@@ -327,8 +327,8 @@ mod tests {
     fn log_keys_lie_in_their_range_in_order_of_version() {
         let pg = PgId::new(PoolId::new(3), 9);
         let (from, to) = log_range(pg);
-        let a = log_key(pg, EVersion::new(9, 1));
-        let b = log_key(pg, EVersion::new(4, 2));
+        let a = log_key(pg, EVersion::new(Epoch::new(9), 1));
+        let b = log_key(pg, EVersion::new(Epoch::new(4), 2));
         assert!(from < a && a < b && b < to);
         assert!(log_key(pg, EVersion::MAX) < to);
         assert_eq!(parse_info_key(&info_key(pg)), Some(pg));

@@ -8,6 +8,7 @@ use super::message::PeeringId;
 use super::promise::Promise;
 use spirula_denc::Micros;
 use spirula_invariant::invariant;
+use spirula_maps::Epoch;
 
 /// The leadership of the PG, as far as this OSD goes along with it.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ pub(super) struct Leadership {
 impl Leadership {
     /// Begins the next attempt as primary, with the map of this epoch. An OSD handles the attempt's
     /// query once it has that map, too, so no older map takes it out of this attempt.
-    pub(super) fn begin(&mut self, epoch: u32) {
+    pub(super) fn begin(&mut self, epoch: Epoch) {
         invariant!(
             epoch >= self.id.epoch,
             "an attempt to agree to begin with a map that is no older than that of the one before";
@@ -71,9 +72,9 @@ mod tests {
     #[test]
     fn attempts_are_told_apart_by_map_and_number() {
         let mut lead = Leadership::default();
-        lead.begin(5);
+        lead.begin(Epoch::new(5));
         let first = lead.id;
-        lead.begin(5);
+        lead.begin(Epoch::new(5));
         assert!(lead.id > first);
     }
 
@@ -81,7 +82,7 @@ mod tests {
     #[should_panic(expected = "a map that is no older than that of the one before, epoch 4, before 5")]
     fn none_begins_with_an_older_map() {
         let mut lead = Leadership::default();
-        lead.begin(5);
-        lead.begin(4);
+        lead.begin(Epoch::new(5));
+        lead.begin(Epoch::new(4));
     }
 }

@@ -380,14 +380,15 @@ pub(super) fn objects<'a>(entries: impl Iterator<Item = &'a LogEntry>, out: &mut
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use spirula_denc::{EntityName, EntityType, decode_all};
-    use spirula_maps::ObjectName;
+    use spirula_maps::{Epoch, ObjectName};
+
+    use super::*;
 
     fn entry(v: u64) -> LogEntry {
         LogEntry {
-            version: EVersion::new(3, v),
+            version: EVersion::new(Epoch::new(3), v),
             prior_version: EVersion::ZERO,
             user_version: v,
             reqid: ReqId {
@@ -447,16 +448,21 @@ mod tests {
     fn requests_are_found_until_trimmed_or_rewound() {
         let mut log = PgLog::from_entries(EVersion::ZERO, EVersion::ZERO, (1..=10).map(entry).collect());
         assert_eq!(log.find(&entry(4).reqid).map(|e| e.version.version), Some(4));
-        assert_eq!(log.trim_to(EVersion::new(3, 3)).len(), 3);
+        assert_eq!(log.trim_to(EVersion::new(Epoch::new(3), 3)).len(), 3);
         assert_eq!(log.find(&entry(3).reqid), None);
-        assert_eq!(log.rewind_to(EVersion::new(3, 8)).len(), 2);
+        assert_eq!(log.rewind_to(EVersion::new(Epoch::new(3), 8)).len(), 2);
         assert_eq!(log.find(&entry(9).reqid), None);
         assert_eq!((log.tail().version, log.head().version, log.len()), (3, 8, 5));
-        assert_eq!(log.after(EVersion::new(3, 6)).count(), 2);
+        assert_eq!(log.after(EVersion::new(Epoch::new(3), 6)).count(), 2);
         let odd = log.split_off(|o| o.hash % 2 == 1);
         assert_eq!(
             (log.len(), odd.len(), odd.head(), log.head()),
-            (3, 2, EVersion::new(3, 8), EVersion::new(3, 8))
+            (
+                3,
+                2,
+                EVersion::new(Epoch::new(3), 8),
+                EVersion::new(Epoch::new(3), 8)
+            )
         );
     }
 

@@ -13,6 +13,7 @@ use super::promise::Promise;
 use super::replica::Replica;
 use super::role::Role;
 use spirula_invariant::invariant;
+use spirula_maps::Epoch;
 
 impl Pg {
     /// Handles the next map. `gap` says that maps between were missed; `up`, that the map has this
@@ -66,7 +67,7 @@ impl Pg {
         if !up {
             if !was_idle {
                 self.leave_interval(cx);
-                self.ops.recheck_held(u32::MAX, cx);
+                self.ops.recheck_held(Epoch::MAX, cx);
                 self.role = Role::Idle;
             }
         } else if !same || was_idle || gap {
@@ -80,7 +81,7 @@ impl Pg {
     fn pool_deleted(&mut self, cx: &mut Ctx<'_>) {
         if !matches!(self.role, Role::Deleting) {
             self.leave_interval(cx);
-            self.ops.recheck_held(u32::MAX, cx);
+            self.ops.recheck_held(Epoch::MAX, cx);
             self.deleting().begin_delete(cx);
         }
     }
@@ -93,7 +94,7 @@ impl Pg {
             self.copy.info.history = History::since(epoch);
         } else {
             let backend = &*self.site.backend;
-            let ended = self.site.interval.ended(backend, last, epoch.saturating_sub(1));
+            let ended = self.site.interval.ended(backend, last, epoch.before(1));
             let Some(ended) = ended.filter(|_| !self.site.cfg.has_bug(Bug::NoHistory)) else {
                 // It has not served, so nobody need ask its members.
                 return;
@@ -150,7 +151,7 @@ impl Pg {
             self.ops.recheck_held(self.site.interval.same_primary_since, cx);
             self.begin_peering(cx);
         } else {
-            self.ops.recheck_held(u32::MAX, cx);
+            self.ops.recheck_held(Epoch::MAX, cx);
             // Messages still under way from primaries of earlier intervals mean nothing any more:
             // an object that is pushed may not even belong to this PG since a split.
             self.lead.id = PeeringId {

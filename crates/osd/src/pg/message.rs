@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use spirula_denc::{Error, Micros, Reader, Result, Writer};
-use spirula_maps::{EVersion, HObject, PgId};
+use spirula_maps::{EVersion, Epoch, HObject, PgId};
 use spirula_proto::internal::Protocol;
 use spirula_proto::osd_op_data::CopyCursor;
 use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
@@ -25,7 +25,7 @@ use super::txn::Txn;
 pub struct PeeringId {
     /// The epoch of the primary's map when the attempt began: within the interval. An OSD that
     /// receives the message waits for that map.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// Counts the attempts.
     pub round: u32,
 }
@@ -109,7 +109,7 @@ pub struct LeaseShare {
     /// Everything up to here is durable on all members.
     pub stable: EVersion,
     /// The primary's map.
-    pub epoch: u32,
+    pub epoch: Epoch,
 }
 
 /// The message proper.
@@ -273,7 +273,7 @@ impl PeerMessage {
 
     fn encode(&self, w: &mut Writer, data: &mut BytesList) {
         w.put(&self.pgid);
-        w.u32(self.id.epoch);
+        w.put(&self.id.epoch);
         w.u32(self.id.round);
         match &self.body {
             PeerBody::RepOp(op) => {
@@ -309,7 +309,7 @@ impl PeerMessage {
                 w.put(&share.stamp);
                 w.put(&share.length);
                 w.put(&share.stable);
-                w.u32(share.epoch);
+                w.put(&share.epoch);
             }
             PeerBody::LeaseGranted(stamp) => {
                 w.u8(19);
@@ -401,7 +401,7 @@ impl PeerMessage {
     fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
         let pgid = r.get()?;
         let id = PeeringId {
-            epoch: r.u32()?,
+            epoch: r.get()?,
             round: r.u32()?,
         };
         let body = match r.u8()? {
@@ -472,7 +472,7 @@ impl PeerMessage {
                 stamp: r.get()?,
                 length: r.get()?,
                 stable: r.get()?,
-                epoch: r.u32()?,
+                epoch: r.get()?,
             }),
             23 => PeerBody::Reserve(r.u8()?),
             24 => PeerBody::Reserved,
@@ -532,7 +532,7 @@ mod tests {
                 zeros: vec![spirula_denc::Extent { offset: 5, len: 6 }],
             }),
         };
-        let v = EVersion::new(3, 4);
+        let v = EVersion::new(Epoch::new(3), 4);
         let lacking = Lacking {
             key: b(b"k"),
             had: Some(v),
@@ -567,7 +567,7 @@ mod tests {
                 stamp: Micros::new(5),
                 length: Micros::new(6),
                 stable: v,
-                epoch: 7,
+                epoch: Epoch::new(7),
             }),
             PeerBody::LeaseGranted(Micros::new(6)),
             PeerBody::GetLog,
@@ -638,7 +638,10 @@ mod tests {
         for body in bodies {
             let m = PeerMessage {
                 pgid: PgId::new(PoolId::new(1), 2),
-                id: PeeringId { epoch: 5, round: 6 },
+                id: PeeringId {
+                    epoch: Epoch::new(5),
+                    round: 6,
+                },
                 body,
             };
             assert_eq!(PeerMessage::parse(&m.compose()).as_ref(), Ok(&m));

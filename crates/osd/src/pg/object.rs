@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, decode_all, flags};
-use spirula_maps::{EVersion, SnapId};
-use spirula_proto::osd::AllocHintFlags;
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, decode_all};
+use spirula_maps::{EVersion, Epoch, SnapId};
 
 use super::number::{number, put_number, small};
 use super::snaps::set::{SnapSet, decode_ids, encode_ids};
@@ -25,30 +24,22 @@ const VERSION: u8 = 3;
 /// Added to the version of a whiteout's info.
 const WHITEOUT: u8 = 0x80;
 
-flags! {
-    /// The parts that few objects have, in the order in which they follow.
-    struct InfoParts(u8), joined ", " {
-        /// Truncation and allocation hints.
-        HINTS = 0, "hints";
-        /// Watchers.
-        WATCHERS = 1, "watchers";
-        /// A head's clones.
-        SNAP_SET = 2, "snap set";
-        /// A clone's snapshots.
-        SNAPS = 3, "snaps";
-    }
-
-    /// Flags of an object (`object_info_t::FLAG_*`).
-    pub struct ObjectFlags(u32), joined "|" {
-        /// The object may have an omap; without the flag there is none.
-        OMAP = 3, "omap";
-    }
-}
-
-impl InfoParts {
+/// The parts that few objects have, in the order in which they follow.
+mod part {
+    /// Truncation and allocation hints.
+    pub(super) const HINTS: u8 = 1;
+    /// Watchers.
+    pub(super) const WATCHERS: u8 = 2;
+    /// A head's clones.
+    pub(super) const SNAP_SET: u8 = 4;
+    /// A clone's snapshots.
+    pub(super) const SNAPS: u8 = 8;
     /// All known parts.
-    const ALL: Self = Self(0xf);
+    pub(super) const ALL: u8 = HINTS | WATCHERS | SNAP_SET | SNAPS;
 }
+
+/// The object may have an omap (`object_info_t::FLAG_OMAP`); without it there is none.
+pub const FLAG_OMAP: u32 = 1 << 3;
 
 /// An object's attributes by name.
 pub type Attrs = BTreeMap<Bytes, Bytes>;
@@ -76,8 +67,8 @@ pub struct AllocHint {
     pub object_size: u64,
     /// The expected size of its writes, in bytes.
     pub write_size: u64,
-    /// What else is expected.
-    pub flags: AllocHintFlags,
+    /// Flags (`CEPH_OSD_ALLOC_HINT_FLAG_*`).
+    pub flags: u32,
 }
 
 /// An object's info.
@@ -99,8 +90,8 @@ pub struct ObjectInfo {
     pub truncate_seq: u32,
     /// The size that the last truncation left.
     pub truncate_size: u64,
-    /// The flags.
-    pub flags: ObjectFlags,
+    /// Flags: [`FLAG_OMAP`].
+    pub flags: u32,
     /// The clients' allocation hint.
     pub hint: AllocHint,
     /// The object's watchers.
@@ -132,26 +123,26 @@ impl Encode for ObjectInfo {
         let hints = [
             u64::from(self.truncate_seq),
             self.truncate_size,
-            u64::from(self.flags.0),
+            u64::from(self.flags),
             self.hint.object_size,
             self.hint.write_size,
-            u64::from(self.hint.flags.0),
+            u64::from(self.hint.flags),
         ];
         let has_hints = hints.iter().any(|n| *n != 0);
-        let mut parts = InfoParts::empty();
+        let mut parts = 0;
         if has_hints {
-            parts.insert(InfoParts::HINTS);
+            parts |= part::HINTS;
         }
         if !self.watchers.is_empty() {
-            parts.insert(InfoParts::WATCHERS);
+            parts |= part::WATCHERS;
         }
         if !self.snap_set.is_empty() {
-            parts.insert(InfoParts::SNAP_SET);
+            parts |= part::SNAP_SET;
         }
         if !self.snaps.is_empty() {
-            parts.insert(InfoParts::SNAPS);
+            parts |= part::SNAPS;
         }
-        w.put(&parts);
+        w.u8(parts);
         if has_hints {
             hints.iter().for_each(|n| put_number(w, *n));
         }
@@ -191,7 +182,7 @@ impl ObjectInfo {
     fn decode_compact(r: &mut Reader<'_>) -> Result<Self> {
         let version = |r: &mut Reader<'_>| {
             let version = number(r)?;
-            Ok(EVersion::new(small(r)?, version))
+            Ok(EVersion::new(Epoch::new(small(r)?), version))
         };
         let mut info = Self {
             size: number(r)?,
@@ -202,25 +193,25 @@ impl ObjectInfo {
             user_version: number(r)?,
             ..Self::default()
         };
-        let parts: InfoParts = r.get()?;
-        if !InfoParts::ALL.contains(parts) {
+        let parts = r.u8()?;
+        if parts & !part::ALL != 0 {
             return Err(Error::Invalid("parts of an object info"));
         }
-        if parts.contains(InfoParts::HINTS) {
+        if parts & part::HINTS != 0 {
             info.truncate_seq = small(r)?;
             info.truncate_size = number(r)?;
-            info.flags = ObjectFlags(small(r)?);
+            info.flags = small(r)?;
             info.hint.object_size = number(r)?;
             info.hint.write_size = number(r)?;
-            info.hint.flags = AllocHintFlags(small(r)?);
+            info.hint.flags = small(r)?;
         }
-        if parts.contains(InfoParts::WATCHERS) {
+        if parts & part::WATCHERS != 0 {
             info.watchers = Watchers::decode(r)?;
         }
-        if parts.contains(InfoParts::SNAP_SET) {
+        if parts & part::SNAP_SET != 0 {
             info.snap_set = r.get()?;
         }
-        if parts.contains(InfoParts::SNAPS) {
+        if parts & part::SNAPS != 0 {
             info.snaps = decode_ids(r)?;
         }
         Ok(info)
@@ -237,11 +228,11 @@ impl ObjectInfo {
                 user_version: r.u64()?,
                 truncate_seq: r.u32()?,
                 truncate_size: r.u64()?,
-                flags: r.get()?,
+                flags: r.u32()?,
                 hint: AllocHint {
                     object_size: r.u64()?,
                     write_size: r.u64()?,
-                    flags: r.get()?,
+                    flags: r.u32()?,
                 },
                 ..Self::default()
             })
@@ -252,7 +243,7 @@ impl ObjectInfo {
 impl ObjectInfo {
     /// Whether there may be an omap.
     pub fn has_omap(&self) -> bool {
-        self.flags.contains(ObjectFlags::OMAP)
+        self.flags & FLAG_OMAP != 0
     }
 
     /// The encoded info.
@@ -296,20 +287,20 @@ mod tests {
                 sec: 1_700_000_001,
                 nsec: 6,
             },
-            version: EVersion::new(12, 3456),
+            version: EVersion::new(Epoch::new(12), 3456),
             user_version: 3456,
             ..ObjectInfo::default()
         };
         let extreme = ObjectInfo {
             size: u64::MAX,
-            prior_version: EVersion::new(u32::MAX, u64::MAX),
+            prior_version: EVersion::new(Epoch::MAX, u64::MAX),
             truncate_seq: u32::MAX,
             truncate_size: u64::MAX,
-            flags: ObjectFlags(1),
+            flags: 1,
             hint: AllocHint {
                 object_size: 1 << 63,
                 write_size: 127,
-                flags: AllocHintFlags(128),
+                flags: 128,
             },
             ..usual.clone()
         };
@@ -375,10 +366,10 @@ mod tests {
             w.u64(info.user_version);
             w.u32(info.truncate_seq);
             w.u64(info.truncate_size);
-            w.put(&info.flags);
+            w.u32(info.flags);
             w.u64(info.hint.object_size);
             w.u64(info.hint.write_size);
-            w.put(&info.hint.flags);
+            w.u32(info.hint.flags);
         });
         assert_eq!(decode_all::<ObjectInfo>(w.as_slice()).unwrap(), info);
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::{Caller, Flags, Method};
 use spirula_denc::{EntityAddr, EntityName, EntityType, Micros, UTime};
-use spirula_maps::{HObject, PgId, ReqId, SnapContext, SnapId};
+use spirula_maps::{Epoch, HObject, PgId, ReqId, SnapContext, SnapId};
 use spirula_proto::BytesList;
 use spirula_proto::osd::{
     ArgsMember, ExtentArgs, MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace, WatchArgs,
@@ -198,7 +198,7 @@ impl Call {
     }
 
     fn has(&self, flag: Flags) -> bool {
-        self.method.is_some_and(|m| m.flags.contains(flag))
+        self.method.is_some_and(|m| m.flags.has(flag))
     }
 
     /// Whether the method only reads.
@@ -312,7 +312,7 @@ pub struct ClientOp {
     /// The object. For listings, the namespace to list.
     pub object: HObject,
     /// The client's map epoch.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// The request's flags.
     pub flags: OsdFlags,
     /// The client's time.
@@ -448,13 +448,13 @@ impl ClientOp {
     }
 
     /// A reply without results or data, as for a request that was not executed.
-    pub fn error_reply(&mut self, result: i32, epoch: u32) -> MOsdOpReply {
+    pub fn error_reply(&mut self, result: i32, epoch: Epoch) -> MOsdOpReply {
         let acks = self.flags.intersection(OsdFlags::ACK.with(OsdFlags::ONDISK));
         self.reply(result, epoch, acks)
     }
 
     /// A reply with the present results of the ops.
-    pub fn reply(&mut self, result: i32, epoch: u32, acks: OsdFlags) -> MOsdOpReply {
+    pub fn reply(&mut self, result: i32, epoch: Epoch, acks: OsdFlags) -> MOsdOpReply {
         let all = OsdFlags::ACK.with(OsdFlags::ONNVRAM).with(OsdFlags::ONDISK);
         MOsdOpReply {
             tid: self.tid,

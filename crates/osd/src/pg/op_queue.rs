@@ -10,6 +10,7 @@ use super::op::ClientOp;
 use super::output::{Ctx, Output};
 use super::stage::Stages;
 use super::watch::Watches;
+use spirula_maps::Epoch;
 
 /// Clients' ops that wait, in their order.
 #[derive(Debug, Default)]
@@ -39,7 +40,7 @@ impl OpQueue {
     /// Drops the held ops that were sent before epoch `since`. The clients of all held ops get the
     /// map: it makes them send dropped ops again, and ops that wait elsewhere, and nobody else
     /// sends the map to a client that only waits.
-    pub(super) fn recheck_held(&mut self, since: u32, cx: &mut Ctx<'_>) {
+    pub(super) fn recheck_held(&mut self, since: Epoch, cx: &mut Ctx<'_>) {
         cx.out.extend(self.held.iter().map(|op| Output::ShareMap {
             client: Arc::clone(&op.client),
             epoch: op.epoch,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_denc::{Micros, UTime};
 use spirula_errno::{EAGAIN, EPERM};
-use spirula_maps::PgId;
+use spirula_maps::{Epoch, PgId};
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
@@ -161,7 +161,7 @@ pub enum Output {
     /// Have the monitors record that this OSD is up in this epoch (`up_thru`).
     Alive {
         /// The epoch.
-        epoch: u32,
+        epoch: Epoch,
     },
     /// Have the monitors install an acting set for a while; an empty one ends that.
     PgTemp {
@@ -182,7 +182,7 @@ pub enum Output {
         /// The client.
         client: Arc<Client>,
         /// The client's epoch.
-        epoch: u32,
+        epoch: Epoch,
     },
 }
 
@@ -241,7 +241,7 @@ impl Ctx<'_> {
     }
 
     /// Refuses a request of a client that may do nothing.
-    pub(crate) fn deny(&mut self, mut op: ClientOp, epoch: u32) {
+    pub(crate) fn deny(&mut self, mut op: ClientOp, epoch: Epoch) {
         self.out.push(Output::Reply {
             reply: Box::new(op.error_reply(-EPERM, epoch)),
             client: op.client,
@@ -255,7 +255,7 @@ impl Ctx<'_> {
     /// any member may answer fails with `EAGAIN`, so that its client turns to the primary: its map
     /// may be as new as this one's, and then it would hear nothing more. The clients of all other
     /// requests follow newer maps.
-    pub(crate) fn turn_away(&mut self, mut op: ClientOp, epoch: u32) {
+    pub(crate) fn turn_away(&mut self, mut op: ClientOp, epoch: Epoch) {
         self.out.push(if op.is_any_members() {
             Output::Reply {
                 reply: Box::new(op.error_reply(-EAGAIN, epoch)),

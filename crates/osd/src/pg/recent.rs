@@ -9,7 +9,7 @@ use std::fmt;
 
 use spirula_denc::UTime;
 use spirula_invariant::{Reason, Recorder, Ring};
-use spirula_maps::PgId;
+use spirula_maps::{Epoch, PgId};
 
 use super::message::PeeringId;
 use super::output::Ctx;
@@ -113,7 +113,7 @@ pub enum What {
     /// The PG's interval.
     Interval {
         /// The epoch in which the interval began.
-        since: u32,
+        since: Epoch,
         /// The primary; -1 for none.
         primary: i32,
     },
@@ -161,7 +161,7 @@ pub struct Transition {
     /// The time on the wall clock.
     pub at: UTime,
     /// The epoch of the map that the PG had.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// The change.
     pub what: What,
 }
@@ -185,7 +185,7 @@ pub struct PastState {
     /// When it ended.
     pub exit: UTime,
     /// The epoch of the PG's map when it ended.
-    pub epoch: u32,
+    pub epoch: Epoch,
 }
 
 /// The states that were left according to the transitions, the oldest first.
@@ -213,24 +213,24 @@ pub fn past_states(transitions: &[Transition]) -> Vec<PastState> {
 pub(super) struct Recent {
     recorder: Recorder<Transition>,
     /// The epoch of the PG's map.
-    pub(super) epoch: u32,
+    pub(super) epoch: Epoch,
     state: State,
     /// Since when the state lasts; `None` before the first event.
     since: Option<UTime>,
-    interval: u32,
+    interval: Epoch,
     attempt: PeeringId,
     is_lease_late: bool,
 }
 
 impl Recent {
     /// The memory of a PG on an OSD whose map has this epoch.
-    pub(super) fn new(pgid: PgId, whoami: i32, epoch: u32) -> Self {
+    pub(super) fn new(pgid: PgId, whoami: i32, epoch: Epoch) -> Self {
         Self {
             recorder: Recorder::new(format!("pg {pgid} on osd.{whoami}"), 0),
             epoch,
             state: State::Idle,
             since: None,
-            interval: 0,
+            interval: Epoch::NONE,
             attempt: PeeringId::default(),
             is_lease_late: false,
         }
@@ -272,7 +272,7 @@ impl Recent {
     }
 
     /// Notes that the PG's interval began in this epoch, with this primary.
-    pub(super) fn interval(&mut self, since: u32, primary: i32, at: UTime) {
+    pub(super) fn interval(&mut self, since: Epoch, primary: i32, at: UTime) {
         if since != self.interval {
             self.interval = since;
             self.note(What::Interval { since, primary }, at);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     fn recent() -> Recent {
-        let recent = Recent::new(PgId::new(PoolId::new(1), 2), 3, 7);
+        let recent = Recent::new(PgId::new(PoolId::new(1), 2), 3, Epoch::new(7));
         recent.recorder.resize(8);
         recent
     }
@@ -348,9 +348,17 @@ mod tests {
         for pgs in [1, 2, 3, 64, 100, 1000, 5000] {
             let recents: Vec<Recent> = (0..pgs)
                 .map(|seed| {
-                    let mut recent = Recent::new(PgId::new(PoolId::new(1), seed), 0, 1);
+                    let mut recent = Recent::new(PgId::new(PoolId::new(1), seed), 0, Epoch::new(1));
                     recent.recorder.resize(share(pgs as usize));
-                    (0..300).for_each(|n| recent.attempt(PeeringId { epoch: n, round: 1 }, at(n)));
+                    (0..300).for_each(|n| {
+                        recent.attempt(
+                            PeeringId {
+                                epoch: Epoch::new(n),
+                                round: 1,
+                            },
+                            at(n),
+                        )
+                    });
                     recent
                 })
                 .collect();
@@ -365,11 +373,17 @@ mod tests {
         let mut recent = recent();
         recent.enter(State::Idle, at(1));
         recent.enter(State::Idle, at(2));
-        recent.interval(7, 3, at(3));
-        recent.attempt(PeeringId { epoch: 7, round: 1 }, at(3));
+        recent.interval(Epoch::new(7), 3, at(3));
+        recent.attempt(
+            PeeringId {
+                epoch: Epoch::new(7),
+                round: 1,
+            },
+            at(3),
+        );
         recent.enter(State::Infos, at(3));
-        recent.interval(7, 3, at(4));
-        recent.epoch = 8;
+        recent.interval(Epoch::new(7), 3, at(4));
+        recent.epoch = Epoch::new(8);
         recent.enter(State::Active, at(5));
         recent.enter(State::Active, at(6));
         assert_eq!((recent.state(), recent.since()), (State::Active, at(5)));
@@ -393,7 +407,10 @@ mod tests {
         };
         assert_eq!(
             past_states(&all),
-            [past(State::Idle, 1, 3, 7), past(State::Infos, 3, 5, 8)]
+            [
+                past(State::Idle, 1, 3, Epoch::new(7)),
+                past(State::Infos, 3, 5, Epoch::new(8))
+            ]
         );
         assert!(
             recent

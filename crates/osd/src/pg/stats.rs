@@ -1,7 +1,7 @@
 //! A PG's reports about itself.
 
 use bytes::Bytes;
-use spirula_maps::{EVersion, HObject, IntervalSet, PgId};
+use spirula_maps::{EVersion, Epoch, HObject, IntervalSet, PgId};
 
 use super::backfill::{Backfill, BackfillState, Need};
 use super::counters::Recovered;
@@ -25,11 +25,11 @@ pub struct PgReport {
     /// Its log.
     pub log: ReportedLog,
     /// The epoch of the map that the primary has.
-    pub reported_epoch: u32,
+    pub reported_epoch: Epoch,
     /// The epoch in which the PG was last active.
-    pub last_epoch_started: u32,
+    pub last_epoch_started: Epoch,
     /// The epoch in which the pool was made.
-    pub created: u32,
+    pub created: Epoch,
     /// The PG's OSDs.
     pub place: ReportedPlace,
     /// Its objects and their bytes.
@@ -59,7 +59,7 @@ pub struct ReportedLog {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportedPlace {
     /// The epoch since which the PG belongs to the same OSDs.
-    pub since: u32,
+    pub since: Epoch,
     /// The OSDs that the PG should be on.
     pub up: Vec<i32>,
     /// Their primary.

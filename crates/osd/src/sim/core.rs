@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use spirula_denc::{Micros, UTime};
-use spirula_maps::{PgId, PoolId};
+use spirula_maps::{Epoch, PgId, PoolId};
 
 use super::map::FakeMap;
 use crate::core::{Core, Shard};
@@ -16,7 +16,7 @@ use crate::pg::versions::Versions;
 use crate::pg::{Ctx, StoreReply, Token};
 
 /// A core with a map of this epoch and a pool.
-fn core(epoch: u32) -> Core {
+fn core(epoch: Epoch) -> Core {
     Core::new(
         0,
         Shard::WHOLE,
@@ -25,7 +25,7 @@ fn core(epoch: u32) -> Core {
     )
 }
 
-fn map(epoch: u32) -> FakeMap {
+fn map(epoch: Epoch) -> FakeMap {
     let mut map = FakeMap::new(3);
     map.add_pool(PoolId::new(1), 3, 8);
     map.epoch = epoch;
@@ -53,7 +53,7 @@ fn run(core: &mut Core, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) -> u64 {
 #[test]
 #[should_panic(expected = "invariant broken: expected a PG to be here once, pg 1.3, epoch 5")]
 fn a_pg_is_here_once() {
-    let mut core = core(5);
+    let mut core = core(Epoch::new(5));
     core.load(PgId::new(PoolId::new(1), 3), PgInfo::default(), Vec::new());
     core.load(PgId::new(PoolId::new(1), 3), PgInfo::default(), Vec::new());
 }
@@ -61,14 +61,14 @@ fn a_pg_is_here_once() {
 #[test]
 #[should_panic(expected = "invariant broken: expected maps whose epochs ascend, osd 0, newest 5, epoch 4")]
 fn no_older_map_comes_after_a_newer_one() {
-    run(&mut core(5), |core, cx| {
-        core.handle_map(Arc::new(map(4)), false, false, cx);
+    run(&mut core(Epoch::new(5)), |core, cx| {
+        core.handle_map(Arc::new(map(Epoch::new(4))), false, false, cx);
     });
 }
 
 #[test]
 fn an_answer_for_a_pg_that_was_deleted_is_counted() {
-    let late = run(&mut core(5), |core, cx| {
+    let late = run(&mut core(Epoch::new(5)), |core, cx| {
         core.handle_store(Token::new(77, 1), StoreReply::Committed, cx);
     });
     assert_eq!(late, 1);

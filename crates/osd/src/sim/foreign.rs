@@ -26,7 +26,7 @@ impl Sim {
     /// The possible ids of an attempt at peering in this map.
     fn ids(&self) -> impl Iterator<Item = PeeringId> + use<> {
         let newest = self.map().epoch;
-        (newest.saturating_sub(4)..=newest)
+        Epoch::all(newest.before(4)..=newest)
             .flat_map(|epoch| (0..5).map(move |round| PeeringId { epoch, round }))
     }
 
@@ -255,7 +255,7 @@ fn pgs_are_made_only_for_who_leads_them_and_maps_to_come_hold_little() {
     assert_eq!(sim.foreign, 1);
     assert!(matches!(sim.steps()[..], [Step::Deliver(STRANGER, 0)]));
     let later = PeeringId {
-        epoch: epoch + 1000,
+        epoch: epoch.after(1000),
         round: 1,
     };
     let push = sim.pushed_by("o");

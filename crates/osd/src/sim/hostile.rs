@@ -193,7 +193,7 @@ fn requests_for_a_map_that_does_not_come_wait_only_so_long_and_for_their_sender(
     let held = Arc::new(Held::default());
     let ahead = |sim: &mut Sim, conn: u64| {
         let mut op = sim.build("o", vec![write_full("x")]);
-        op.epoch += 1000;
+        op.epoch = op.epoch.after(1000);
         op.client = Arc::new(Client::new(
             conn,
             op.client.name,

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{ObjectLocator, ObjectName, PgId, PoolId};
+use spirula_maps::{Epoch, ObjectLocator, ObjectName, PgId, PoolId};
 
 use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 
 #[derive(Debug, Clone)]
 pub(super) struct FakeMap {
-    pub(super) epoch: u32,
+    pub(super) epoch: Epoch,
     osds: Vec<OsdView>,
     pub(super) out: Vec<i32>,
     pub(super) gone: Vec<i32>,
@@ -27,7 +27,7 @@ impl FakeMap {
     pub(super) fn new(osds: i32) -> Self {
         let osds = vec![OsdView::default(); osds as usize];
         Self {
-            epoch: 1,
+            epoch: Epoch::new(1),
             osds,
             out: Vec::new(),
             gone: Vec::new(),
@@ -79,12 +79,12 @@ impl FakeMap {
     }
 
     /// Records that an OSD is up in epoch `want`, as monitors do.
-    pub(super) fn mark_alive(&mut self, id: i32, want: u32) {
+    pub(super) fn mark_alive(&mut self, id: i32, want: Epoch) {
         let o = &mut self.osds[id as usize];
         o.up_thru = o.up_thru.max(want);
     }
 
-    pub(super) fn up_thru(&self, id: i32) -> u32 {
+    pub(super) fn up_thru(&self, id: i32) -> Epoch {
         self.osds[id as usize].up_thru
     }
 
@@ -92,7 +92,7 @@ impl FakeMap {
         self.osds[id as usize].up
     }
 
-    pub(super) fn up_from(&self, id: i32) -> u32 {
+    pub(super) fn up_from(&self, id: i32) -> Epoch {
         self.osds[id as usize].up_from
     }
 }
@@ -104,7 +104,7 @@ pub(super) fn hash_name(name: &[u8]) -> u32 {
 }
 
 impl ClusterMap for FakeMap {
-    fn epoch(&self) -> u32 {
+    fn epoch(&self) -> Epoch {
         self.epoch
     }
 

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityName, EntityType, Micros, UTime};
-use spirula_maps::{HObject, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
+use spirula_maps::{Epoch, HObject, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, RawMessage};
 use spirula_random::Rng;
@@ -77,9 +77,9 @@ struct Node {
     images: ImageIo,
     versions: Versions,
     /// The newest map it stored.
-    epoch: u32,
+    epoch: Epoch,
     /// Maps on their way.
-    maps: VecDeque<u32>,
+    maps: VecDeque<Epoch>,
 }
 
 /// A step that could happen next.
@@ -98,11 +98,11 @@ enum Step {
 struct Sim {
     nodes: BTreeMap<i32, Node>,
     /// All maps by epoch.
-    maps: BTreeMap<u32, Arc<FakeMap>>,
+    maps: BTreeMap<Epoch, Arc<FakeMap>>,
     links: BTreeMap<(i32, i32), VecDeque<RawMessage>>,
     replies: VecDeque<MOsdOpReply>,
     /// The OSDs' requests to be recorded as up, on the way to the monitors.
-    alive: VecDeque<(i32, u32)>,
+    alive: VecDeque<(i32, Epoch)>,
     /// Acting sets wanted, on the way to the monitors.
     temp: VecDeque<(i32, PgId, Vec<i32>)>,
     /// The messages to clients about watches, by connection.
@@ -177,7 +177,7 @@ impl Sim {
             seen_states: BTreeSet::new(),
         };
         let mut map = FakeMap::new(osds);
-        sim.maps.insert(1, Arc::new(map.clone()));
+        sim.maps.insert(Epoch::new(1), Arc::new(map.clone()));
         for id in 0..osds {
             sim.nodes.insert(
                 id,
@@ -187,13 +187,13 @@ impl Sim {
                     answers: VecDeque::new(),
                     images: ImageIo::default(),
                     versions: Versions::default(),
-                    epoch: 1,
+                    epoch: Epoch::new(1),
                     maps: VecDeque::new(),
                 },
             );
             sim.start(id);
         }
-        map.epoch = 2;
+        map.epoch = Epoch::new(2);
         (0..osds).for_each(|o| map.mark_up(o));
         map.add_pool(POOL, size, pg_num);
         sim.publish(map);
@@ -219,7 +219,7 @@ impl Sim {
 
     fn change_map(&mut self, f: impl FnOnce(&mut FakeMap)) {
         let mut map = self.map();
-        map.epoch += 1;
+        map.epoch = map.epoch.next();
         f(&mut map);
         self.publish(map);
     }
@@ -232,7 +232,7 @@ impl Sim {
         n.store.load(&mut core);
         n.core = Some(core);
         n.answers.clear();
-        n.maps = self.maps.range(n.epoch + 1..).map(|(e, _)| *e).collect();
+        n.maps = self.maps.range(n.epoch.next()..).map(|(e, _)| *e).collect();
     }
 
     /// Kills a node as by kill -9 and a power cut: unflushed data is gone, and everything on the
@@ -475,7 +475,7 @@ impl Sim {
                 let epoch = self.nodes.get_mut(&id).unwrap().maps.pop_front().unwrap();
                 let map = self.maps[&epoch].clone();
                 let node = self.nodes.get_mut(&id).unwrap();
-                let gap = epoch > node.epoch + 1;
+                let gap = epoch > node.epoch.next();
                 // Up as it runs now: not in the maps of its earlier life.
                 let up = map.is_up(id)
                     && self.maps[self.maps.keys().next_back().unwrap()].up_from(id) == map.up_from(id);

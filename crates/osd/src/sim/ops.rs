@@ -1,6 +1,7 @@
 //! What ops do: results, versions, data. The results were compared with a real Ceph 16.2.15.
 
 use super::*;
+use spirula_maps::Epoch;
 use spirula_proto::osd::{CmpMode, CmpOp, XattrArgs};
 
 fn cluster() -> Sim {
@@ -192,7 +193,7 @@ fn listings_page_through_namespaces_to_the_end_of_the_pg() {
         loop {
             let args = OpArgs::List(ListArgs {
                 count: 3,
-                start_epoch: 0,
+                start_epoch: Epoch::NONE,
             });
             let mut op = sim.build(
                 "",
@@ -248,7 +249,7 @@ fn filters_leave_objects_out_of_listings() {
             loop {
                 let args = OpArgs::List(ListArgs {
                     count: 20,
-                    start_epoch: 0,
+                    start_epoch: Epoch::NONE,
                 });
                 let mut w = spirula_denc::Writer::new();
                 for word in ["pg", "filter", kind, attr, value] {
@@ -568,7 +569,7 @@ fn no_write_overtakes_one_that_was_dropped_for_lack_of_room() {
     ];
     let known = sim.map().epoch;
     let first = sim.tid + 1;
-    let send = |sim: &mut Sim, i: usize, epoch: u32, retry_attempt: i32| {
+    let send = |sim: &mut Sim, i: usize, epoch: Epoch, retry_attempt: i32| {
         let mut op = sim.build("a", vec![ops[i].clone()]);
         op.tid = first + i as u64;
         op.reqid.tid = op.tid;

@@ -1,6 +1,7 @@
 //! Heartbeats between OSDs.
 
 use spirula_denc::{Fsid, Micros};
+use spirula_maps::Epoch;
 
 use super::{plain_parts, protocol};
 use crate::Blob;
@@ -30,9 +31,9 @@ packed! {
         /// The cluster.
         pub fsid: Fsid,
         /// The sender's osdmap epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// The epoch since which the sender is up.
-        pub up_from: u32,
+        pub up_from: Epoch,
         /// The pinging OSD's monotonic clock, meaningless to its peer.
         pub stamp: Micros,
         /// The sender has no room for anything that grows.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityAddrVec, Error, Fsid, Reader, Result, UTime};
+use spirula_maps::Epoch;
 
 use super::{Part, plain_parts, protocol};
 use crate::macros::packed;
@@ -120,7 +121,7 @@ packed! {
         /// From the leader only: since when this quorum exists.
         pub quorum_since: UTime,
         /// Epoch of its monitor map.
-        pub monmap_epoch: u32,
+        pub monmap_epoch: Epoch,
         /// Its disk in bytes: size, free space, and the size of the store. Zeros if unknown.
         pub disk: Vec<u64>,
         /// `ceph mon metadata`.

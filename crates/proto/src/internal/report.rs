@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddrVec, Fsid, Micros, UTime};
-use spirula_maps::{IntervalSet, PgId, PoolId};
+use spirula_maps::{Epoch, IntervalSet, PgId, PoolId};
 
 use super::{plain_parts, protocol};
 use crate::Blob;
@@ -94,9 +94,9 @@ packed! {
         pub device_class: String,
         /// The epoch in which this process first came up; 0 if it never did. A process that was up
         /// before was marked down although it ran: it is slow rather than dead.
-        pub boot_epoch: u32,
+        pub boot_epoch: Epoch,
         /// The newest osdmap it has.
-        pub newest_map: u32,
+        pub newest_map: Epoch,
     }
 }
 
@@ -104,9 +104,9 @@ packed! {
     /// Wants `up_thru` raised.
     pub struct OsdAlive {
         /// Its osdmap epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// The epoch wanted.
-        pub want: u32,
+        pub want: Epoch,
     }
 }
 
@@ -114,9 +114,9 @@ packed! {
     /// A sign of life.
     pub struct OsdBeacon {
         /// Its osdmap epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// Epoch below which none of its PGs needs old maps.
-        pub min_last_epoch_clean: u32,
+        pub min_last_epoch_clean: Epoch,
         /// PGs it holds.
         pub pgs: Vec<PgId>,
         /// The time between its beacons, in milliseconds.
@@ -130,7 +130,7 @@ packed! {
         /// The reporter's number of this report, acknowledged by the monitor.
         pub seq: u64,
         /// Its osdmap epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// Encoded `osd_stat_t`.
         pub osd_stat: Blob,
         /// Encoded `pg_stat_t` of PGs whose statistics changed.
@@ -184,9 +184,9 @@ packed! {
     /// Osdmaps wanted.
     pub struct OsdMapWanted {
         /// The first epoch.
-        pub first: u32,
+        pub first: Epoch,
         /// The last one; 0 for the newest.
-        pub last: u32,
+        pub last: Epoch,
         /// Full maps, not incrementals.
         pub full: bool,
     }
@@ -208,7 +208,7 @@ packed! {
     /// A peer that does not answer.
     pub struct OsdFailureReport {
         /// The reporter's osdmap epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// The peer.
         pub target: i32,
         /// The peer's addresses, which identify its process.
@@ -238,7 +238,7 @@ packed! {
     /// The state of a store, sent when it changes.
     pub struct FullState {
         /// Its osdmap epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// How full.
         pub state: Fullness,
     }
@@ -248,7 +248,7 @@ packed! {
     /// The end of an OSD.
     pub struct OsdGoingDown {
         /// The sender's osdmap epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// The OSD.
         pub osd: i32,
         /// Its reason.
@@ -260,7 +260,7 @@ packed! {
     /// Acting sets to install (or with empty ones, to remove) for a while.
     pub struct PgTempWanted {
         /// The sender's osdmap epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// By PG.
         pub acting: BTreeMap<PgId, Vec<i32>>,
     }
@@ -283,7 +283,7 @@ packed! {
     pub struct PurgedSnapsWanted {
         /// The sender's osdmap epoch. A monitor with an older one does not answer, as its answer
         /// could be incomplete.
-        pub epoch: u32,
+        pub epoch: Epoch,
     }
 }
 
@@ -291,7 +291,7 @@ packed! {
     /// All snapshots that are removed and trimmed everywhere.
     pub struct PurgedSnaps {
         /// The monitor's osdmap epoch: incrementals of later epochs tell later purges.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// By pool.
         pub pools: BTreeMap<PoolId, IntervalSet>,
     }

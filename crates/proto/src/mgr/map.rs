@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_denc::{EntityAddrVec, UTime, versioned};
+use spirula_maps::Epoch;
 
 use crate::macros::message;
 
@@ -74,7 +75,7 @@ versioned! {
     #[derive(Eq)]
     pub struct MgrMap("MgrMap", version 12, compat 6, oldest 6) {
         /// The map's epoch.
-        pub epoch: u32;
+        pub epoch: Epoch;
         /// The addresses of the active manager.
         pub active_addrs: EntityAddrVec;
         /// Its global id; 0 for none.
@@ -98,7 +99,7 @@ versioned! {
         /// The active manager's features.
         pub active_features: u64, since 9;
         /// The osdmap epoch that blocklisted the last failed manager.
-        pub last_failure_osd_epoch: u32, since 10;
+        pub last_failure_osd_epoch: Epoch, since 10;
         /// Addresses of the manager's own RADOS clients.
         pub client_addrs: Vec<EntityAddrVec>, since 11;
         /// Names of the clients, in the same order.

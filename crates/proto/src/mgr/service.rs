@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddr, UTime, versioned};
+use spirula_maps::Epoch;
 
 use crate::macros::message;
 
@@ -16,7 +17,7 @@ versioned! {
         /// Its address.
         pub addr: EntityAddr;
         /// The map's epoch when it started.
-        pub start_epoch: u32;
+        pub start_epoch: Epoch;
         /// When it started.
         pub start_stamp: UTime;
         /// Metadata that it reports about itself.
@@ -42,7 +43,7 @@ versioned! {
     #[derive(Eq)]
     pub struct ServiceMap("ServiceMap", version 1, compat 1) {
         /// The map's epoch.
-        pub epoch: u32;
+        pub epoch: Epoch;
         /// When it changed.
         pub modified: UTime;
         /// The services by name.

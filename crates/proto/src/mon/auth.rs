@@ -3,6 +3,7 @@
 use crate::Blob;
 use crate::macros::message;
 use crate::mon::PaxosVersion;
+use spirula_maps::Epoch;
 
 message! {
     /// A request of the authentication protocol.
@@ -14,7 +15,7 @@ message! {
         /// The protocol's request.
         pub payload: Blob,
         /// The sender's monitor map.
-        pub monmap_epoch: u32, if left,
+        pub monmap_epoch: Epoch = if_left,
     }
 }
 

@@ -5,13 +5,14 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use spirula_denc::{Encode, Fsid, Reader, Result, Writer};
+use spirula_maps::Epoch;
 
 use crate::macros::message;
 use crate::mon::PaxosVersion;
 use crate::{Body, MsgType, Payload, RawMessage, priority};
 
 /// Encoded OSDMaps, shared between all messages that carry them.
-type Maps = BTreeMap<u32, Bytes>;
+type Maps = BTreeMap<Epoch, Bytes>;
 
 /// Full and incremental OSDMaps by epoch, from monitors and OSDs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,14 +24,14 @@ pub struct MOsdMap {
     /// Encoded full maps.
     pub maps: Maps,
     /// The oldest epoch the sender can provide.
-    pub oldest: u32,
+    pub oldest: Epoch,
     /// The newest epoch the sender has.
-    pub newest: u32,
+    pub newest: Epoch,
 }
 
 impl MOsdMap {
     /// The first to the last epoch of the maps; `None` if there are none.
-    pub fn range(&self) -> Option<RangeInclusive<u32>> {
+    pub fn range(&self) -> Option<RangeInclusive<Epoch>> {
         let epochs = || self.incrementals.keys().chain(self.maps.keys());
         Some(*epochs().min()?..=*epochs().max()?)
     }
@@ -40,7 +41,7 @@ fn decode_maps(r: &mut Reader<'_>, front: &Bytes) -> Result<Maps> {
     let n = r.count(8)?;
     let mut out = Maps::new();
     for _ in 0..n {
-        let epoch = r.u32()?;
+        let epoch = r.get()?;
         out.insert(epoch, front.slice_ref(r.blob()?));
     }
     Ok(out)
@@ -64,8 +65,8 @@ impl Payload for MOsdMap {
         self.fsid.encode(&mut w);
         w.put(&self.incrementals);
         w.put(&self.maps);
-        w.u32(self.oldest);
-        w.u32(self.newest);
+        w.put(&self.oldest);
+        w.put(&self.newest);
         // Version 4 listed removed snapshots; since Octopus the list is empty.
         w.u32(0);
         out.front = w;
@@ -76,8 +77,8 @@ impl Payload for MOsdMap {
             fsid: r.get()?,
             incrementals: decode_maps(r, &msg.front)?,
             maps: decode_maps(r, &msg.front)?,
-            oldest: r.u32()?,
-            newest: r.u32()?,
+            oldest: r.get()?,
+            newest: r.get()?,
         })
     }
 }
@@ -88,12 +89,12 @@ message! {
         /// Unused prefix.
         pub paxos: PaxosVersion,
         /// First full map.
-        pub full_first: u32,
+        pub full_first: Epoch,
         /// Last full map.
-        pub full_last: u32,
+        pub full_last: Epoch,
         /// First incremental.
-        pub inc_first: u32,
+        pub inc_first: Epoch,
         /// Last incremental.
-        pub inc_last: u32,
+        pub inc_last: Epoch,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_denc::{Fsid, Reader, Result};
-use spirula_maps::PoolId;
+use spirula_maps::{Epoch, PoolId};
 
 use crate::macros::{message, packed, wire_enum};
 use crate::mon::PaxosVersion;
@@ -18,7 +18,7 @@ message! {
         /// The cluster.
         pub fsid: Fsid,
         /// One pool only.
-        pub data_pool: Option<PoolId>, since 2,
+        pub data_pool: Option<PoolId> = since 2,
     }
 }
 
@@ -70,7 +70,7 @@ message! {
         /// Encoded `pool_stat_t` by pool name.
         pub pools: BTreeMap<String, Section>,
         /// Whether stored bytes are counted by pool, not estimated.
-        pub per_pool: bool, since 2,
+        pub per_pool: bool = since 2,
     }
 }
 
@@ -168,7 +168,7 @@ pub struct MPoolOpReply {
     /// 0 or a negative errno.
     pub result: i32,
     /// The osdmap epoch that has the change.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// The operation's output, empty for most: the id of a new self-managed snapshot as `u64`.
     pub data: Bytes,
 }
@@ -183,7 +183,7 @@ impl Payload for MPoolOpReply {
         w.put(&self.paxos);
         w.put(&self.fsid);
         w.i32(self.result);
-        w.u32(self.epoch);
+        w.put(&self.epoch);
         w.put(
             &Some(&self.data)
                 .filter(|d| !d.is_empty())
@@ -196,7 +196,7 @@ impl Payload for MPoolOpReply {
             paxos: r.get()?,
             fsid: r.get()?,
             result: r.i32()?,
-            epoch: r.u32()?,
+            epoch: r.get()?,
             data: r.get::<Option<Bytes>>()?.unwrap_or_default(),
         })
     }

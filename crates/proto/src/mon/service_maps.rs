@@ -2,6 +2,7 @@
 //! fields that a cluster without file systems must send.
 
 use spirula_denc::{Fsid, Writer, versioned};
+use spirula_maps::Epoch;
 
 use crate::macros::message;
 use crate::{Blob, Rest};
@@ -10,7 +11,7 @@ message! {
     /// All file systems, for administrators' tools.
     pub struct MFsMap: FS_MAP, version 1, compat 1, priority HIGH {
         /// The map's epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// The encoded `FSMap`.
         pub fsmap: Rest,
     }
@@ -31,10 +32,10 @@ const INCOMPAT: [(u64, &str); 9] = [
 
 impl MFsMap {
     /// The map of a cluster without file systems.
-    pub fn empty(epoch: u32) -> Self {
+    pub fn empty(epoch: Epoch) -> Self {
         let mut w = Writer::new();
         w.section(7, 6, |w| {
-            w.u32(epoch);
+            w.put(&epoch);
             // Id of the next file system, and the default one: none.
             w.u64(1);
             w.i32(-1);
@@ -75,7 +76,7 @@ versioned! {
     #[derive(Eq)]
     pub struct FsMapUser("FSMapUser", version 1, compat 1) {
         /// The map's epoch.
-        pub epoch: u32;
+        pub epoch: Epoch;
         /// The default file system's id; -1 for none.
         pub legacy_client_fscid: i32;
         /// All file systems.
@@ -87,7 +88,7 @@ message! {
     /// The file systems' names, for mounting clients.
     pub struct MFsMapUser: FS_MAP_USER, version 1, compat 1, priority HIGH {
         /// The map's epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// The map.
         pub fsmap: FsMapUser,
     }
@@ -99,10 +100,10 @@ message! {
         /// The cluster.
         pub fsid: Fsid,
         /// The map's epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// The encoded `MDSMap`.
         pub mdsmap: Blob,
         /// Empty.
-        pub fs_name: String, since 2,
+        pub fs_name: String = since 2,
     }
 }

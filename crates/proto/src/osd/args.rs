@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 
 use spirula_denc::{Decode, Encode, Reader, Writer};
+use spirula_maps::Epoch;
 
-use super::{AllocHintFlags, CopyFromFlags, OpCode, OpFlags, OsdOp};
+use super::{AllocHintFlags, OpCode, OsdOp};
 use crate::macros::{packed, wire_enum};
 
 packed! {
@@ -98,7 +99,7 @@ packed! {
         /// Most entries wanted.
         pub count: u64,
         /// The epoch in which the listing began.
-        pub start_epoch: u32,
+        pub start_epoch: Epoch,
     }
 }
 
@@ -151,10 +152,10 @@ packed! {
         pub snapid: u64,
         /// The source's version, or 0.
         pub version: u64,
-        /// The flags of the copy.
-        pub flags: CopyFromFlags,
-        /// The flags for reading the source.
-        pub src_fadvise_flags: OpFlags,
+        /// `CEPH_OSD_COPY_FROM_FLAG_*`.
+        pub flags: u8,
+        /// [`super::OpFlags`] for reading the source.
+        pub src_fadvise_flags: u32,
     }
 }
 
@@ -165,8 +166,15 @@ packed! {
         pub expected_object_size: u64,
         /// Size of the writes.
         pub expected_write_size: u64,
-        /// What else is expected.
-        pub flags: AllocHintFlags,
+        /// [`AllocHintFlags`] bits.
+        pub flags: u32,
+    }
+}
+
+impl AllocHintArgs {
+    /// The flags.
+    pub fn flags(&self) -> AllocHintFlags {
+        AllocHintFlags(self.flags)
     }
 }
 
@@ -334,7 +342,7 @@ mod tests {
         let hint = AllocHintArgs {
             expected_object_size: 1,
             expected_write_size: 2,
-            flags: AllocHintFlags(3),
+            flags: 3,
         };
         let xattr = XattrArgs {
             name_len: 1,
@@ -362,8 +370,8 @@ mod tests {
         let copy = CopyFromArgs {
             snapid: 1,
             version: 2,
-            flags: CopyFromFlags(3),
-            src_fadvise_flags: OpFlags(4),
+            flags: 3,
+            src_fadvise_flags: 4,
         };
         for (code, args) in [
             (OpCode::READ, OpArgs::Extent(extent)),
@@ -375,7 +383,7 @@ mod tests {
                 OpCode::PGNLS,
                 OpArgs::List(ListArgs {
                     count: 1,
-                    start_epoch: 2,
+                    start_epoch: Epoch::new(2),
                 }),
             ),
             (OpCode::ROLLBACK, OpArgs::Snap(7)),

@@ -1,7 +1,7 @@
 //! `MOSDOpReply` of `src/messages/MOSDOpReply.h`.
 
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
-use spirula_maps::{EVersion, ObjectLocator, ObjectName, PgId};
+use spirula_maps::{EVersion, Epoch, ObjectLocator, ObjectName, PgId};
 
 use super::request::name;
 use super::{MOsdOp, OsdFlags, OsdOp, OsdOpOut, Trace};
@@ -57,7 +57,7 @@ pub struct MOsdOpReply {
     /// The version that clients before Dumpling saw; see [`MOsdOpReply::set_versions`].
     pub bad_replay_version: EVersion,
     /// The OSD's osdmap epoch.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// The operations with their outcomes.
     pub ops: Vec<OsdOpOut>,
     /// The request's attempt. The client ignores a reply to another one.
@@ -74,7 +74,7 @@ pub struct MOsdOpReply {
 
 impl MOsdOpReply {
     /// An answer to `request` without versions and output.
-    pub fn to(request: &MOsdOp, result: i32, epoch: u32, ack: OsdFlags) -> Self {
+    pub fn to(request: &MOsdOp, result: i32, epoch: Epoch, ack: OsdFlags) -> Self {
         let acks = OsdFlags::ACK.with(OsdFlags::ONNVRAM).with(OsdFlags::ONDISK);
         Self {
             tid: request.tid,
@@ -121,7 +121,7 @@ impl Payload for MOsdOpReply {
         w.u64(u64::from(self.flags.0));
         w.i32(self.result);
         w.put(&self.bad_replay_version);
-        w.u32(self.epoch);
+        w.put(&self.epoch);
         w.count(self.ops.len());
         for o in &self.ops {
             let payload_len = u32::try_from(o.data.len()).unwrap_or(u32::MAX);
@@ -143,7 +143,7 @@ impl Payload for MOsdOpReply {
         let oid = name(r, msg)?;
         let pgid = r.get()?;
         let flags = u32::try_from(r.u64()?).map_err(|_| Error::Invalid("OSD flags"))?;
-        let (result, bad_replay_version, epoch) = (r.i32()?, r.get()?, r.u32()?);
+        let (result, bad_replay_version, epoch) = (r.i32()?, r.get()?, r.get()?);
         let n = usize::try_from(r.u32()?).map_err(|_| Error::Invalid("count"))?;
         let mut ops = OsdOp::decode_many(n, r, &msg.data, |op, data| OsdOpOut {
             data: data.into(),

@@ -1,7 +1,7 @@
 //! `MOSDOp` of `src/messages/MOSDOp.h`: a client's request.
 
 use spirula_denc::{EntityName, Reader, Result, UTime, Writer};
-use spirula_maps::{HObject, ObjectLocator, ObjectName, ReqId, SnapContext, SnapId, SpgId};
+use spirula_maps::{Epoch, HObject, ObjectLocator, ObjectName, ReqId, SnapContext, SnapId, SpgId};
 
 use super::{OsdFlags, OsdOp, OsdOpIn};
 use crate::macros::packed;
@@ -29,7 +29,7 @@ pub struct MOsdOp {
     /// The object's hash in full.
     pub hash: u32,
     /// The client's osdmap epoch.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// The request's flags.
     pub flags: OsdFlags,
     /// The id of another client's request in Ceph's cache tiers; of a client's own only the
@@ -108,7 +108,7 @@ impl Payload for MOsdOp {
             Writer::with_capacity(256 + names + self.ops.len() * OsdOp::SIZE + self.snapc.snaps.len() * 8);
         w.put(&self.spg);
         w.u32(self.hash);
-        w.u32(self.epoch);
+        w.put(&self.epoch);
         w.u32(self.flags.0);
         w.put(&self.explicit_reqid);
         w.put(&self.trace);
@@ -137,7 +137,7 @@ impl Payload for MOsdOp {
             let spg = SpgId::whole(r.get()?);
             (spg, spg.pgid.seed)
         };
-        let (epoch, flags) = (r.u32()?, OsdFlags(r.u32()?));
+        let (epoch, flags) = (r.get()?, OsdFlags(r.u32()?));
         if version < 8 {
             // The version that a replayed write had: replay is gone.
             r.skip(12)?;

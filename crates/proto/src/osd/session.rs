@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::{Reader, Result};
-use spirula_maps::{HObject, SpgId};
+use spirula_maps::{Epoch, HObject, SpgId};
 
 use crate::macros::{message, wire_enum};
 use crate::{Blob, Body, BytesList, MsgType, Payload, RawMessage};
@@ -25,7 +25,7 @@ message! {
         /// The PG.
         pub spg: SpgId,
         /// The sender's osdmap epoch.
-        pub epoch: u32,
+        pub epoch: Epoch,
         /// The step.
         pub op: BackoffOp,
         /// Number of the backoff within the session.

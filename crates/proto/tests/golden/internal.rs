@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddr, Fsid, Micros, UTime};
-use spirula_maps::{PgId, PoolId};
+use spirula_maps::{Epoch, PgId, PoolId};
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
 use spirula_proto::internal::image_io::*;
 use spirula_proto::internal::report::*;
@@ -23,15 +23,18 @@ fn reports() -> Vec<OsdReport> {
             crush_location: pairs(),
             ..OsdBoot::default()
         }),
-        OsdReport::Alive(OsdAlive { epoch: 5, want: 4 }),
+        OsdReport::Alive(OsdAlive {
+            epoch: Epoch::new(5),
+            want: Epoch::new(4),
+        }),
         OsdReport::Beacon(OsdBeacon {
-            epoch: 5,
+            epoch: Epoch::new(5),
             pgs: vec![PgId::new(PoolId::new(1), 2)],
             ..OsdBeacon::default()
         }),
         OsdReport::PgStats(PgStatsReport {
             seq: 1,
-            epoch: 5,
+            epoch: Epoch::new(5),
             osd_stat: vec![1].into(),
             pgs: BTreeMap::from([(PgId::new(PoolId::new(1), 2), vec![3].into())]),
             pool_statfs: BTreeMap::from([(PoolId::new(1), vec![4].into())]),
@@ -45,33 +48,33 @@ fn reports() -> Vec<OsdReport> {
             }),
         }),
         OsdReport::WantMaps(OsdMapWanted {
-            first: 1,
-            last: 0,
+            first: Epoch::new(1),
+            last: Epoch::NONE,
             full: true,
         }),
         OsdReport::Failure(OsdFailureReport {
-            epoch: 5,
+            epoch: Epoch::new(5),
             target: 2,
             target_addrs: addrs,
             kind: FailureKind::TIMEOUT,
             failed_for_ms: 21_000,
         }),
         OsdReport::Full(FullState {
-            epoch: 5,
+            epoch: Epoch::new(5),
             state: Fullness::NEARFULL,
         }),
         OsdReport::GoingDown(OsdGoingDown {
-            epoch: 5,
+            epoch: Epoch::new(5),
             osd: 1,
             reason: "shutdown".into(),
         }),
         OsdReport::Dead(OsdGoingDown {
-            epoch: 8,
+            epoch: Epoch::new(8),
             osd: 1,
             reason: String::new(),
         }),
         OsdReport::PgTemp(PgTempWanted {
-            epoch: 5,
+            epoch: Epoch::new(5),
             acting: BTreeMap::from([(PgId::new(PoolId::new(1), 2), vec![0, 1])]),
         }),
         OsdReport::Config(ConfigReport {
@@ -80,7 +83,7 @@ fn reports() -> Vec<OsdReport> {
             overrides: pairs(),
             ignored: vec!["host".into()],
         }),
-        OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch: 5 }),
+        OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch: Epoch::new(5) }),
     ]
 }
 
@@ -88,8 +91,8 @@ fn reports() -> Vec<OsdReport> {
 pub(crate) fn samples() -> Vec<RawMessage> {
     let beat = Beat {
         fsid: Fsid([1; 16]),
-        epoch: 5,
-        up_from: 3,
+        epoch: Epoch::new(5),
+        up_from: Epoch::new(3),
         stamp: Micros::new(99),
         full: true,
         padding: vec![0; 20].into(),
@@ -113,7 +116,7 @@ pub(crate) fn samples() -> Vec<RawMessage> {
         })
         .to_message(),
         OsdReportReply::PurgedSnaps(PurgedSnaps {
-            epoch: 5,
+            epoch: Epoch::new(5),
             pools: BTreeMap::from([(PoolId::new(2), [3, 4, 9].into_iter().collect())]),
         })
         .to_message(),

@@ -1,5 +1,6 @@
 //! Whole messages.
 
+use spirula_maps::Epoch;
 use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrMap, MMgrOpen, MMgrReport, MServiceMap};
 use spirula_proto::mon::*;
 use spirula_proto::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, MWatchNotify};
@@ -95,7 +96,7 @@ fn a_ping_is_answered_with_json_in_its_front() {
 #[test]
 fn the_empty_fsmap_is_the_official_one() {
     assert_eq!(
-        MFsMap::empty(1).to_message().front,
+        MFsMap::empty(Epoch::new(1)).to_message().front,
         crate::hex::message("fsmap").front
     );
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use spirula_denc::Micros;
-use spirula_maps::OsdMap;
+use spirula_maps::{Epoch, OsdMap};
 use spirula_osd::heartbeat::{Command, Heartbeats, MarkedDown, Net, Settings, Wish};
 use spirula_proto::internal::report::{OsdBeacon, OsdFailureReport};
 use spirula_random::Rng;
@@ -36,7 +36,7 @@ struct Node {
     state: State,
     /// Tells processes apart.
     nonce: u32,
-    boot_epoch: u32,
+    boot_epoch: Epoch,
     next_beacon: u64,
     /// Whether the monitors could not be reached, so that messages to them are lost.
     cut_off: bool,
@@ -99,7 +99,7 @@ impl Sim {
             map: map.clone(),
             state: State::Running,
             nonce: 1,
-            boot_epoch: 0,
+            boot_epoch: Epoch::NONE,
             next_beacon: 0,
             cut_off: false,
             touched: 0,
@@ -253,7 +253,7 @@ impl Sim {
         let up = |m: &OsdMap| m.is_up(osd) && m.client_addrs(osd).unwrap().v2().unwrap().nonce == n.nonce;
         let (was, is) = (up(&n.map), up(&map));
         n.map = map;
-        if is && n.boot_epoch == 0 {
+        if is && n.boot_epoch == Epoch::NONE {
             n.boot_epoch = n.map.epoch;
         }
         if was && !is {
@@ -351,7 +351,7 @@ impl Sim {
             map,
             state: State::Running,
             nonce: n.nonce + 1,
-            boot_epoch: 0,
+            boot_epoch: Epoch::NONE,
             next_beacon: 0,
             cut_off: false,
             touched: n.touched,

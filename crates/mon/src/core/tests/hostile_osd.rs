@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::Micros;
-use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, PgState, PingTimes, PoolId, StoreStatfs};
+use spirula_maps::{Epoch, ObjectStatSum, OsdStat, PgId, PgStat, PgState, PingTimes, PoolId, StoreStatfs};
 use spirula_proto::internal::report::SlowOps;
 use spirula_proto::internal::report::*;
 use spirula_proto::{Blob, Payload};
@@ -82,7 +82,7 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
         snap_trim_queue_len: n as i32,
         num_snap_trimming: n as i32,
         num_shards_repaired: m,
-        up_from: u,
+        up_from: Epoch::new(u),
         seq: m,
         num_pgs: u,
         num_osds: u,
@@ -102,10 +102,10 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
     let mut pg = PgStat {
         state: PgState::ACTIVE.with(PgState::DEGRADED),
         reported_seq: m,
-        reported_epoch: u,
-        created: u,
-        last_epoch_clean: u,
-        mapping_epoch: u,
+        reported_epoch: Epoch::new(u),
+        created: Epoch::new(u),
+        last_epoch_clean: Epoch::new(u),
+        mapping_epoch: Epoch::new(u),
         log_size: n,
         ondisk_log_size: n,
         snaptrimq_len: u,
@@ -122,7 +122,7 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
     pg.stats.sum = sums(n);
     PgStatsReport {
         seq: m,
-        epoch: u,
+        epoch: Epoch::new(u),
         osd_stat: Blob::of(&stat),
         pgs: w
             .mon
@@ -215,51 +215,54 @@ fn other_reports_with_extreme_numbers_are_taken() {
         u32::MAX,
     );
     let reports = [
-        OsdReport::Alive(OsdAlive { epoch: u, want: u }),
+        OsdReport::Alive(OsdAlive {
+            epoch: Epoch::new(u),
+            want: Epoch::new(u),
+        }),
         OsdReport::Beacon(OsdBeacon {
-            epoch: u,
-            min_last_epoch_clean: u,
+            epoch: Epoch::new(u),
+            min_last_epoch_clean: Epoch::new(u),
             pgs: vec![pg; 1000],
             interval_ms: u,
         }),
         OsdReport::WantMaps(OsdMapWanted {
-            first: u,
-            last: u,
+            first: Epoch::new(u),
+            last: Epoch::new(u),
             full: true,
         }),
         OsdReport::WantMaps(OsdMapWanted {
-            first: 0,
-            last: u,
+            first: Epoch::NONE,
+            last: Epoch::new(u),
             full: false,
         }),
         OsdReport::Failure(OsdFailureReport {
-            epoch: u,
+            epoch: Epoch::new(u),
             target: i32::MIN,
             failed_for_ms: u,
             ..Default::default()
         }),
         OsdReport::Failure(OsdFailureReport {
-            epoch: u,
+            epoch: Epoch::new(u),
             target: 0,
             failed_for_ms: u,
             ..Default::default()
         }),
         OsdReport::Full(FullState {
-            epoch: u,
+            epoch: Epoch::new(u),
             state: Fullness(255),
         }),
         OsdReport::GoingDown(OsdGoingDown {
-            epoch: u,
+            epoch: Epoch::new(u),
             osd: 0,
             reason: "x\n".repeat(1000),
         }),
         OsdReport::Dead(OsdGoingDown {
-            epoch: u,
+            epoch: Epoch::new(u),
             osd: 0,
             reason: String::new(),
         }),
         OsdReport::PgTemp(PgTempWanted {
-            epoch: u,
+            epoch: Epoch::new(u),
             acting: [(
                 PgId {
                     pool: PoolId::try_from(i64::MAX).unwrap(),
@@ -269,12 +272,12 @@ fn other_reports_with_extreme_numbers_are_taken() {
             )]
             .into(),
         }),
-        OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch: u }),
+        OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch: Epoch::new(u) }),
         OsdReport::Boot(OsdBoot {
             osd: 1,
             size: u64::MAX,
-            boot_epoch: u,
-            newest_map: u,
+            boot_epoch: Epoch::new(u),
+            newest_map: Epoch::new(u),
             ..Default::default()
         }),
         OsdReport::Boot(OsdBoot {
@@ -321,7 +324,11 @@ fn only_the_primary_speaks_for_a_pg() {
     assert_eq!(w.mon.view.state.stats.pgs[&pg], before);
     let wish = |acting: Vec<i32>| {
         let acting = BTreeMap::from([(pg, acting)]);
-        OsdReport::PgTemp(PgTempWanted { epoch: 0, acting }).to_message()
+        OsdReport::PgTemp(PgTempWanted {
+            epoch: Epoch::NONE,
+            acting,
+        })
+        .to_message()
     };
     w.send(101, wish(vec![1]));
     assert!(w.mon.view.state.osd.map.pg_temp.is_empty());
@@ -338,7 +345,11 @@ fn only_the_primary_speaks_for_a_pg() {
     let acting = BTreeMap::from(folded);
     w.send(
         100,
-        OsdReport::PgTemp(PgTempWanted { epoch: 0, acting }).to_message(),
+        OsdReport::PgTemp(PgTempWanted {
+            epoch: Epoch::NONE,
+            acting,
+        })
+        .to_message(),
     );
     assert!(
         w.mon.view.state.osd.map.pg_temp.is_empty(),

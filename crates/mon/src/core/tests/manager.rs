@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use spirula_denc::EntityAddr;
 use spirula_manager::{News, Reply as Answer, Request};
+use spirula_maps::Epoch;
 use spirula_proto::mgr::{MMgrConfigure, MMgrOpen};
 use spirula_proto::mon::{
     MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck,
@@ -43,14 +44,14 @@ fn the_leader_is_the_manager_and_a_new_address_is_a_new_map() {
         (map.active_addrs, map.active_name.as_str()),
         (identity().mgr_addrs, "a")
     );
-    assert!(map.available && map.active_gid > 0 && map.epoch > 1);
+    assert!(map.available && map.active_gid > 0 && map.epoch > Epoch::new(1));
     let mut moved = identity();
     moved.mgr_addrs = EntityAddr::v2("127.0.0.1:6801".parse().unwrap(), 6).into();
     w.mon = Monitor::load(moved.clone(), w.kv.clone(), Default::default(), 2, true, w.now).unwrap();
     w.settle();
     w.pass(Duration::from_secs(1));
     assert_eq!(w.mon.view.state.manager.map.active_addrs, moved.mgr_addrs);
-    assert_eq!(w.mon.view.state.manager.map.epoch, map.epoch + 1);
+    assert_eq!(w.mon.view.state.manager.map.epoch, map.epoch.next());
 }
 
 #[test]
@@ -71,7 +72,7 @@ fn a_manager_that_is_failed_is_gone_and_comes_back_as_another() {
     assert_eq!(fail(&mut w, ""), (0, String::new()));
     let gone = w.mon.view.state.manager.map.clone();
     assert!(!gone.available && gone.active_gid == 0 && gone.active_name.is_empty());
-    assert_eq!(gone.epoch, before.epoch + 1);
+    assert_eq!(gone.epoch, before.epoch.next());
     assert_eq!(gone.last_failure_osd_epoch, w.mon.view.state.osd.map.epoch);
     assert_eq!(fail(&mut w, ""), (0, "Currently no active mgr".to_owned()));
 
@@ -80,7 +81,7 @@ fn a_manager_that_is_failed_is_gone_and_comes_back_as_another() {
     assert!(after.available && after.active_gid > before.active_gid);
     assert_eq!(
         (after.active_name, after.epoch),
-        (before.active_name, before.epoch + 2)
+        (before.active_name, before.epoch.after(2))
     );
     assert_eq!(
         fail(&mut w, &format!(r#","who":"{}""#, after.active_gid)),

@@ -48,7 +48,7 @@ impl Group {
         }
         MonMaps::put(&monmap, &mut first);
         let mut map = OsdMap::new(Fsid([7; 16]), CrushMap::with_default_root("osd").unwrap());
-        map.epoch = 1;
+        map.epoch = Epoch::new(1);
         map.require_osd_release = release::PACIFIC;
         OsdMaps::create(&map, &mut first);
         Auth::create(&Keyring::default(), &Ciphers::default(), &mut first);

@@ -111,7 +111,7 @@ fn a_pool_has_one_kind_of_snapshots_and_removed_ones_queue_until_all_pgs_trimmed
         (all.epoch, all.pools[&PoolId::new(1)].to_string().as_str()),
         (epoch, "[2~1,4~1]")
     );
-    assert!(ask(epoch + 1).is_none());
+    assert!(ask(epoch.next()).is_none());
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn nobody_waits_for_a_change_that_does_not_fit() {
     w.boot(0);
     let epoch = w.mon.view.state.osd.map.epoch;
     // No command prepares such a change.
-    w.mon.turn(|turn| turn.pending_osd().epoch = epoch + 2);
+    w.mon.turn(|turn| turn.pending_osd().epoch = epoch.after(2));
     let make = Box::new(|_: &View, fate: Fate| {
         let reply = fate.reply(crate::command::Reply::status("done"));
         MMonCommandAck {
@@ -107,7 +107,7 @@ fn nobody_waits_for_a_change_that_does_not_fit() {
     // The next one goes on.
     let ack = w.command(admin, r#"{"prefix":"osd down","ids":["0"]}"#);
     assert_eq!((ack.result, ack.status.as_str()), (0, "marked down osd.0. "));
-    assert_eq!(w.mon.view.state.osd.map.epoch, epoch + 1);
+    assert_eq!(w.mon.view.state.osd.map.epoch, epoch.next());
     let refused: MMonCommandAck = w.inbox[&admin].last().unwrap().decode().unwrap();
     assert_eq!(refused.result, -crate::command::errno::EIO);
     let log = w.command(admin, r#"{"prefix":"log last","level":"error"}"#);
@@ -236,7 +236,7 @@ fn one_proposal_is_made_at_a_time_from_what_the_one_before_has_left() {
     assert!(proposals(&mut w).is_empty(), "and so does maintenance");
     for (i, txn) in first.into_iter().enumerate() {
         commit(&mut w, txn);
-        assert_eq!(w.mon.view.state.osd.map.epoch, epoch + 1 + i as u32);
+        assert_eq!(w.mon.view.state.osd.map.epoch, epoch.next().after(i as u32));
     }
     let second = proposals(&mut w);
     assert_eq!(second.len(), 1);
@@ -244,7 +244,7 @@ fn one_proposal_is_made_at_a_time_from_what_the_one_before_has_left() {
     let map = &w.mon.view.state.osd.map;
     assert_eq!(
         (map.epoch, map.is_up(0), map.is_up(1), map.is_up(2)),
-        (epoch + 2, false, false, true)
+        (epoch.after(2), false, false, true)
     );
 }
 

@@ -357,7 +357,7 @@ impl Backfilling<'_> {
 
     fn note_copied(&mut self, target: i32, base: EVersion, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
-        let since = self.copy.info.last_epoch_started.saturating_sub(1);
+        let since = self.copy.info.last_epoch_started.before(1);
         let entries: Vec<_> = self
             .copy
             .log

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use spirula_denc::{Micros, encode_to_vec};
 use spirula_errno::*;
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::HObject;
 use spirula_maps::types::or_none;
+use spirula_maps::{Epoch, HObject};
 use spirula_proto::osd::{AssertVersionArgs, OpArgs};
 use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
 
@@ -107,7 +107,7 @@ impl Staging<'_> {
 
 impl Serving<'_> {
     /// Handles another OSD's question for part of an object.
-    pub(in crate::pg) fn copy_read(&mut self, from: i32, epoch: u32, r: CopyRead, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn copy_read(&mut self, from: i32, epoch: Epoch, r: CopyRead, cx: &mut Ctx<'_>) {
         if self.site.map.placement(r.from).primary != from {
             // By an older map it may have been.
             let is_stale = epoch < self.site.map.epoch();

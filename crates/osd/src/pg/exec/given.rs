@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::EntityName;
+use spirula_maps::Epoch;
 
 use crate::pg::cluster::PoolSnaps;
 use crate::pg::config::PgConfig;
@@ -33,5 +34,5 @@ pub(crate) struct Asking<'a> {
     /// The PG's watches.
     pub watches: &'a Watches,
     /// The map's epoch.
-    pub epoch: u32,
+    pub epoch: Epoch,
 }

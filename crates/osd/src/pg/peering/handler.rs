@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_denc::{Micros, decode_all};
 use spirula_invariant::{dropped, invariant};
-use spirula_maps::{EVersion, snap};
+use spirula_maps::{EVersion, Epoch, snap};
 
 use super::{Next, Peering, Prior, Stage, Wait};
 use crate::pg::bug::Bug;
@@ -439,7 +439,7 @@ impl Agreeing<'_> {
         );
         let mut info = p.infos.get(&p.auth).cloned().flatten().unwrap_or_default();
         let all = || p.infos.values().flatten();
-        info.last_epoch_started = all().map(|i| i.last_epoch_started).fold(id.epoch, u32::max);
+        info.last_epoch_started = all().map(|i| i.last_epoch_started).fold(id.epoch, Epoch::max);
         info.last_user_version = all().map(|i| i.last_user_version).fold(0, u64::max);
         info.last_acting = members.clone();
         info.history = History::since(info.last_epoch_started);

@@ -77,7 +77,7 @@ impl Agreeing<'_> {
         // older than the members'.
         let copied_to = |o: &i32| {
             let info = p.infos.get(o).and_then(Option::as_ref);
-            info.is_some_and(|i| i.last_epoch_started + 1 == best.last_epoch_started)
+            info.is_some_and(|i| i.last_epoch_started.next() == best.last_epoch_started)
         };
         let much = |(osd, plan): &&(i32, SyncPlan)| match plan {
             _ if self.lead.roomless.contains(osd) => true,

@@ -9,6 +9,7 @@
 //! every OSD is asked, and an OSD that is down is waited for, unless it was already down then.
 
 use spirula_denc::Micros;
+use spirula_maps::Epoch;
 
 use super::Prior;
 use crate::pg::bug::Bug;
@@ -69,15 +70,15 @@ impl Agreeing<'_> {
     }
 
     /// A history that reaches back to the epoch.
-    fn known_history<'a>(&'a self, p: &'a Peering, since: u32) -> Option<&'a History> {
+    fn known_history<'a>(&'a self, p: &'a Peering, since: Epoch) -> Option<&'a History> {
         let of_others = p.infos.values().flatten().map(|i| &i.history);
         // Its own counts without a copy too, where it was there when the pool was made.
         let mut histories = of_others.chain([&self.copy.info.history]);
-        histories.find(|h| since > 0 && h.covers(since))
+        histories.find(|h| since > Epoch::NONE && h.covers(since))
     }
 
     /// What to ask for the sake of these intervals, each given by its first epoch and its members.
-    fn prior_of<'a>(&self, p: &Peering, intervals: impl Iterator<Item = (u32, &'a [i32])>) -> Prior {
+    fn prior_of<'a>(&self, p: &Peering, intervals: impl Iterator<Item = (Epoch, &'a [i32])>) -> Prior {
         let (mut ask, mut down) = (Vec::new(), Vec::new());
         for (first, members) in intervals {
             let answered = members.iter().any(|o| p.infos.contains_key(o));
@@ -103,7 +104,7 @@ impl Agreeing<'_> {
     }
 
     /// What to ask if the past is not known, and all OSDs that are up were asked.
-    fn prior_unknown(&self, p: &Peering, since: u32) -> Prior {
+    fn prior_unknown(&self, p: &Peering, since: Epoch) -> Prior {
         let may_be_newer = |o: &i32| {
             !p.infos.contains_key(o)
                 && self

@@ -197,11 +197,9 @@ impl RepairBody {
 
 #[cfg(test)]
 mod tests {
-    use spirula_maps::PoolId;
-
     use super::*;
     use crate::pg::message::{PeerBody, PeerMessage, PeeringId};
-    use spirula_maps::PgId;
+    use spirula_maps::{Epoch, PgId, PoolId};
     use spirula_proto::internal::Protocol;
 
     #[test]
@@ -219,7 +217,7 @@ mod tests {
             key: b(b"next"),
         };
         let found = FoundPart {
-            version: EVersion::new(3, 4),
+            version: EVersion::new(Epoch::new(3), 4),
             next: place.clone(),
             push: Push { key: b(b"k"), part },
         };
@@ -252,7 +250,10 @@ mod tests {
         for body in bodies.into_iter().chain(told) {
             let m = PeerMessage {
                 pgid: PgId::new(PoolId::new(1), 2),
-                id: PeeringId { epoch: 5, round: 6 },
+                id: PeeringId {
+                    epoch: Epoch::new(5),
+                    round: 6,
+                },
                 body: PeerBody::Repair(body),
             };
             assert_eq!(PeerMessage::parse(&m.compose()).as_ref(), Ok(&m));

@@ -4,7 +4,7 @@ pub(super) mod handler;
 pub(super) mod read;
 
 use spirula_denc::Micros;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, Epoch};
 
 /// A member that is not primary.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct Share {
     /// The version up to which the log is durable on all members.
     stable: EVersion,
     /// The epoch of the primary's map when it gave the share.
-    epoch: u32,
+    epoch: Epoch,
 }
 
 impl Share {

@@ -18,7 +18,7 @@
 use bytes::Bytes;
 use spirula_denc::Micros;
 use spirula_invariant::dropped;
-use spirula_maps::{HObject, snap};
+use spirula_maps::{Epoch, HObject, snap};
 use spirula_proto::osd::OpCode;
 
 use crate::pg::key;
@@ -75,7 +75,7 @@ impl Following<'_> {
 
     /// Asks for a share in the lease: in time before the present one ends, or because that is older
     /// than a client's map.
-    pub(in crate::pg) fn keep_share(&mut self, epoch: u32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn keep_share(&mut self, epoch: Epoch, cx: &mut Ctx<'_>) {
         let (id, primary, length) = (
             self.lead.id,
             self.site.interval.place.primary,

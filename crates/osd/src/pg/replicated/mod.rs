@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use spirula_invariant::invariant;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, Epoch};
 use spirula_proto::RawMessage;
 
 use super::backend::{Backend, Change, Copies, Sent};
@@ -32,9 +32,9 @@ use super::txn::Txn;
 pub(super) struct Replicated;
 
 /// The newest epoch in which the PG was activated on a copy, complete or not; 0 for never.
-pub(super) fn newest_activation(copies: &Copies) -> u32 {
+pub(super) fn newest_activation(copies: &Copies) -> Epoch {
     let known = copies.values().flatten();
-    known.map(|i| i.last_epoch_started).max().unwrap_or(0)
+    known.map(|i| i.last_epoch_started).max().unwrap_or_default()
 }
 
 impl Backend for Replicated {

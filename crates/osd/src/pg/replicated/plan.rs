@@ -59,11 +59,11 @@ mod tests {
     use super::*;
     use crate::pg::log::{LogEntry, LogOp, Usage};
     use spirula_denc::UTime;
-    use spirula_maps::{HObject, ObjectName, ReqId};
+    use spirula_maps::{Epoch, HObject, ObjectName, ReqId};
 
     fn log(tail: u64, entries: &[(u32, u64, &'static str)]) -> PgLog {
         let entries = entries.iter().map(|&(epoch, v, name)| LogEntry {
-            version: EVersion::new(epoch, v),
+            version: EVersion::new(Epoch::new(epoch), v),
             prior_version: EVersion::ZERO,
             user_version: v,
             reqid: ReqId {
@@ -83,7 +83,7 @@ mod tests {
             clones: Vec::new(),
             dirty: Default::default(),
         });
-        let tail = EVersion::new(u32::from(tail > 0), tail);
+        let tail = EVersion::new(Epoch::new(u32::from(tail > 0)), tail);
         PgLog::from_entries(tail, tail, entries.collect())
     }
 
@@ -97,15 +97,24 @@ mod tests {
     fn divergent_and_missing_entries_name_the_objects_to_bring_over() {
         let auth = log(0, &[(1, 1, "a"), (1, 2, "b"), (3, 3, "c"), (3, 4, "c")]);
         let behind = log(0, &[(1, 1, "a"), (1, 2, "b")]);
-        assert_eq!(lacking(&auth, &behind), Some((1, EVersion::new(1, 2), 2)));
+        assert_eq!(
+            lacking(&auth, &behind),
+            Some((1, EVersion::new(Epoch::new(1), 2), 2))
+        );
         let divergent = log(0, &[(1, 1, "a"), (1, 2, "b"), (2, 3, "d")]);
-        assert_eq!(lacking(&auth, &divergent), Some((2, EVersion::new(1, 2), 2)));
+        assert_eq!(
+            lacking(&auth, &divergent),
+            Some((2, EVersion::new(Epoch::new(1), 2), 2))
+        );
     }
 
     #[test]
     fn logs_that_only_touch_still_compare_and_those_with_a_gap_do_not() {
         let auth = log(5, &[(1, 6, "a"), (1, 7, "b")]);
-        assert_eq!(lacking(&auth, &log(5, &[])), Some((2, EVersion::new(1, 5), 2)));
+        assert_eq!(
+            lacking(&auth, &log(5, &[])),
+            Some((2, EVersion::new(Epoch::new(1), 5), 2))
+        );
         assert_eq!(lacking(&auth, &log(3, &[(1, 4, "x")])), None);
     }
 }
