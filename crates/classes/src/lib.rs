@@ -35,9 +35,10 @@ pub mod journal {
 /// Structures of the class `rbd` for its clients.
 pub mod rbd {
     pub use crate::class::rbd::{
-        BitVector, ChildImageSpec, GroupSpec, MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer,
-        MirrorSnapshot, ParentImageSpec, SnapshotInfo, SnapshotNamespace, Striping, TrashImage, features,
-        migration, object_state, protection,
+        BitVector, ChildImageSpec, FeatureChange, Features, FeaturesFound, GroupSpec, ImageFlags,
+        MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer, MirrorSnapshot, OpFeatures,
+        ParentImageSpec, SnapshotInfo, SnapshotNamespace, Striping, TrashImage, migration, object_state,
+        protection,
     };
 }
 

@@ -1,35 +1,19 @@
 //! Classes and their methods, with typed input and output.
 
-use std::ops::BitOr;
-
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
+use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec, flags};
 
 use crate::{Error, FilterKind, Object, Result};
 
-/// Flags of a method, as in Ceph's `src/include/rados/objclass.h` (`CLS_METHOD_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flags(pub u8);
-
-impl Flags {
-    /// The method reads the object.
-    pub const RD: Self = Self(1);
-    /// The method changes the object.
-    pub const WR: Self = Self(2);
-    /// In a cache tier, the object is promoted for the method.
-    pub const PROMOTE: Self = Self(8);
-
-    /// Whether all flags of `other` are set.
-    pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl BitOr for Flags {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+flags! {
+    /// Flags of a method, as in Ceph's `src/include/rados/objclass.h` (`CLS_METHOD_*`).
+    pub struct Flags(u8), joined "|" {
+        /// The method reads the object.
+        RD = 0, "rd";
+        /// The method changes the object.
+        WR = 1, "wr";
+        /// In a cache tier, the object is promoted for the method.
+        PROMOTE = 3, "promote";
     }
 }
 
@@ -107,7 +91,7 @@ macro_rules! class {
             name: $name,
             methods: &[$($crate::Method {
                 name: $method,
-                flags: $crate::Flags($crate::Flags::$first.0 $(| $crate::Flags::$more.0)*),
+                flags: $crate::Flags::$first$(.with($crate::Flags::$more))*,
                 run: |object, input| {
                     let input = $crate::method::input(input)?;
                     $function(object, input).map($crate::Return::from)

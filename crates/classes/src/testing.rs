@@ -63,13 +63,13 @@ impl World {
                 steps: 0,
             };
             // A request that only reads is not executed without an object.
-            let reads = !method.flags.has(Flags::WR);
+            let reads = !method.flags.contains(Flags::WR);
             let result = match reads && !self.state.exists {
                 true => Err(Error::ENOENT),
                 false => method.call(&mut run, &input),
             };
-            let misbehaved = (run.reads > 0 && !method.flags.has(Flags::RD))
-                || (run.wrote && !method.flags.has(Flags::WR));
+            let misbehaved = (run.reads > 0 && !method.flags.contains(Flags::RD))
+                || (run.wrote && !method.flags.contains(Flags::WR));
             let new = run.new;
             return match result {
                 Err(Error::NotFetched) => {
@@ -342,7 +342,7 @@ pub(crate) fn replay(transcript: &str) {
                     .unwrap()
                     .flags;
                 // A client sees of a write that it succeeded, not more; and of a failure no output.
-                let data = if got < 0 || flags.has(Flags::WR) {
+                let data = if got < 0 || flags.contains(Flags::WR) {
                     Bytes::new()
                 } else {
                     data

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spirula_denc::{Writer, encode_to_vec};
 use spirula_maps::{ObjectName, snap};
-use spirula_proto::osd::{CopyFromArgs, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn};
+use spirula_proto::osd::{CopyFromArgs, CopyFromFlags, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::CopySource;
 
 use crate::ioctx::flagged;
@@ -38,8 +38,8 @@ impl<C: Connection> IoCtx<C> {
         let args = CopyFromArgs {
             snapid: from.snap_read(),
             version: 0,
-            flags: 0,
-            src_fadvise_flags: read.0,
+            flags: CopyFromFlags::empty(),
+            src_fadvise_flags: read,
         };
         let source = CopySource {
             oid: source.into(),

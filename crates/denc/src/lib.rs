@@ -24,6 +24,7 @@ mod writer;
 pub use addr::{AddrType, EntityAddr, EntityAddrVec};
 pub use codec::{Decode, Encode, decode_all, encode_to_vec};
 pub use extent::Extent;
+pub use flags::write_joined;
 pub use micros::Micros;
 pub use name::{EntityName, EntityType, Fsid};
 pub use reader::{Error, Reader, Result};

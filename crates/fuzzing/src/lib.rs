@@ -14,6 +14,8 @@ mod counting;
 mod crush;
 mod images;
 mod input;
+#[cfg(test)]
+mod lock_file;
 mod maps;
 mod messages;
 mod mon;

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use spirula_cephx::caps::{Access, MgrCap};
+use spirula_cephx::caps::MgrCap;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer, decode_all};
 use spirula_msgr::{ConMode, ModeLists};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -289,7 +289,7 @@ impl Encode for Authority {
         w.put(&holder.name);
         w.string(holder.cap.text());
         w.put(&holder.ip.map(|ip| ip.to_string()));
-        w.u8(holder.access.bits());
+        w.put(&holder.access);
     }
 }
 
@@ -311,7 +311,7 @@ impl Decode for Authority {
             name,
             cap,
             ip,
-            access: Access::from_bits(r.u8()?),
+            access: r.get()?,
         })))
     }
 }
@@ -543,6 +543,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use serde_json::json;
+    use spirula_cephx::caps::Access;
     use spirula_cephx::{CryptoKey, KeyType};
     use spirula_denc::{UTime, encode_to_vec};
 

@@ -1,4 +1,4 @@
-//! The common parts of this crate's codecs: sections of larger structures, joined names.
+//! The common part of this crate's codecs: sections of larger structures.
 
 /// Declares how a section of a larger structure is encoded: both directions from one table of its
 /// fields, in order. `via` and `since` are those of [`spirula_denc::versioned`]. What stands behind
@@ -44,15 +44,3 @@ macro_rules! section_of {
 }
 
 pub(crate) use section_of;
-
-/// Writes `items` separated by `separator`.
-pub(crate) fn write_joined<T: std::fmt::Display>(
-    f: &mut std::fmt::Formatter<'_>,
-    items: impl IntoIterator<Item = T>,
-    separator: &str,
-) -> std::fmt::Result {
-    for (i, item) in items.into_iter().enumerate() {
-        write!(f, "{}{item}", if i == 0 { "" } else { separator })?;
-    }
-    Ok(())
-}

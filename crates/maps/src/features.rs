@@ -12,8 +12,8 @@ pub const MSG_ADDR2: u64 = 1 << 59;
 /// The monitor's subscriptions are acknowledged by the session itself.
 pub const MON_STATEFUL_SUB: u64 = 1 << 57;
 
-/// Everything that Ceph 16.2.15 supports. Spirula reports the same, so that newer peers talk to it
-/// as to a Pacific cluster.
+/// Everything that Ceph 16.2.15 supports (`CEPH_FEATURES_ALL`). Spirula reports the same, so that
+/// newer peers talk to it as to a Pacific cluster.
 pub const PACIFIC_ALL: u64 = 0x3f01_cfbd_fffd_ffff;
 /// The features that every peer must have. One encoding of the maps then fits all of them.
 pub const REQUIRED: u64 = MSG_ADDR2 | SERVER_NAUTILUS;

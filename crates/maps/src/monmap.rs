@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::types::Epoch;
 use spirula_denc::{EntityAddrVec, Fsid, Reader, Result, UTime, Writer, flags, versioned};
 
-use crate::codec::write_joined;
 use crate::features::release;
 
 flags! {
     /// `mon_feature_t` bits: the features that the monitors' data and protocols require.
-    pub struct MonFeatures(u64) {
+    pub struct MonFeatures(u64), joined "," {
         /// Since 11.
         KRAKEN = 0, "kraken";
         /// Since 12.
@@ -34,13 +33,6 @@ impl MonFeatures {
     /// The features of a Pacific cluster. With MIMIC among them, clients wait for their
     /// configuration when they start.
     pub const PACIFIC_ALL: Self = Self(0xff);
-}
-
-/// Comma-separated names.
-impl std::fmt::Display for MonFeatures {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write_joined(f, self.names(), ",")
-    }
 }
 
 versioned! {

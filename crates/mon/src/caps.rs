@@ -15,13 +15,13 @@ pub struct MonCap {
 
 /// The access that letters of a command's `perm` stand for.
 pub(crate) fn access(perm: &str) -> Access {
-    perm.chars().fold(Access::NONE, |a, c| {
-        a | match c {
+    perm.chars().fold(Access::empty(), |a, c| {
+        a.with(match c {
             'r' => Access::R,
             'w' => Access::W,
             'x' => Access::X,
-            _ => Access::NONE,
-        }
+            _ => Access::empty(),
+        })
     })
 }
 

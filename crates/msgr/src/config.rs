@@ -11,17 +11,6 @@ use crate::frame::Limits;
 use crate::modes::Modes;
 use crate::recent::{self, Transition};
 
-/// The features that Spirula advertises: `CEPH_FEATURES_ALL` of Ceph 16.2.15, so that newer peers
-/// encode everything as Pacific does.
-pub const FEATURES_SUPPORTED: u64 = 0x3f01_cfbd_fffd_ffff;
-/// Bit 59, MSG_ADDR2: the address encoding that msgr2 itself needs.
-pub const FEATURE_MSG_ADDR2: u64 = 1 << 59;
-/// SERVER_NAUTILUS: bit 2 in its third incarnation, which bits 57 and 28 mark
-/// (`include/ceph_features.h`).
-pub const FEATURE_SERVER_NAUTILUS: u64 = 1 << 57 | 1 << 28 | 1 << 2;
-/// The features that a peer must have. With them one OSDMap encoding serves every client.
-pub const FEATURES_REQUIRED: u64 = FEATURE_MSG_ADDR2 | FEATURE_SERVER_NAUTILUS;
-
 /// How frames are protected after the handshake, as the integer on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConMode(pub u32);

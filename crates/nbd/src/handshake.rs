@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::wire::{self, allocation, greeting, info, option, option_reply, transmission};
+use crate::wire::{self, GreetingFlags, TransmissionFlags, allocation, info, option, option_reply};
 use crate::{BlockSizes, Geometry, TlsPolicy};
 
 use options::{ContextQuery, ExportQuery};
@@ -33,16 +33,20 @@ pub struct ExportInfo {
 
 impl ExportInfo {
     /// The transmission flags of the export. With structured replies the flag `DF` is set.
-    fn flags(&self, structured: bool) -> u16 {
-        use transmission as t;
-        let mut flags = t::HAS_FLAGS | t::SEND_FLUSH | t::SEND_FUA | t::SEND_CACHE | t::CAN_MULTI_CONN;
+    fn flags(&self, structured: bool) -> TransmissionFlags {
+        use TransmissionFlags as T;
+        let mut flags = T::HAS_FLAGS
+            .with(T::SEND_FLUSH)
+            .with(T::SEND_FUA)
+            .with(T::SEND_CACHE)
+            .with(T::CAN_MULTI_CONN);
         if self.geometry.read_only {
-            flags |= t::READ_ONLY;
+            flags.insert(T::READ_ONLY);
         } else {
-            flags |= t::SEND_TRIM | t::SEND_WRITE_ZEROES | t::SEND_FAST_ZERO;
+            flags.insert(T::SEND_TRIM.with(T::SEND_WRITE_ZEROES).with(T::SEND_FAST_ZERO));
         }
         if structured {
-            flags |= t::SEND_DF;
+            flags.insert(T::SEND_DF);
         }
         flags
     }
@@ -103,6 +107,9 @@ pub struct Negotiation {
     output: BytesMut,
 }
 
+/// The flags that the server offers and the client may repeat.
+const GREETING: GreetingFlags = GreetingFlags::FIXED_NEWSTYLE.with(GreetingFlags::NO_ZEROES);
+
 type Flow = ControlFlow<Step>;
 
 impl Negotiation {
@@ -111,7 +118,7 @@ impl Negotiation {
         let mut output = BytesMut::new();
         output.put_u64(wire::INIT_MAGIC);
         output.put_u64(wire::OPTION_MAGIC);
-        output.put_u16(greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES);
+        output.put_u16(GREETING.0);
         Self {
             policy,
             secure: false,
@@ -175,13 +182,12 @@ impl Negotiation {
         let Ok(flags) = input.try_get_u32() else {
             return Flow::Break(Step::Read);
         };
-        let fixed = u32::from(greeting::FIXED_NEWSTYLE);
-        let no_zeroes = u32::from(greeting::NO_ZEROES);
-        if flags & !(fixed | no_zeroes) != 0 {
+        let known = |f: &GreetingFlags| GREETING.contains(*f);
+        let Some(flags) = u16::try_from(flags).ok().map(GreetingFlags).filter(known) else {
             return Flow::Break(Step::Close);
-        }
-        self.fixed = flags & fixed != 0;
-        self.no_zeroes = flags & no_zeroes != 0;
+        };
+        self.fixed = flags.contains(GreetingFlags::FIXED_NEWSTYLE);
+        self.no_zeroes = flags.contains(GreetingFlags::NO_ZEROES);
         self.state = State::Option;
         Flow::Continue(())
     }
@@ -285,7 +291,7 @@ impl Negotiation {
         };
         let export = &exports[index];
         self.output.put_u64(export.geometry.size);
-        self.output.put_u16(export.flags(self.structured));
+        self.output.put_u16(export.flags(self.structured).0);
         if !self.no_zeroes {
             self.output.put_bytes(0, 124);
         }
@@ -349,7 +355,7 @@ impl Negotiation {
         };
         let export = &exports[index];
         let size = export.geometry.size.to_be_bytes();
-        let flags = export.flags(self.structured).to_be_bytes();
+        let flags = export.flags(self.structured).0.to_be_bytes();
         self.fact(option, info::EXPORT, &[&size, &flags]);
         for wanted in query.wanted() {
             match wanted {

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::wire::{self, allocation, chunk};
+use crate::wire::{self, ExtentFlags, allocation, chunk};
 use crate::{ErrorCode, Extent};
 
 /// The block size in which runs of zeroes are searched, aligned on the device.
@@ -126,7 +126,7 @@ pub fn read(cookie: u64, offset: u64, data: Bytes, structured: bool, whole: bool
 pub fn block_status(cookie: u64, len: u32, one: bool, extents: &[Extent]) -> Bytes {
     struct Descriptor {
         len: u32,
-        flags: u32,
+        flags: ExtentFlags,
     }
     let mut descriptors: Vec<Descriptor> = Vec::new();
     let mut left = len;
@@ -135,12 +135,12 @@ pub fn block_status(cookie: u64, len: u32, one: bool, extents: &[Extent]) -> Byt
         if part == 0 {
             continue;
         }
-        let mut flags = 0;
+        let mut flags = ExtentFlags::empty();
         if extent.hole {
-            flags |= allocation::HOLE;
+            flags.insert(ExtentFlags::HOLE);
         }
         if extent.zero {
-            flags |= allocation::ZERO;
+            flags.insert(ExtentFlags::ZERO);
         }
         let full = descriptors.len() == if one { 1 } else { MAX_EXTENTS };
         match descriptors.last_mut() {
@@ -151,7 +151,10 @@ pub fn block_status(cookie: u64, len: u32, one: bool, extents: &[Extent]) -> Byt
         left -= part;
     }
     if descriptors.is_empty() {
-        descriptors.push(Descriptor { len, flags: 0 });
+        descriptors.push(Descriptor {
+            len,
+            flags: ExtentFlags::empty(),
+        });
     }
     let payload = 4 + 8 * descriptors.len();
     let mut out = BytesMut::with_capacity(20 + payload);
@@ -166,7 +169,7 @@ pub fn block_status(cookie: u64, len: u32, one: bool, extents: &[Extent]) -> Byt
     out.put_u32(allocation::ID);
     for Descriptor { len, flags } in descriptors {
         out.put_u32(len);
-        out.put_u32(flags);
+        out.put_u32(flags.0);
     }
     out.freeze()
 }

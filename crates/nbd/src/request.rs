@@ -2,14 +2,14 @@
 
 use bytes::Buf;
 
-use crate::wire::{self, command, command_flag};
+use crate::wire::{self, RequestFlags, command};
 use crate::{ErrorCode, Geometry, Zeroing};
 
 /// The header of a request on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The flags, of [`command_flag`].
-    pub flags: u16,
+    /// The flags.
+    pub flags: RequestFlags,
     /// The type, of [`command`].
     pub kind: u16,
     /// Returned in the reply.
@@ -30,7 +30,7 @@ impl Header {
         let mut input = &bytes[..];
         let magic = input.get_u32();
         let header = Self {
-            flags: input.get_u16(),
+            flags: RequestFlags(input.get_u16()),
             kind: input.get_u16(),
             cookie: input.get_u64(),
             offset: input.get_u64(),
@@ -141,15 +141,15 @@ fn refuse<T>(code: ErrorCode, message: &'static str) -> Result<T, Refusal> {
 }
 
 /// Flags that a request of this type may have.
-fn allowed_flags(kind: u16, structured: bool) -> u16 {
+fn allowed_flags(kind: u16, structured: bool) -> RequestFlags {
+    let own = match kind {
+        command::READ if structured => RequestFlags::DF,
+        command::WRITE_ZEROES => RequestFlags::NO_HOLE.with(RequestFlags::FAST_ZERO),
+        command::BLOCK_STATUS => RequestFlags::REQ_ONE,
+        _ => RequestFlags::empty(),
+    };
     // Clients are known to set FUA on anything.
-    command_flag::FUA
-        | match kind {
-            command::READ if structured => command_flag::DF,
-            command::WRITE_ZEROES => command_flag::NO_HOLE | command_flag::FAST_ZERO,
-            command::BLOCK_STATUS => command_flag::REQ_ONE,
-            _ => 0,
-        }
+    own.with(RequestFlags::FUA)
 }
 
 /// Decides whether a request is allowed.
@@ -167,15 +167,15 @@ pub fn check(header: &Header, terms: &Terms) -> Result<Command, Refusal> {
     if kind == command::DISC {
         return Ok(Command::Disconnect);
     }
-    if flags & !allowed_flags(kind, terms.structured) != 0 {
+    if !allowed_flags(kind, terms.structured).contains(flags) {
         return refuse(ErrorCode::EINVAL, "the request has a flag that it can't have");
     }
-    let fua = flags & command_flag::FUA != 0;
+    let fua = flags.contains(RequestFlags::FUA);
     let command = match kind {
         command::READ => Command::Read {
             offset,
             len,
-            whole: flags & command_flag::DF != 0,
+            whole: flags.contains(RequestFlags::DF),
         },
         command::WRITE => Command::Write { offset, fua },
         command::TRIM => Command::Trim { offset, len, fua },
@@ -183,8 +183,8 @@ pub fn check(header: &Header, terms: &Terms) -> Result<Command, Refusal> {
             offset,
             len,
             how: Zeroing {
-                allocate: flags & command_flag::NO_HOLE != 0,
-                fast: flags & command_flag::FAST_ZERO != 0,
+                allocate: flags.contains(RequestFlags::NO_HOLE),
+                fast: flags.contains(RequestFlags::FAST_ZERO),
             },
             fua,
         },
@@ -198,7 +198,7 @@ pub fn check(header: &Header, terms: &Terms) -> Result<Command, Refusal> {
         command::BLOCK_STATUS => Command::BlockStatus {
             offset,
             len,
-            one: flags & command_flag::REQ_ONE != 0,
+            one: flags.contains(RequestFlags::REQ_ONE),
         },
         command::FLUSH if offset != 0 || len != 0 => {
             return refuse(ErrorCode::EINVAL, "a flush has no range");
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    fn header(kind: u16, flags: u16, offset: u64, len: u32) -> Header {
+    fn header(kind: u16, flags: RequestFlags, offset: u64, len: u32) -> Header {
         Header {
             flags,
             kind,
@@ -295,7 +295,7 @@ mod tests {
             read,
             Header {
                 cookie: 0x1122_3344_5566_7788,
-                ..header(command::WRITE_ZEROES, command_flag::FUA, 4096, 512)
+                ..header(command::WRITE_ZEROES, RequestFlags::FUA, 4096, 512)
             }
         );
         bytes[0] = 0;
@@ -312,9 +312,18 @@ mod tests {
             (command::CACHE, ErrorCode::EINVAL),
             (command::BLOCK_STATUS, ErrorCode::EINVAL),
         ] {
-            assert_eq!(code(header(kind, 0, MIB - 512, 512), &terms()), ErrorCode::OK);
-            assert_eq!(code(header(kind, 0, MIB - 511, 512), &terms()), beyond);
-            assert_eq!(code(header(kind, 0, u64::MAX, 512), &terms()), beyond);
+            assert_eq!(
+                code(header(kind, RequestFlags::empty(), MIB - 512, 512), &terms()),
+                ErrorCode::OK
+            );
+            assert_eq!(
+                code(header(kind, RequestFlags::empty(), MIB - 511, 512), &terms()),
+                beyond
+            );
+            assert_eq!(
+                code(header(kind, RequestFlags::empty(), u64::MAX, 512), &terms()),
+                beyond
+            );
         }
     }
 
@@ -323,56 +332,74 @@ mod tests {
         let mut terms = terms();
         terms.geometry.read_only = true;
         for kind in [command::WRITE, command::WRITE_ZEROES, command::TRIM] {
-            assert_eq!(code(header(kind, 0, 0, 512), &terms), ErrorCode::EPERM);
+            assert_eq!(
+                code(header(kind, RequestFlags::empty(), 0, 512), &terms),
+                ErrorCode::EPERM
+            );
         }
-        assert_eq!(code(header(command::FLUSH, 0, 0, 0), &terms), ErrorCode::OK);
-        assert_eq!(code(header(command::READ, 0, 0, 512), &terms), ErrorCode::OK);
+        assert_eq!(
+            code(header(command::FLUSH, RequestFlags::empty(), 0, 0), &terms),
+            ErrorCode::OK
+        );
+        assert_eq!(
+            code(header(command::READ, RequestFlags::empty(), 0, 512), &terms),
+            ErrorCode::OK
+        );
     }
 
     #[test]
     fn flags_go_with_their_requests_only() {
         let mut terms = terms();
         let ok = |kind, flag, terms: &Terms| code(header(kind, flag, 0, 512), terms) == ErrorCode::OK;
-        assert!(ok(command::READ, command_flag::DF, &terms));
-        assert!(ok(command::READ, command_flag::FUA, &terms));
+        assert!(ok(command::READ, RequestFlags::DF, &terms));
+        assert!(ok(command::READ, RequestFlags::FUA, &terms));
         assert!(ok(
             command::WRITE_ZEROES,
-            command_flag::NO_HOLE | command_flag::FAST_ZERO,
+            RequestFlags::NO_HOLE.with(RequestFlags::FAST_ZERO),
             &terms
         ));
-        assert!(ok(command::BLOCK_STATUS, command_flag::REQ_ONE, &terms));
-        assert!(!ok(command::WRITE, command_flag::DF, &terms));
-        assert!(!ok(command::WRITE, 1 << 5, &terms));
-        assert!(!ok(command::READ, command_flag::NO_HOLE, &terms));
+        assert!(ok(command::BLOCK_STATUS, RequestFlags::REQ_ONE, &terms));
+        assert!(!ok(command::WRITE, RequestFlags::DF, &terms));
+        assert!(!ok(command::WRITE, RequestFlags(1 << 5), &terms));
+        assert!(!ok(command::READ, RequestFlags::NO_HOLE, &terms));
         terms.structured = false;
-        assert!(!ok(command::READ, command_flag::DF, &terms));
+        assert!(!ok(command::READ, RequestFlags::DF, &terms));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
         let mut terms = terms();
-        assert_eq!(code(header(99, 0, 0, 0), &terms), ErrorCode::EINVAL);
-        assert_eq!(code(header(command::FLUSH, 0, 0, 1), &terms), ErrorCode::EINVAL);
         assert_eq!(
-            code(header(command::BLOCK_STATUS, 0, 0, 0), &terms),
+            code(header(99, RequestFlags::empty(), 0, 0), &terms),
+            ErrorCode::EINVAL
+        );
+        assert_eq!(
+            code(header(command::FLUSH, RequestFlags::empty(), 0, 1), &terms),
+            ErrorCode::EINVAL
+        );
+        assert_eq!(
+            code(header(command::BLOCK_STATUS, RequestFlags::empty(), 0, 0), &terms),
             ErrorCode::EINVAL
         );
         terms.allocation = false;
         assert_eq!(
-            code(header(command::BLOCK_STATUS, 0, 0, 1), &terms),
+            code(header(command::BLOCK_STATUS, RequestFlags::empty(), 0, 1), &terms),
             ErrorCode::EINVAL
         );
         terms.geometry.size = 1 << 40;
-        let long = header(command::READ, 0, 0, wire::MAX_PAYLOAD + 1);
+        let long = header(command::READ, RequestFlags::empty(), 0, wire::MAX_PAYLOAD + 1);
         assert_eq!(code(long, &terms), ErrorCode::EOVERFLOW);
         assert_eq!(long.moved(), 0);
         terms.structured = false;
         assert_eq!(code(long, &terms), ErrorCode::EINVAL);
         // No payload moves, so these may be long.
-        assert_eq!(code(header(command::TRIM, 0, 0, u32::MAX), &terms), ErrorCode::OK);
+        assert_eq!(
+            code(header(command::TRIM, RequestFlags::empty(), 0, u32::MAX), &terms),
+            ErrorCode::OK
+        );
         terms.geometry.blocks.minimum = 512;
         assert_eq!(
-            code(header(command::TRIM, 0, 0, u32::MAX), &terms),
+            code(header(command::TRIM, RequestFlags::empty(), 0, u32::MAX), &terms),
             ErrorCode::EINVAL
         );
     }

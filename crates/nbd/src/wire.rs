@@ -1,5 +1,7 @@
 //! The protocol's numbers. Everything on the wire is big-endian.
 
+use spirula_denc::flags;
+
 /// Begins the server's greeting: `NBDMAGIC`.
 pub const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// Begins the newstyle greeting's second word, and every option: `IHAVEOPT`.
@@ -18,12 +20,60 @@ pub const MAX_STRING: usize = 4096;
 /// The most bytes that a READ or WRITE may move, which clients assume by default.
 pub const MAX_PAYLOAD: u32 = 32 << 20;
 
-/// Flags of the greeting, which the client repeats.
-pub mod greeting {
-    /// Options have replies.
-    pub const FIXED_NEWSTYLE: u16 = 1 << 0;
-    /// The 124 zeroes after `EXPORT_NAME` may be left out.
-    pub const NO_ZEROES: u16 = 1 << 1;
+flags! {
+    /// Flags of the greeting, which the client repeats.
+    pub struct GreetingFlags(u16), joined ", " {
+        /// Options have replies.
+        FIXED_NEWSTYLE = 0, "fixed newstyle";
+        /// The 124 zeroes after `EXPORT_NAME` may be left out.
+        NO_ZEROES = 1, "no zeroes";
+    }
+
+    /// Features of an export.
+    pub struct TransmissionFlags(u16), joined ", " {
+        /// The other flags are valid.
+        HAS_FLAGS = 0, "has flags";
+        /// Writes are refused.
+        READ_ONLY = 1, "read only";
+        /// `FLUSH` works.
+        SEND_FLUSH = 2, "flush";
+        /// The flag `FUA` works.
+        SEND_FUA = 3, "fua";
+        /// `TRIM` works.
+        SEND_TRIM = 5, "trim";
+        /// `WRITE_ZEROES` works, with `NO_HOLE`.
+        SEND_WRITE_ZEROES = 6, "write zeroes";
+        /// The flag `DF` works.
+        SEND_DF = 7, "df";
+        /// A flush on one connection covers answered writes of all.
+        CAN_MULTI_CONN = 8, "multi conn";
+        /// `CACHE` works.
+        SEND_CACHE = 10, "cache";
+        /// The flag `FAST_ZERO` works.
+        SEND_FAST_ZERO = 11, "fast zero";
+    }
+
+    /// Flags of requests.
+    pub struct RequestFlags(u16), joined ", " {
+        /// The change is durable before it is answered.
+        FUA = 0, "fua";
+        /// `WRITE_ZEROES` shall allocate space.
+        NO_HOLE = 1, "no hole";
+        /// The data of `READ` shall come in one chunk.
+        DF = 2, "df";
+        /// `BLOCK_STATUS` shall report one extent.
+        REQ_ONE = 3, "one";
+        /// `WRITE_ZEROES` shall fail if it is no faster than a write.
+        FAST_ZERO = 4, "fast zero";
+    }
+
+    /// Flags of an extent in the metadata context `base:allocation`.
+    pub struct ExtentFlags(u32), joined ", " {
+        /// The extent takes no space.
+        HOLE = 0, "hole";
+        /// The extent reads as zeroes.
+        ZERO = 1, "zero";
+    }
 }
 
 /// Options of the handshake.
@@ -86,30 +136,6 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// Features of an export.
-pub mod transmission {
-    /// The other flags are valid.
-    pub const HAS_FLAGS: u16 = 1 << 0;
-    /// Writes are refused.
-    pub const READ_ONLY: u16 = 1 << 1;
-    /// `FLUSH` works.
-    pub const SEND_FLUSH: u16 = 1 << 2;
-    /// The flag `FUA` works.
-    pub const SEND_FUA: u16 = 1 << 3;
-    /// `TRIM` works.
-    pub const SEND_TRIM: u16 = 1 << 5;
-    /// `WRITE_ZEROES` works, with `NO_HOLE`.
-    pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// The flag `DF` works.
-    pub const SEND_DF: u16 = 1 << 7;
-    /// A flush on one connection covers answered writes of all.
-    pub const CAN_MULTI_CONN: u16 = 1 << 8;
-    /// `CACHE` works.
-    pub const SEND_CACHE: u16 = 1 << 10;
-    /// The flag `FAST_ZERO` works.
-    pub const SEND_FAST_ZERO: u16 = 1 << 11;
-}
-
 /// Types of requests.
 pub mod command {
     /// Read.
@@ -128,20 +154,6 @@ pub mod command {
     pub const WRITE_ZEROES: u16 = 6;
     /// Asks for extents.
     pub const BLOCK_STATUS: u16 = 7;
-}
-
-/// Flags of requests.
-pub mod command_flag {
-    /// The change is durable before it is answered.
-    pub const FUA: u16 = 1 << 0;
-    /// `WRITE_ZEROES` shall allocate space.
-    pub const NO_HOLE: u16 = 1 << 1;
-    /// The data of `READ` shall come in one chunk.
-    pub const DF: u16 = 1 << 2;
-    /// `BLOCK_STATUS` shall report one extent.
-    pub const REQ_ONE: u16 = 1 << 3;
-    /// `WRITE_ZEROES` shall fail if it is no faster than a write.
-    pub const FAST_ZERO: u16 = 1 << 4;
 }
 
 /// Types of chunks of structured replies, and their flag.
@@ -168,8 +180,4 @@ pub mod allocation {
     pub const NAMESPACE: &str = "base:";
     /// Its number, which the server chooses.
     pub const ID: u32 = 1;
-    /// The extent takes no space.
-    pub const HOLE: u32 = 1 << 0;
-    /// The extent reads as zeroes.
-    pub const ZERO: u32 = 1 << 1;
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use common::{Memory, Running, pattern, run};
-use spirula_nbd::wire::{self, allocation, command, command_flag, option};
+use spirula_nbd::wire::{self, RequestFlags, allocation, command, option};
 use spirula_nbd::{BlockDevice, ErrorCode, Limits, WriteBehind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -169,13 +169,13 @@ fn flush_and_fua_make_durable() {
         let durable = |at: usize| device.durable.borrow()[at];
         one.write(0, 0, b"a").await;
         assert_eq!(durable(0), 0);
-        one.write(command_flag::FUA, 1, b"b").await;
+        one.write(RequestFlags::FUA.0, 1, b"b").await;
         assert_eq!((durable(0), durable(1)), (0, b'b'));
         // A flush covers the answered writes of other connections.
         assert_eq!(two.flush().await, ErrorCode::OK);
         assert_eq!(durable(0), b'a');
         let zero = one
-            .code(command::WRITE_ZEROES, command_flag::FUA, 0, 2, &[])
+            .code(command::WRITE_ZEROES, RequestFlags::FUA.0, 0, 2, &[])
             .await;
         assert_eq!((zero, durable(0), durable(1)), (ErrorCode::OK, 0, 0));
         server.stop().await;
@@ -224,7 +224,7 @@ fn refused_requests_leave_the_connection_usable() {
             );
             assert_eq!(client.code(77, 0, 0, 0, &[]).await, ErrorCode::EINVAL);
             assert_eq!(client.code(command::TRIM, 0, 0, 0, &[]).await, ErrorCode::OK);
-            let fast = command_flag::FAST_ZERO | command_flag::NO_HOLE;
+            let fast = RequestFlags::FAST_ZERO.with(RequestFlags::NO_HOLE).0;
             let zeroes = client.code(command::WRITE_ZEROES, fast, 0, 512, &[]).await;
             assert_eq!(zeroes, ErrorCode::ENOTSUP);
             client.write(0, end, &long[..1000]).await;
@@ -377,7 +377,7 @@ fn writes_behind_are_answered_before_they_are_done() {
         let (cookie, _, data) = other.answer(100).await;
         assert_eq!((cookie, &data[12..15]), (read, &b"two"[..]));
         // More than fits is not answered before it is done, nor is FUA.
-        for (flags, len) in [(0, 64 << 10 | 1), (command_flag::FUA, 1)] {
+        for (flags, len) in [(0, 64 << 10 | 1), (RequestFlags::FUA.0, 1)] {
             client
                 .send(command::WRITE, flags, 512, len, &pattern(len, 3))
                 .await;

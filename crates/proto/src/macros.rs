@@ -1,7 +1,8 @@
 //! Declares messages and structures whose encoding is their fields in order.
 //!
-//! A field written in a later version is marked `= since N` and takes its default when an older
-//! sender left it out; `= if_left` marks one that old senders left out without a version bump.
+//! `, since N` on a field: only messages of version N and later have it, as in
+//! [`spirula_denc::versioned`]; older ones leave its default. `, if left`: old senders left it out
+//! without a version bump.
 
 /// Reads one field of the macros below.
 macro_rules! read_field {
@@ -15,7 +16,7 @@ macro_rules! read_field {
             Default::default()
         }
     };
-    ($r:ident, $version:expr, if_left) => {
+    ($r:ident, $version:expr, if left) => {
         if $r.is_empty() {
             Default::default()
         } else {
@@ -31,7 +32,7 @@ macro_rules! message {
         $(#[$doc:meta])*
         pub struct $name:ident: $kind:ident, version $version:literal, compat $compat:literal
         $(, oldest $oldest:literal)? $(, priority $priority:ident)? {
-            $($(#[$fdoc:meta])* pub $field:ident: $type:ty $(= $cond:ident $($since:literal)?)?,)*
+            $($(#[$fdoc:meta])* pub $field:ident: $type:ty $(, since $since:literal)? $(, if $left:ident)?,)*
             $(; $(#[$ddoc:meta])* pub $data:ident)?
         }
     ) => {
@@ -63,7 +64,7 @@ macro_rules! message {
                 msg: &$crate::RawMessage,
             ) -> spirula_denc::Result<Self> {
                 let version = msg.header.version;
-                $(let $field = $crate::macros::read_field!(r, version $(, $cond $($since)?)?);)*
+                $(let $field = $crate::macros::read_field!(r, version $(, since $since)? $(, if $left)?);)*
                 Ok(Self { $($field,)* $($data: msg.data.clone(),)? })
             }
         }

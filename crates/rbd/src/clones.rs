@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use spirula_classes::rbd::protection::UNPROTECTED;
-use spirula_classes::rbd::{ChildImageSpec, ParentImageSpec, SnapshotInfo, features};
+use spirula_classes::rbd::{ChildImageSpec, FeatureChange, OpFeatures, ParentImageSpec, SnapshotInfo};
 use spirula_client::{IoCtx, errno};
 use spirula_maps::{PoolId, PoolOrNone};
 
@@ -88,9 +88,9 @@ pub(crate) async fn attach_v1(link: &Link<'_>) -> Result<()> {
 
 /// Lists the clone in the header of its parent: format 2.
 pub(crate) async fn attach_v2(link: &Link<'_>) -> Result<()> {
-    let input = features::FeatureChange {
-        new: features::CLONE_CHILD,
-        mask: features::CLONE_CHILD,
+    let input = FeatureChange {
+        new: OpFeatures::CLONE_CHILD,
+        mask: OpFeatures::CLONE_CHILD,
     };
     tell(link.io, names::header(link.child), "op_features_set", &input).await?;
     link.tell_parent("child_attach").await?;

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use spirula_classes::rbd::features;
+use spirula_classes::rbd::OpFeatures;
 use spirula_client::IoCtx;
 use spirula_denc::Extent;
 
@@ -157,8 +157,8 @@ impl DeepCopy<'_> {
             return create(io, name, first, &options).await.map(|()| false);
         };
         let header = self.source.header();
-        let is_v2 =
-            header.op_features & features::CLONE_CHILD != 0 || parent.pool().namespace() != io.namespace();
+        let is_v2 = header.op_features.contains(OpFeatures::CLONE_CHILD)
+            || parent.pool().namespace() != io.namespace();
         let options = CreateOptions {
             clone_format: if is_v2 { CloneFormat::V2 } else { CloneFormat::V1 },
             ..options

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use spirula_classes::rbd::features;
+use spirula_classes::rbd::Features;
 use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN};
 use spirula_client::Piece;
 use spirula_denc::{Encode, Writer};
@@ -140,7 +140,7 @@ impl Writing {
             return Ok(());
         };
         let header = &self.header;
-        let clean = if header.has(features::FAST_DIFF) {
+        let clean = if header.has(Features::FAST_DIFF) {
             EXISTS_CLEAN
         } else {
             EXISTS

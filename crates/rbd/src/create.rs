@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spirula_classes::rbd::object_state::NONEXISTENT;
-use spirula_classes::rbd::{ParentImageSpec, Striping, features};
+use spirula_classes::rbd::{Features, ParentImageSpec, Striping};
 use spirula_client::{IoCtx, Layout, errno};
 use spirula_maps::{PoolId, PoolOrNone, release};
 
@@ -19,21 +19,26 @@ const DEFAULT_ORDER: u8 = 22;
 /// The smallest stripe unit.
 const MIN_STRIPE_UNIT: u64 = 512;
 /// The default features of new images.
-const DEFAULT_FEATURES: u64 = features::LAYERING
-    | features::EXCLUSIVE_LOCK
-    | features::OBJECT_MAP
-    | features::FAST_DIFF
-    | features::DEEP_FLATTEN;
+const DEFAULT_FEATURES: Features = Features::LAYERING
+    .with(Features::EXCLUSIVE_LOCK)
+    .with(Features::OBJECT_MAP)
+    .with(Features::FAST_DIFF)
+    .with(Features::DEEP_FLATTEN);
 /// Features that follow from other options and are never asked for.
-const IMPLICIT: u64 = features::STRIPINGV2 | features::DATA_POOL | features::FAST_DIFF;
+const IMPLICIT: Features = Features::STRIPINGV2
+    .with(Features::DATA_POOL)
+    .with(Features::FAST_DIFF);
 /// Features with which images can be made.
-const CREATABLE: u64 = DEFAULT_FEATURES | features::STRIPINGV2 | features::DATA_POOL | features::JOURNALING;
+const CREATABLE: Features = DEFAULT_FEATURES
+    .with(Features::STRIPINGV2)
+    .with(Features::DATA_POOL)
+    .with(Features::JOURNALING);
 /// Letters of an id's random part.
 const ID_LETTERS: usize = 3;
 
 /// The features of an image that can be asked for when another one is made.
-pub(crate) fn creatable(features: u64) -> u64 {
-    features & CREATABLE
+pub(crate) fn creatable(features: Features) -> Features {
+    features.intersection(CREATABLE)
 }
 
 /// Where a clone is listed, so that its parent's snapshot stays.
@@ -54,7 +59,7 @@ pub struct CreateOptions {
     /// The size of its objects as a power of two.
     pub order: Option<u8>,
     /// Its features.
-    pub features: Option<u64>,
+    pub features: Option<Features>,
     /// The stripe unit in bytes, and the stripe count: objects of an object set.
     pub striping: Option<Striping>,
     /// The pool of its data.
@@ -69,7 +74,7 @@ pub struct CreateOptions {
 struct Plan {
     id: String,
     order: u8,
-    features: u64,
+    features: Features,
     striping: Option<Striping>,
     data_pool: Option<PoolId>,
     layout: Layout,
@@ -89,17 +94,17 @@ fn new_id(io: &IoCtx) -> Result<String> {
     Ok(format!("{:x}{digits}", io.rados().monitors().global_id()))
 }
 
-fn checked_features(wanted: Option<u64>) -> Result<u64> {
-    let mut features = wanted.unwrap_or(DEFAULT_FEATURES) & !IMPLICIT;
-    if features & !CREATABLE != 0 {
+fn checked_features(wanted: Option<Features>) -> Result<Features> {
+    let mut features = wanted.unwrap_or(DEFAULT_FEATURES).without(IMPLICIT);
+    if !CREATABLE.contains(features) {
         return Err(Error::os("create", errno::ENOSYS));
     }
-    let needs_lock = features & (features::OBJECT_MAP | features::JOURNALING) != 0;
-    if needs_lock && features & features::EXCLUSIVE_LOCK == 0 {
+    let needs_lock = features.intersects(Features::OBJECT_MAP.with(Features::JOURNALING));
+    if needs_lock && !features.contains(Features::EXCLUSIVE_LOCK) {
         return Err(invalid());
     }
-    if features & features::OBJECT_MAP != 0 {
-        features |= features::FAST_DIFF;
+    if features.contains(Features::OBJECT_MAP) {
+        features.insert(Features::FAST_DIFF);
     }
     Ok(features)
 }
@@ -112,7 +117,7 @@ impl Plan {
         }
         let object_size = 1u32 << order;
         let mut features = checked_features(options.features)?;
-        if features & features::JOURNALING != 0 {
+        if features.contains(Features::JOURNALING) {
             mirror::check_unmirrored(io).await?;
         }
         let usual = Striping {
@@ -131,7 +136,7 @@ impl Plan {
             return Err(invalid());
         }
         if striping.is_some() {
-            features |= features::STRIPINGV2;
+            features.insert(Features::STRIPINGV2);
         }
         let data_pool = match &options.data_pool {
             None => None,
@@ -139,9 +144,9 @@ impl Plan {
         };
         let data_pool = data_pool.filter(|id| *id != io.pool_id());
         if data_pool.is_some() {
-            features |= features::DATA_POOL;
+            features.insert(Features::DATA_POOL);
         }
-        if features & features::OBJECT_MAP != 0 && layout.objects(size) > MAX_MAPPED {
+        if features.contains(Features::OBJECT_MAP) && layout.objects(size) > MAX_MAPPED {
             return Err(invalid());
         }
         Ok(Self {
@@ -168,11 +173,11 @@ impl Plan {
         if let Some(striping) = &self.striping {
             tell(io, &header, "set_stripe_unit_count", striping).await?;
         }
-        if self.features & features::OBJECT_MAP != 0 {
+        if self.features.contains(Features::OBJECT_MAP) {
             let input = (self.layout.objects(size), NONEXISTENT);
             tell(io, names::object_map(&self.id, None), "object_map_resize", &input).await?;
         }
-        if self.features & features::JOURNALING != 0 {
+        if self.features.contains(Features::JOURNALING) {
             journal::create(io, &self.id, &self.journal).await?;
         }
         Ok(())
@@ -273,15 +278,15 @@ pub(crate) async fn clone_open(
     let header = parent.header();
     let snap = parent.snapshot_id().and_then(|id| header.snapshots.get(&id));
     let snap = snap.ok_or(Error::os("clone", errno::ENOENT))?;
-    if !header.has(features::LAYERING) {
+    if !header.has(Features::LAYERING) {
         return Err(Error::os("clone", errno::ENOSYS));
     }
     if format == CloneFormat::V1 && !snap.protected {
         return Err(Error::os("clone", errno::EINVAL));
     }
-    let inherited = header.features & DEFAULT_FEATURES;
+    let inherited = header.features.intersection(DEFAULT_FEATURES);
     let options = CreateOptions {
-        features: Some(options.features.unwrap_or(inherited) | features::LAYERING),
+        features: Some(options.features.unwrap_or(inherited).with(Features::LAYERING)),
         ..options.like(parent)
     };
     let size = snap.size;
@@ -314,7 +319,7 @@ impl CreateOptions {
             unit: layout.stripe_unit.into(),
             count: layout.stripe_count.into(),
         };
-        let is_striped = header.has(features::STRIPINGV2);
+        let is_striped = header.has(Features::STRIPINGV2);
         Self {
             order: self.order.or(Some(image.fixed().order)),
             striping: self.striping.or(is_striped.then_some(striping)),
@@ -324,7 +329,8 @@ impl CreateOptions {
 
     /// These options, with the layout and features of the copied `image` where none are given.
     pub(crate) fn of_copy(&self, image: &Image) -> Self {
-        let features = image.header().features & (DEFAULT_FEATURES | features::JOURNALING);
+        let copied = DEFAULT_FEATURES.with(Features::JOURNALING);
+        let features = image.header().features.intersection(copied);
         Self {
             features: self.features.or(Some(features)),
             ..self.like(image)

@@ -8,14 +8,13 @@ use std::rc::Rc;
 
 use rangemap::{RangeMap, RangeSet};
 use spirula_classes::rbd::object_state::{EXISTS_CLEAN, NONEXISTENT};
-use spirula_classes::rbd::{BitVector, features};
+use spirula_classes::rbd::{BitVector, Features, ImageFlags};
 use spirula_client::{Piece, errno};
 use spirula_maps::snap::NOSNAP;
 use spirula_proto::osd_op_data::ListSnapsResponse;
 use tokio::task::JoinHandle;
 
 use crate::error::unless;
-use crate::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID};
 use crate::image::Image;
 use crate::view::View;
 use crate::{Error, Result, object_map};
@@ -180,7 +179,7 @@ impl View {
     /// The changed objects according to the object maps. `None` where the maps can't be used.
     async fn mapped_changes(&self, from: u64, end: u64) -> Result<Option<BitVector>> {
         let header = self.header();
-        if !header.has(features::FAST_DIFF) {
+        if !header.has(Features::FAST_DIFF) {
             return Ok(None);
         }
         let last = (end == NOSNAP).then_some(None);
@@ -194,10 +193,13 @@ impl View {
             let is_last = snap.is_none_or(|id| id == end);
             let (size, flags) = match snap {
                 None => (header.size, header.flags),
-                Some(id) => header.snapshots.get(&id).map_or((0, 0), |s| (s.size, s.flags)),
+                Some(id) => {
+                    let found = header.snapshots.get(&id).map(|s| (s.size, s.flags));
+                    found.unwrap_or_default()
+                }
             };
             let objects = self.site.objects(size);
-            if flags & (FLAG_FAST_DIFF_INVALID | FLAG_OBJECT_MAP_INVALID) != 0
+            if flags.intersects(ImageFlags::FAST_DIFF_INVALID.with(ImageFlags::OBJECT_MAP_INVALID))
                 || objects > self.site.limits.max_mapped
             {
                 return Ok(None);

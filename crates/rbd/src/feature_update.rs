@@ -1,17 +1,15 @@
 //! Features that come and go while an image is in use (Ceph's
 //! `src/librbd/operation/{Enable,Disable}FeaturesRequest.cc`).
 
-use spirula_classes::rbd::features::{
-    DEEP_FLATTEN, EXCLUSIVE_LOCK, FAST_DIFF, FeatureChange, JOURNALING, OBJECT_MAP,
-};
 use spirula_classes::rbd::object_state::NONEXISTENT;
+use spirula_classes::rbd::{FeatureChange, Features, ImageFlags};
 use spirula_client::errno;
 use spirula_maps::snap::NOSNAP;
 
 use crate::bounds::MAX_MAPPED;
 use crate::cls::{self, tell};
 use crate::error::unless;
-use crate::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID, Header};
+use crate::header::Header;
 use crate::image::Image;
 use crate::journal::{self, Operation};
 use crate::message::Task;
@@ -20,41 +18,54 @@ use crate::operating::Operating;
 use crate::{Error, JournalOptions, Progress, Result, names};
 
 /// Features that users may enable and disable.
-const MUTABLE: u64 = EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | JOURNALING;
+const MUTABLE: Features = Features::EXCLUSIVE_LOCK
+    .with(Features::OBJECT_MAP)
+    .with(Features::FAST_DIFF)
+    .with(Features::JOURNALING);
 /// Features that users may only disable.
-const DISABLE_ONLY: u64 = DEEP_FLATTEN;
+const DISABLE_ONLY: Features = Features::DEEP_FLATTEN;
 /// Features that are only on or off together.
-const MAPS: u64 = OBJECT_MAP | FAST_DIFF;
+const MAPS: Features = Features::OBJECT_MAP.with(Features::FAST_DIFF);
 
 fn invalid() -> Error {
     Error::os("features", errno::EINVAL)
 }
 
 /// The features that change when a user enables or disables `features`.
-fn wanted(header: &Header, mut features: u64, enabled: bool) -> Result<u64> {
-    let allowed = if enabled { MUTABLE } else { MUTABLE | DISABLE_ONLY };
-    if features & !allowed != 0 {
+fn wanted(header: &Header, mut features: Features, enabled: bool) -> Result<Features> {
+    let allowed = if enabled {
+        MUTABLE
+    } else {
+        MUTABLE.with(DISABLE_ONLY)
+    };
+    if !allowed.contains(features) {
         return Err(invalid());
     }
-    if features & MAPS != 0 {
-        features |= MAPS;
+    if features.intersects(MAPS) {
+        features.insert(MAPS);
     }
-    let present = header.features & features;
+    let present = header.features.intersection(features);
     let is_done = if enabled {
-        present != 0
+        !present.is_empty()
     } else {
         present != features
     };
-    match features == 0 || is_done {
+    match features.is_empty() || is_done {
         true => Err(invalid()),
         false => Ok(features),
     }
 }
 
 /// The flags that mark these features' data as not to be relied on.
-fn flags(features: u64) -> u64 {
-    let flag = |feature, flag| if features & feature != 0 { flag } else { 0 };
-    flag(OBJECT_MAP, FLAG_OBJECT_MAP_INVALID) | flag(FAST_DIFF, FLAG_FAST_DIFF_INVALID)
+fn flags(features: Features) -> ImageFlags {
+    let mut flags = ImageFlags::empty();
+    if features.contains(Features::OBJECT_MAP) {
+        flags.insert(ImageFlags::OBJECT_MAP_INVALID);
+    }
+    if features.contains(Features::FAST_DIFF) {
+        flags.insert(ImageFlags::FAST_DIFF_INVALID);
+    }
+    flags
 }
 
 /// The snapshots with their sizes, and the image itself.
@@ -65,35 +76,35 @@ fn maps(header: &Header) -> Vec<(Option<u64>, u64)> {
 
 impl Operating<'_> {
     /// Enables or disables features, as far as they are not yet so.
-    pub(crate) async fn update_features(self, features: u64, enabled: bool) -> Result<()> {
+    pub(crate) async fn update_features(self, features: Features, enabled: bool) -> Result<()> {
         match enabled {
             true => self.enable(features).await?,
             false => self.disable(features).await?,
         }
         let image = self.image;
         drop(self);
-        if !image.view.header().has(EXCLUSIVE_LOCK) {
+        if !image.view.header().has(Features::EXCLUSIVE_LOCK) {
             image.release().await?;
         }
         image.site.announce_header().await;
         Ok(())
     }
 
-    async fn enable(&self, features: u64) -> Result<()> {
+    async fn enable(&self, features: Features) -> Result<()> {
         let alone = self.alone().await;
         let header = self.view.header();
-        let mut new = features & !header.features;
-        if new & MAPS != 0 {
-            new |= MAPS;
+        let mut new = features.without(header.features);
+        if new.intersects(MAPS) {
+            new.insert(MAPS);
         }
-        let all = header.features | new;
-        if all & EXCLUSIVE_LOCK == 0 && new & (MAPS | JOURNALING) != 0 {
+        let all = header.features.with(new);
+        if !all.contains(Features::EXCLUSIVE_LOCK) && new.intersects(MAPS.with(Features::JOURNALING)) {
             return Err(invalid());
         }
-        if new & OBJECT_MAP != 0 && self.site.objects(header.size) > MAX_MAPPED {
+        if new.contains(Features::OBJECT_MAP) && self.site.objects(header.size) > MAX_MAPPED {
             return Err(invalid());
         }
-        if new & JOURNALING != 0 {
+        if new.contains(Features::JOURNALING) {
             mirror::check_unmirrored(&self.site.io).await?;
             let options = self.image.journal_options.borrow().clone();
             journal::create(&self.site.io, &self.site.fixed.id, &options).await?;
@@ -109,10 +120,10 @@ impl Operating<'_> {
         Ok(())
     }
 
-    async fn set_enabled(&self, header: &Header, new: u64) -> Result<()> {
+    async fn set_enabled(&self, header: &Header, new: Features) -> Result<()> {
         let flags = flags(new);
         self.set_flags(header, flags, flags).await?;
-        if new & OBJECT_MAP != 0 {
+        if new.contains(Features::OBJECT_MAP) {
             // The new maps' content is not known yet, which the flags say.
             for (snap, size) in maps(header) {
                 let input = (self.site.objects(size), NONEXISTENT);
@@ -120,21 +131,21 @@ impl Operating<'_> {
                 tell(&self.site.io, oid, "object_map_resize", &input).await?;
             }
         }
-        self.set_features(header.features | new, new).await
+        self.set_features(header.features.with(new), new).await
     }
 
-    async fn disable(&self, features: u64) -> Result<()> {
+    async fn disable(&self, features: Features) -> Result<()> {
         let alone = self.alone().await;
         let header = self.view.header();
-        let mut old = features & header.features;
-        if old & MAPS != 0 {
-            old |= MAPS & header.features;
+        let mut old = features.intersection(header.features);
+        if old.intersects(MAPS) {
+            old.insert(MAPS.intersection(header.features));
         }
-        let rest = header.features & !old;
-        if old & EXCLUSIVE_LOCK != 0 && rest & (MAPS | JOURNALING) != 0 {
+        let rest = header.features.without(old);
+        if old.contains(Features::EXCLUSIVE_LOCK) && rest.intersects(MAPS.with(Features::JOURNALING)) {
             return Err(invalid());
         }
-        if old & JOURNALING != 0 {
+        if old.contains(Features::JOURNALING) {
             self.end_mirroring_by_journal(&header).await?;
             // All that it tells of is done, and nobody is under way.
             self.image.lock.close_journal().await;
@@ -149,16 +160,16 @@ impl Operating<'_> {
         Ok(())
     }
 
-    async fn set_disabled(&self, header: &Header, old: u64) -> Result<()> {
-        if old & OBJECT_MAP != 0 {
+    async fn set_disabled(&self, header: &Header, old: Features) -> Result<()> {
+        if old.contains(Features::OBJECT_MAP) {
             self.view.set_map(None);
         }
-        self.set_features(header.features & !old, old).await?;
+        self.set_features(header.features.without(old), old).await?;
         // Removes objects that no client reads any more.
-        if old & JOURNALING != 0 {
+        if old.contains(Features::JOURNALING) {
             journal::remove(&self.site.io, &self.site.fixed.id).await?;
         }
-        if old & OBJECT_MAP != 0 {
+        if old.contains(Features::OBJECT_MAP) {
             for (snap, _) in maps(header) {
                 let removed = self
                     .site
@@ -168,7 +179,7 @@ impl Operating<'_> {
                 unless(removed.map_err(Error::from), errno::ENOENT)?;
             }
         }
-        self.set_flags(header, 0, flags(old)).await
+        self.set_flags(header, ImageFlags::empty(), flags(old)).await
     }
 
     /// Ends the mirroring of an image by its journal, in a pool that is mirrored as a whole.
@@ -187,14 +198,14 @@ impl Operating<'_> {
         }
     }
 
-    async fn set_features(&self, new: u64, mask: u64) -> Result<()> {
+    async fn set_features(&self, new: Features, mask: Features) -> Result<()> {
         let set = cls::rbd("set_features", &FeatureChange { new, mask })?;
         self.change_header("features", set).await
     }
 
     /// Sets flags of the image and all its snapshots.
-    async fn set_flags(&self, header: &Header, flags: u64, mask: u64) -> Result<()> {
-        if mask == 0 {
+    async fn set_flags(&self, header: &Header, flags: ImageFlags, mask: ImageFlags) -> Result<()> {
+        if mask.is_empty() {
             return Ok(());
         }
         for (snap, _) in maps(header) {
@@ -215,7 +226,7 @@ impl Image {
     /// where the image can't be written.
     pub async fn update_features(
         &self,
-        features: u64,
+        features: Features,
         enabled: bool,
         journal: &JournalOptions,
     ) -> Result<()> {
@@ -234,16 +245,16 @@ impl Image {
 mod tests {
     use std::collections::BTreeMap;
 
-    use spirula_classes::rbd::features::LAYERING;
+    use spirula_classes::rbd::OpFeatures;
 
     use super::*;
 
-    fn with(features: u64) -> Header {
+    fn with(features: Features) -> Header {
         Header {
             size: 0,
             features,
-            op_features: 0,
-            flags: 0,
+            op_features: OpFeatures::empty(),
+            flags: ImageFlags::empty(),
             snap_seq: 0,
             snapshots: BTreeMap::new(),
             parent: None,
@@ -252,23 +263,31 @@ mod tests {
 
     #[test]
     fn only_what_changes_and_may_change_is_wanted() {
-        let usual = with(LAYERING | EXCLUSIVE_LOCK | MAPS | DEEP_FLATTEN);
-        let bare = with(LAYERING | EXCLUSIVE_LOCK);
+        let usual = with(
+            Features::LAYERING
+                .with(Features::EXCLUSIVE_LOCK)
+                .with(MAPS)
+                .with(Features::DEEP_FLATTEN),
+        );
+        let bare = with(Features::LAYERING.with(Features::EXCLUSIVE_LOCK));
         let good = |header: &Header, features, enabled| wanted(header, features, enabled).ok();
-        assert_eq!(good(&usual, OBJECT_MAP, false), Some(MAPS));
-        assert_eq!(good(&bare, FAST_DIFF, true), Some(MAPS));
-        assert_eq!(good(&usual, DEEP_FLATTEN, false), Some(DEEP_FLATTEN));
+        assert_eq!(good(&usual, Features::OBJECT_MAP, false), Some(MAPS));
+        assert_eq!(good(&bare, Features::FAST_DIFF, true), Some(MAPS));
         assert_eq!(
-            good(&bare, JOURNALING | OBJECT_MAP, true),
-            Some(JOURNALING | MAPS)
+            good(&usual, Features::DEEP_FLATTEN, false),
+            Some(Features::DEEP_FLATTEN)
+        );
+        assert_eq!(
+            good(&bare, Features::JOURNALING.with(Features::OBJECT_MAP), true),
+            Some(Features::JOURNALING.with(MAPS))
         );
         for (header, features, enabled) in [
-            (&usual, OBJECT_MAP, true),
-            (&bare, OBJECT_MAP, false),
-            (&bare, DEEP_FLATTEN, true),
-            (&usual, LAYERING, false),
-            (&usual, JOURNALING | EXCLUSIVE_LOCK, true),
-            (&usual, 0, true),
+            (&usual, Features::OBJECT_MAP, true),
+            (&bare, Features::OBJECT_MAP, false),
+            (&bare, Features::DEEP_FLATTEN, true),
+            (&usual, Features::LAYERING, false),
+            (&usual, Features::JOURNALING.with(Features::EXCLUSIVE_LOCK), true),
+            (&usual, Features::empty(), true),
         ] {
             assert_eq!(good(header, features, enabled), None, "{features} {enabled}");
         }

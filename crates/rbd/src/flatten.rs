@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use spirula_classes::rbd::features;
+use spirula_classes::rbd::Features;
 use spirula_client::errno;
 
 use crate::cls::Nothing;
@@ -43,7 +43,7 @@ impl Operating<'_> {
     async fn let_go_of_parent(&self) -> Result<()> {
         let header = self.view.header();
         // Snapshots go on to see the parent, unless their objects got the copies, too.
-        let is_deep = header.has(features::DEEP_FLATTEN);
+        let is_deep = header.has(Features::DEEP_FLATTEN);
         if is_deep || !header.snapshots.values().any(|s| s.parent_overlap.is_some()) {
             self.site.detach_from_parent(&header).await?;
         }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_classes::rbd::{ParentImageSpec, SnapshotInfo, SnapshotNamespace, Striping, features};
+use spirula_classes::rbd::{
+    Features, FeaturesFound, ImageFlags, OpFeatures, ParentImageSpec, SnapshotInfo, SnapshotNamespace,
+    Striping,
+};
 use spirula_client::{IoCtx, Layout, errno};
 use spirula_denc::UTime;
 use spirula_maps::{PoolId, PoolOrNone, SnapContext, snap};
@@ -11,11 +14,6 @@ use spirula_maps::{PoolId, PoolOrNone, SnapContext, snap};
 use crate::cls::{self, Nothing, ask, output};
 use crate::error::unless;
 use crate::{Error, Result, bounds, names};
-
-/// The object map can't be relied on.
-pub(crate) const FLAG_OBJECT_MAP_INVALID: u64 = 1;
-/// The object map does not tell changes since snapshots reliably.
-pub(crate) const FLAG_FAST_DIFF_INVALID: u64 = 2;
 
 /// How often the header is read again when a snapshot vanishes in between.
 const ATTEMPTS: usize = 10;
@@ -55,7 +53,7 @@ pub struct Snapshot {
     /// Whether it is protected from removal.
     pub protected: bool,
     /// The flags of its object map.
-    pub flags: u64,
+    pub flags: ImageFlags,
     /// Bytes of the parent that it sees.
     pub parent_overlap: Option<u64>,
 }
@@ -75,11 +73,11 @@ pub struct Header {
     /// The size in bytes.
     pub size: u64,
     /// The features.
-    pub features: u64,
+    pub features: Features,
     /// The features of operations that it takes part in, such as clones and migrations.
-    pub op_features: u64,
+    pub op_features: OpFeatures,
     /// The flags of its object map.
-    pub flags: u64,
+    pub flags: ImageFlags,
     /// The newest snapshot id that there ever was.
     pub snap_seq: u64,
     /// Its snapshots by id.
@@ -175,7 +173,7 @@ impl Header {
         ];
         let reply = io.operate("read header", &oid, ops).await?;
         let (_, size): (u8, u64) = output(&reply, 0)?;
-        let features: features::Features = output(&reply, 1)?;
+        let features: FeaturesFound = output(&reply, 1)?;
         let (snap_seq, ids): (u64, Vec<u64>) = output(&reply, 3)?;
         let spec: ParentImageSpec = output(&reply, 4)?;
         let overlap = output(&reply, 5)?;
@@ -201,13 +199,13 @@ impl Header {
     }
 
     /// Whether the image has all of these features.
-    pub fn has(&self, features: u64) -> bool {
-        self.features & features == features
+    pub fn has(&self, features: Features) -> bool {
+        self.features.contains(features)
     }
 
     /// Whether the object map exists and can be relied on.
     pub fn has_valid_map(&self) -> bool {
-        self.has(features::OBJECT_MAP) && self.flags & FLAG_OBJECT_MAP_INVALID == 0
+        self.has(Features::OBJECT_MAP) && !self.flags.contains(ImageFlags::OBJECT_MAP_INVALID)
     }
 
     /// The snapshots in the order that writes send to OSDs.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use spirula_classes::rbd::features;
+use spirula_classes::rbd::Features;
 use spirula_client::{BytesList, IoCtx, errno};
 use tokio::sync::watch;
 
@@ -120,7 +120,7 @@ impl Inner {
     }
 
     fn is_owner_if_needed(&self, header: &Header) -> bool {
-        self.lock.is_owned() || !header.has(features::EXCLUSIVE_LOCK)
+        self.lock.is_owned() || !header.has(Features::EXCLUSIVE_LOCK)
     }
 }
 

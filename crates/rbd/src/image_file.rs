@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-use spirula_classes::rbd::Striping;
+use spirula_classes::rbd::{Features, Striping};
 use spirula_client::errno;
 
 use crate::diff::DiffOptions;
@@ -35,7 +35,7 @@ pub struct ImageHead {
     /// The size of its objects as a power of two.
     pub order: Option<u64>,
     /// The image's features.
-    pub features: Option<u64>,
+    pub features: Option<Features>,
     /// The stripe unit in bytes.
     pub stripe_unit: Option<u64>,
     /// The stripe count: objects of an object set.
@@ -59,7 +59,7 @@ impl ImageHead {
         let mut bytes = BANNER.to_vec();
         let numbers = [
             (ORDER, self.order),
-            (FEATURES, self.features),
+            (FEATURES, self.features.map(|f| f.0)),
             (STRIPE_UNIT, self.stripe_unit),
             (STRIPE_COUNT, self.stripe_count),
         ];
@@ -133,7 +133,7 @@ pub fn read_image_head(input: &mut impl Read) -> Result<ImageHead> {
         let mut rest = &record[..];
         match tag {
             ORDER => head.order = Some(u64::from_le_bytes(read(&mut rest)?)),
-            FEATURES => head.features = Some(u64::from_le_bytes(read(&mut rest)?)),
+            FEATURES => head.features = Some(Features(u64::from_le_bytes(read(&mut rest)?))),
             STRIPE_UNIT => head.stripe_unit = Some(u64::from_le_bytes(read(&mut rest)?)),
             STRIPE_COUNT => head.stripe_count = Some(u64::from_le_bytes(read(&mut rest)?)),
             METADATA => {
@@ -205,7 +205,7 @@ mod tests {
     fn head() -> ImageHead {
         ImageHead {
             order: Some(22),
-            features: Some(61),
+            features: Some(Features(61)),
             stripe_unit: Some(4 << 20),
             stripe_count: Some(1),
             metadata: BTreeMap::from([("key".to_owned(), "value".to_owned())]),

@@ -95,7 +95,7 @@ pub use rename::rename;
 pub use site::Options;
 pub use snapshots::NO_LIMIT;
 pub use spirula_classes::rbd::{
-    MirrorImage, MirrorImageState, SnapshotNamespace, Striping, TrashImage, features,
+    Features, ImageFlags, MirrorImage, MirrorImageState, OpFeatures, SnapshotNamespace, Striping, TrashImage,
 };
 pub use stored::read_stored;
 pub use transfer::SPARSE;

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, NONEXISTENT, PENDING};
-use spirula_classes::rbd::{BitVector, features};
+use spirula_classes::rbd::{BitVector, Features, ImageFlags};
 use spirula_client::errno;
 use spirula_maps::snap::NOSNAP;
 use spirula_proto::osd_op_data::ListSnapsResponse;
 
 use crate::error::unless;
-use crate::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID, Snapshot};
+use crate::header::Snapshot;
 use crate::image::{Image, Inner};
 use crate::message::Task;
 use crate::operating::Operating;
@@ -52,7 +52,7 @@ impl View {
         let header = self.header();
         let listed = self.site.data.list_snaps(self.site.fixed.object(object)).await;
         let listed = unless(listed.map_err(Error::from), errno::ENOENT)?;
-        let has_clean = header.has(features::FAST_DIFF);
+        let has_clean = header.has(Features::FAST_DIFF);
         let at = snap.unwrap_or(NOSNAP);
         Ok(listed.map_or(NONEXISTENT, |listed| {
             state_at(&listed, at, &header.snapshots, has_clean)
@@ -84,7 +84,7 @@ impl View {
     /// be larger than this client supports.
     fn check_mapped(&self, snap: Option<u64>) -> Result<u64> {
         let header = self.header();
-        if !header.has(features::OBJECT_MAP) {
+        if !header.has(Features::OBJECT_MAP) {
             return Err(Error::os("object map", errno::EINVAL));
         }
         let objects = self.site.objects(header.size_at(snap)?);
@@ -118,8 +118,11 @@ impl Operating<'_> {
                 cls::tell(&self.site.io, oid, "object_map_save", &states).await?;
             }
         }
-        let mask = FLAG_OBJECT_MAP_INVALID | FLAG_FAST_DIFF_INVALID;
-        let valid = cls::rbd("set_flags", &(0_u64, (mask, snap.unwrap_or(NOSNAP))))?;
+        let mask = ImageFlags::OBJECT_MAP_INVALID.with(ImageFlags::FAST_DIFF_INVALID);
+        let valid = cls::rbd(
+            "set_flags",
+            &(ImageFlags::empty(), (mask, snap.unwrap_or(NOSNAP))),
+        )?;
         self.change_header("flags", valid).await?;
         self.view.reread().await?;
         drop(alone);
@@ -227,7 +230,7 @@ mod tests {
                 timestamp: UTime::default(),
                 children: 0,
                 protected: false,
-                flags: 0,
+                flags: ImageFlags::empty(),
                 parent_overlap: None,
             };
             (id, snapshot)

@@ -3,7 +3,7 @@
 //! with which version.
 
 use bytes::Bytes;
-use spirula_classes::rbd::SnapshotNamespace;
+use spirula_classes::rbd::{Features, SnapshotNamespace};
 use spirula_client::errno::{self, Errno};
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
@@ -100,7 +100,7 @@ pub(crate) enum Task {
         name: String,
     },
     UpdateFeatures {
-        features: u64,
+        features: Features,
         enabled: bool,
     },
     RebuildObjectMap,
@@ -306,7 +306,7 @@ impl Encode for Request<'_> {
             }
             Task::UpdateFeatures { features, enabled } => {
                 w.u32(UPDATE_FEATURES);
-                w.u64(*features);
+                w.put(features);
                 w.bool(*enabled);
                 w.put(&self.id);
             }
@@ -401,7 +401,7 @@ fn task(kind: u32, version: u8, r: &mut Reader<'_>) -> Result<(RequestId, Task)>
             (request_id(version, r)?, Task::Rename { name })
         }
         UPDATE_FEATURES => {
-            let (features, enabled) = (r.u64()?, r.bool()?);
+            let (features, enabled) = (r.get()?, r.bool()?);
             (
                 request_id(version, r)?,
                 Task::UpdateFeatures { features, enabled },
@@ -583,7 +583,7 @@ mod tests {
             Task::SnapUnprotect { name: name.clone() },
             Task::Rename { name },
             Task::UpdateFeatures {
-                features: 24,
+                features: Features::OBJECT_MAP.with(Features::FAST_DIFF),
                 enabled: true,
             },
             Task::RebuildObjectMap,
@@ -610,7 +610,7 @@ mod tests {
         let name = |said: Announcement| notification_name(&encode_to_vec(&said)).unwrap();
         assert_eq!(name(Announcement::AcquiredLock(REQUEST.client)), "AcquiredLock");
         let task = Task::UpdateFeatures {
-            features: 1,
+            features: Features::LAYERING,
             enabled: true,
         };
         let sent = encode_to_vec(&Request {

@@ -6,14 +6,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, NONEXISTENT, PENDING};
-use spirula_classes::rbd::{BitVector, features};
+use spirula_classes::rbd::{BitVector, Features, ImageFlags};
 use spirula_client::{IoCtx, errno};
 use spirula_maps::snap;
 use spirula_proto::osd::OpCode;
 use tokio::sync::Notify;
 
 use crate::cls::{self, Nothing, ask, change, tell};
-use crate::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID, Header};
+use crate::header::Header;
 use crate::{Error, Result, names};
 
 /// Objects whose states are changed by one request: whole blocks of the map.
@@ -35,10 +35,10 @@ pub(crate) struct ObjectMap {
 }
 
 /// Marks the map of a snapshot, or of the image, as invalid in the header.
-pub(crate) async fn invalidate(io: &IoCtx, id: &str, features: u64, snap: Option<u64>) -> Result<()> {
-    let mut flags = FLAG_OBJECT_MAP_INVALID;
-    if features & features::FAST_DIFF != 0 {
-        flags |= FLAG_FAST_DIFF_INVALID;
+pub(crate) async fn invalidate(io: &IoCtx, id: &str, features: Features, snap: Option<u64>) -> Result<()> {
+    let mut flags = ImageFlags::OBJECT_MAP_INVALID;
+    if features.contains(Features::FAST_DIFF) {
+        flags.insert(ImageFlags::FAST_DIFF_INVALID);
     }
     let input = (flags, (flags, snap.unwrap_or(snap::NOSNAP)));
     tell(io, names::header(id), "set_flags", &input).await
@@ -119,7 +119,7 @@ impl ObjectMap {
         }
     }
 
-    async fn restart(&self, features: u64, objects: u64, truncate: bool) -> Result<()> {
+    async fn restart(&self, features: Features, objects: u64, truncate: bool) -> Result<()> {
         tracing::warn!("the object map of image {} is damaged and not used", self.id);
         self.valid.set(false);
         invalidate(&self.io, &self.id, features, None).await?;

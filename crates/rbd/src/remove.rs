@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use spirula_classes::rbd::{SnapshotNamespace, features};
+use spirula_classes::rbd::{Features, OpFeatures, SnapshotNamespace};
 use spirula_client::{IoCtx, errno};
 
 use crate::error::unless;
@@ -82,10 +82,10 @@ impl Inner {
     pub(crate) async fn empty(self: &Rc<Self>, progress: &Progress) -> Result<()> {
         let header = self.view.header();
         self.site.check_own_data()?;
-        if self.site.purpose != Purpose::Migrate && header.has(features::MIGRATING) {
+        if self.site.purpose != Purpose::Migrate && header.has(Features::MIGRATING) {
             return Err(Error::os("remove", errno::EBUSY));
         }
-        if header.op_features & features::GROUP != 0 {
+        if header.op_features.contains(OpFeatures::GROUP) {
             return Err(Error::os("remove", errno::EMLINK));
         }
         if header.snapshots.values().any(|s| is_kept(&s.namespace)) {

@@ -1,7 +1,7 @@
 //! Other names for images.
 
 use bytes::Bytes;
-use spirula_classes::rbd::features;
+use spirula_classes::rbd::Features;
 use spirula_client::{IoCtx, errno};
 
 use crate::cls::announce;
@@ -22,7 +22,7 @@ use crate::{Error, Progress, Result, names};
 /// [`Image::open`] where the image's journal has to tell of it.
 pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<()> {
     let id = image_id(io, from).await?;
-    if Header::read(io, &id).await?.has(features::JOURNALING) {
+    if Header::read(io, &id).await?.has(Features::JOURNALING) {
         let image = Image::open_by_id(io, from, &id, Options::default()).await?;
         let name = to.to_owned();
         let renamed = image.operate(Task::Rename { name }, Progress::untold()).await;

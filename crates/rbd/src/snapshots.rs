@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, NONEXISTENT};
 use spirula_classes::rbd::protection::{PROTECTED, UNPROTECTED, UNPROTECTING};
-use spirula_classes::rbd::{BitVector, SnapshotNamespace, features};
+use spirula_classes::rbd::{BitVector, Features, ImageFlags, SnapshotNamespace};
 use spirula_client::errno;
 
 use crate::clones::listed_in_pools;
 use crate::cls::{Nothing, ask, tell};
 use crate::error::unless;
-use crate::header::{FLAG_OBJECT_MAP_INVALID, Header, Snapshot};
+use crate::header::{Header, Snapshot};
 use crate::image::{Image, Inner};
 use crate::journal::Operation;
 use crate::message::Task;
@@ -66,7 +66,7 @@ impl Operating<'_> {
         let id = self.add_snapshot(name, namespace).await?;
         let header = self.view.header();
         if let Some(map) = self.view.map() {
-            let kept = map.add_snapshot(id, header.has(features::FAST_DIFF)).await;
+            let kept = map.add_snapshot(id, header.has(Features::FAST_DIFF)).await;
             if let Err(e) = kept {
                 tracing::warn!("object map of a snapshot of image {}: {e}", self.site.fixed.id);
                 invalidate(&self.site.io, &self.site.fixed.id, header.features, Some(id)).await?;
@@ -123,7 +123,7 @@ impl Operating<'_> {
         if now.is_some_and(|s| s.children > 0) {
             return Ok(());
         }
-        if header.has(features::OBJECT_MAP) {
+        if header.has(Features::OBJECT_MAP) {
             self.remove_map_of(header, snap).await?;
         }
         if matches!(snap.namespace, SnapshotNamespace::Mirror(_)) {
@@ -143,7 +143,7 @@ impl Operating<'_> {
     /// Removes a snapshot's object map. Writes before it count as writes since the snapshot before.
     async fn remove_map_of(&self, header: &Header, snap: &Snapshot) -> Result<()> {
         let id = &self.site.fixed.id;
-        if header.has(features::FAST_DIFF) {
+        if header.has(Features::FAST_DIFF) {
             let next = header
                 .snapshots
                 .range((Bound::Excluded(snap.id), Bound::Unbounded))
@@ -152,7 +152,7 @@ impl Operating<'_> {
             match object_map::load(&self.site.io, id, Some(snap.id)).await {
                 // It was done before.
                 Err(e) if e.is(errno::ENOENT) => {}
-                Ok(removed) if snap.flags & FLAG_OBJECT_MAP_INVALID == 0 => {
+                Ok(removed) if !snap.flags.contains(ImageFlags::OBJECT_MAP_INVALID) => {
                     self.merge_map(next, &removed).await?;
                 }
                 _ => invalidate(&self.site.io, id, header.features, next).await?,
@@ -202,7 +202,7 @@ impl Operating<'_> {
     pub(crate) async fn protect_snapshot(&self, name: &str) -> Result<()> {
         let header = self.view.header();
         let snap = found(&header, name, &SnapshotNamespace::User)?;
-        if !header.has(features::LAYERING) {
+        if !header.has(Features::LAYERING) {
             return Err(Error::os("protect snapshot", errno::ENOSYS));
         }
         if snap.protected {
@@ -313,7 +313,7 @@ impl Operating<'_> {
     /// The objects of a snapshot according to its map, if that is valid. All count as written
     /// since.
     async fn map_at(&self, snap: &Snapshot) -> Result<Option<BitVector>> {
-        if snap.flags & FLAG_OBJECT_MAP_INVALID != 0 {
+        if snap.flags.contains(ImageFlags::OBJECT_MAP_INVALID) {
             return Ok(None);
         }
         let loaded = object_map::load(&self.site.io, &self.site.fixed.id, Some(snap.id)).await;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use spirula_classes::rbd::{TrashImage, features};
+use spirula_classes::rbd::{Features, TrashImage};
 use spirula_client::{
     IoCtx,
     errno::{self, Errno},
@@ -167,7 +167,7 @@ async fn half_moved(io: &IoCtx, name: &str) -> Result<String> {
 
 /// Checks that no client uses the image, and ends its mirroring.
 async fn prepare(io: &IoCtx, (name, id): (&str, &str), header: &Header) -> Result<()> {
-    if header.has(features::MIGRATING) {
+    if header.has(Features::MIGRATING) {
         return Err(Error::os("trash", errno::EBUSY));
     }
     let mirrored = disable::removable(io, id, header).await?;

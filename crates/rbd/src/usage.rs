@@ -1,11 +1,11 @@
 //! The space that images take.
 
 use spirula_classes::rbd::object_state::EXISTS;
+use spirula_classes::rbd::{Features, ImageFlags};
 use spirula_client::errno;
 use spirula_maps::snap::NOSNAP;
 
 use crate::error::unless;
-use crate::header::FLAG_OBJECT_MAP_INVALID;
 use crate::image::Image;
 use crate::site::Site;
 use crate::{DiffOptions, Error, Result, object_map};
@@ -98,11 +98,11 @@ impl Image {
         let size = header.size_at(snap)?;
         let flags = match snap {
             None => header.flags,
-            Some(id) => header.snapshots.get(&id).map_or(0, |s| s.flags),
+            Some(id) => header.snapshots.get(&id).map_or(ImageFlags::empty(), |s| s.flags),
         };
-        let has_map = header.has(spirula_classes::rbd::features::FAST_DIFF);
+        let has_map = header.has(Features::FAST_DIFF);
         let before = header.snapshots.range(..snap.unwrap_or(NOSNAP)).next_back();
-        let used = if has_map && flags & FLAG_OBJECT_MAP_INVALID == 0 {
+        let used = if has_map && !flags.contains(ImageFlags::OBJECT_MAP_INVALID) {
             inner.site.mapped(snap, size).await?
         } else {
             inner.site.scanned(snap, before.map(|(id, _)| *id), size).await?

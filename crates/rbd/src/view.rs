@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use spirula_classes::rbd::{ParentImageSpec, features};
+use spirula_classes::rbd::{Features, ParentImageSpec};
 use spirula_client::{IoCtx, errno};
 use tokio::sync::{Mutex, watch};
 
@@ -16,17 +16,17 @@ use crate::site::{Options, Purpose, Site};
 use crate::{Error, Result, bounds};
 
 /// Features with which this client writes images: a writer must know all of an image's.
-const WRITABLE: u64 = features::LAYERING
-    | features::STRIPINGV2
-    | features::EXCLUSIVE_LOCK
-    | features::OBJECT_MAP
-    | features::FAST_DIFF
-    | features::DEEP_FLATTEN
-    | features::DATA_POOL
-    | features::JOURNALING
-    | features::OPERATIONS;
+const WRITABLE: Features = Features::LAYERING
+    .with(Features::STRIPINGV2)
+    .with(Features::EXCLUSIVE_LOCK)
+    .with(Features::OBJECT_MAP)
+    .with(Features::FAST_DIFF)
+    .with(Features::DEEP_FLATTEN)
+    .with(Features::DATA_POOL)
+    .with(Features::JOURNALING)
+    .with(Features::OPERATIONS);
 /// Features with which this client reads and removes images.
-const READABLE: u64 = WRITABLE | features::NON_PRIMARY;
+const READABLE: Features = WRITABLE.with(Features::NON_PRIMARY);
 
 /// The state of an image that can be read.
 pub(crate) struct View {
@@ -64,12 +64,12 @@ impl View {
             true => READABLE,
             false => WRITABLE,
         };
-        if header.has(features::MIGRATING)
+        if header.has(Features::MIGRATING)
             && (purpose == Purpose::Migrate || may_be_used(io, id, read_only).await?)
         {
-            known |= features::MIGRATING;
+            known.insert(Features::MIGRATING);
         }
-        if header.features & !known != 0 {
+        if !known.contains(header.features) {
             return Err(Error::os("open image", errno::ENOSYS));
         }
         let size = header.size_at(snap)?;

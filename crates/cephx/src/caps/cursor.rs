@@ -113,7 +113,7 @@ impl<'a> Cursor<'a> {
 
     fn flags(&mut self, flags: &[(&str, Access)]) -> Option<Access> {
         let found = flags.iter().filter(|(letter, _)| self.literal(letter).is_some());
-        Some(found.fold(Access::NONE, |acc, (_, flag)| acc | *flag)).filter(|a| *a != Access::NONE)
+        Some(found.fold(Access::empty(), |acc, (_, flag)| acc.with(*flag))).filter(|a| !a.is_empty())
     }
 
     /// ` network CIDR`, which may be missing.

@@ -41,7 +41,9 @@ impl Grant {
     fn allowed(&self, req: &MgrRequest<'_>) -> Access {
         match &self.subject {
             Subject::Everything => self.access,
-            Subject::Profile(grants) => grants.iter().fold(Access::NONE, |acc, g| acc | g.allowed(req)),
+            Subject::Profile(grants) => grants
+                .iter()
+                .fold(Access::empty(), |acc, g| acc.with(g.allowed(req))),
             Subject::Service(service) if service == req.service => self.access,
             // For one command its own arguments are not the module's.
             Subject::Module(module, constraints)
@@ -55,7 +57,7 @@ impl Grant {
             {
                 Access::ANY
             }
-            _ => Access::NONE,
+            _ => Access::empty(),
         }
     }
 }
@@ -123,13 +125,13 @@ impl MgrCap {
 
     /// Whether the request is allowed, by all grants together.
     pub fn is_capable(&self, req: &MgrRequest<'_>) -> bool {
-        let mut allowed = Access::NONE;
+        let mut allowed = Access::empty();
         for grant in &self.grants {
             if grant.network.as_ref().is_some_and(|n| !n.contains(req.addr)) {
                 continue;
             }
-            allowed = allowed | grant.allowed(req);
-            if grant.is_allow_all() || allowed.covers(req.access) {
+            allowed.insert(grant.allowed(req));
+            if grant.is_allow_all() || allowed.contains(req.access) {
                 return true;
             }
         }
@@ -185,7 +187,7 @@ fn module(c: &mut Cursor<'_>) -> Option<Parsed> {
 fn command(c: &mut Cursor<'_>) -> Option<Parsed> {
     let command = c.allow_keyword("command")?;
     let constraints = c.with_constraints(true);
-    finish(c, Subject::Command(command, constraints), Access::NONE)
+    finish(c, Subject::Command(command, constraints), Access::empty())
 }
 
 fn profile(c: &mut Cursor<'_>) -> Option<Parsed> {
@@ -197,7 +199,7 @@ fn profile(c: &mut Cursor<'_>) -> Option<Parsed> {
         .attempt(|c| c.spaces().and_then(|()| c.constraints(true)))
         .unwrap_or_default();
     match expand(&name, constraints) {
-        Ok(grants) => finish(c, Subject::Profile(grants), Access::NONE),
+        Ok(grants) => finish(c, Subject::Profile(grants), Access::empty()),
         Err(fault) => {
             c.network(is_space);
             Some(Err(fault))
@@ -227,7 +229,7 @@ fn expand(profile: &str, constraints: Vec<Constraint>) -> Result<Vec<Grant>, Str
         "read-write" => one(Subject::Everything, Access::RW),
         "crash" => one(
             Subject::Command("crash post".to_owned(), Vec::new()),
-            Access::NONE,
+            Access::empty(),
         ),
         // Documented, and without effect.
         "osd" | "mds" => Vec::new(),

@@ -15,53 +15,33 @@ mod osd;
 
 use std::fmt;
 
+use spirula_denc::flags;
+
 pub use constraint::Args;
 pub use mds::{MdsCap, MdsGrant, MdsPermissions};
 pub use mgr::{MgrCap, MgrRequest};
 pub use mon::{MonCap, MonRequest};
 pub use osd::{ApplicationMetadata, ClassCall, OsdCap, OsdRequest};
 
-/// A set of the rights to read, write and execute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Access(u8);
-
-impl Access {
-    /// Nothing.
-    pub const NONE: Self = Self(0);
-    /// Read.
-    pub const R: Self = Self(1 << 1);
-    /// Write.
-    pub const W: Self = Self(1 << 2);
-    /// Execute.
-    pub const X: Self = Self(1 << 3);
-    /// Read and write.
-    pub const RW: Self = Self(Self::R.0 | Self::W.0);
-    /// Read, write and execute.
-    pub const RWX: Self = Self(Self::RW.0 | Self::X.0);
-    /// `*`: more than [`Self::RWX`].
-    pub const ANY: Self = Self(0xff);
-
-    /// The rights as a number, for callers that pass it on.
-    pub fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// The rights of a number from [`Self::bits`].
-    pub fn from_bits(bits: u8) -> Self {
-        Self(bits)
-    }
-
-    /// Whether this has all rights of `other`.
-    pub fn covers(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
+flags! {
+    /// A set of the rights to read, write and execute.
+    pub struct Access(u8), joined "" {
+        /// Read.
+        R = 1, "r";
+        /// Write.
+        W = 2, "w";
+        /// Execute.
+        X = 3, "x";
     }
 }
 
-impl std::ops::BitOr for Access {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
+impl Access {
+    /// Read and write.
+    pub const RW: Self = Self::R.with(Self::W);
+    /// Read, write and execute.
+    pub const RWX: Self = Self::RW.with(Self::X);
+    /// `*`: more than [`Self::RWX`].
+    pub const ANY: Self = Self(0xff);
 }
 
 /// Why capability text is refused; displays the official error message.

@@ -55,7 +55,9 @@ impl Grant {
 
     fn allowed(&self, req: &MonRequest<'_>) -> Access {
         match &self.subject {
-            Subject::Profile(grants) => grants.iter().fold(Access::NONE, |acc, g| acc | g.allowed(req)),
+            Subject::Profile(grants) => grants
+                .iter()
+                .fold(Access::empty(), |acc, g| acc.with(g.allowed(req))),
             Subject::Service(service) if service == req.service => self.access,
             Subject::Command(command, constraints)
                 if command == req.command && all_allow(constraints, req.name, req.args) =>
@@ -64,7 +66,7 @@ impl Grant {
             }
             // Configuration keys may hold secrets: only `allow *` opens them all.
             Subject::Everything if req.service != "config-key" => self.access,
-            _ => Access::NONE,
+            _ => Access::empty(),
         }
     }
 }
@@ -119,7 +121,7 @@ impl MonCap {
 
     /// Whether the request is allowed, by all grants together.
     pub fn is_capable(&self, req: &MonRequest<'_>) -> bool {
-        let mut allowed = Access::NONE;
+        let mut allowed = Access::empty();
         for grant in &self.grants {
             if grant.network.as_ref().is_some_and(|n| !n.contains(req.addr)) {
                 continue;
@@ -127,8 +129,8 @@ impl MonCap {
             if grant.is_allow_all() {
                 return true;
             }
-            allowed = allowed | grant.allowed(req);
-            if allowed.covers(req.access) {
+            allowed.insert(grant.allowed(req));
+            if allowed.contains(req.access) {
                 return true;
             }
         }
@@ -175,7 +177,7 @@ fn profile(c: &mut Cursor<'_>) -> Option<Grant> {
     let network = c.network(is_space);
     Some(Grant {
         network,
-        ..Grant::new(Subject::Profile(expand(&name)), Access::NONE)
+        ..Grant::new(Subject::Profile(expand(&name)), Access::empty())
     })
 }
 
@@ -196,6 +198,6 @@ fn command(c: &mut Cursor<'_>) -> Option<Grant> {
     let network = c.network(is_space);
     Some(Grant {
         network,
-        ..Grant::new(Subject::Command(command, constraints), Access::NONE)
+        ..Grant::new(Subject::Command(command, constraints), Access::empty())
     })
 }

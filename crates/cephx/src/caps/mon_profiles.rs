@@ -249,7 +249,7 @@ fn grant(rule: &Rule) -> Grant {
                 .iter()
                 .map(|(key, arg)| Constraint::new(key, matcher(arg)))
                 .collect();
-            Grant::new(Subject::Command(command.to_owned(), constraints), Access::NONE)
+            Grant::new(Subject::Command(command.to_owned(), constraints), Access::empty())
         }
     }
 }

@@ -12,6 +12,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use spirula_denc::flags;
+
 use super::CapsError;
 use super::cursor::{Cursor, grants, is_c_space};
 use super::network::Network;
@@ -19,13 +21,25 @@ use super::network::Network;
 /// A pool's applications with their keys and values, as the OSDMap has them.
 pub type ApplicationMetadata = BTreeMap<String, BTreeMap<String, String>>;
 
-mod bits {
-    pub(super) const R: u8 = 1 << 1;
-    pub(super) const W: u8 = 1 << 2;
-    pub(super) const CLASS_R: u8 = 1 << 3;
-    pub(super) const CLASS_W: u8 = 1 << 4;
-    pub(super) const X: u8 = CLASS_R | CLASS_W;
-    pub(super) const ANY: u8 = 0xff;
+flags! {
+    /// The rights of a grant.
+    struct Rights(u8), joined " " {
+        /// Read.
+        R = 1, "r";
+        /// Write.
+        W = 2, "w";
+        /// Call class methods that read.
+        CLASS_R = 3, "class-read";
+        /// Call class methods that write.
+        CLASS_W = 4, "class-write";
+    }
+}
+
+impl Rights {
+    /// `x`.
+    const X: Self = Self::CLASS_R.with(Self::CLASS_W);
+    /// `*`.
+    const ANY: Self = Self(0xff);
 }
 
 /// A call of an object class's method.
@@ -126,7 +140,7 @@ impl Scope {
 /// The permissions of a grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Spec {
-    Bits(u8),
+    Rights(Rights),
     Class {
         class: Cow<'static, str>,
         method: Option<Cow<'static, str>>,
@@ -134,19 +148,19 @@ enum Spec {
 }
 
 impl Spec {
-    fn bits(&self) -> u8 {
+    fn rights(&self) -> Rights {
         match self {
-            Self::Bits(bits) => *bits,
-            Self::Class { .. } => 0,
+            Self::Rights(rights) => *rights,
+            Self::Class { .. } => Rights::empty(),
         }
     }
 
     fn allows_call(&self, call: &ClassCall<'_>) -> bool {
         match self {
-            Self::Bits(bits) => {
-                let missing =
-                    (call.read && bits & bits::CLASS_R == 0) || (call.write && bits & bits::CLASS_W == 0);
-                call.default_allowed && !missing
+            Self::Rights(rights) => {
+                let read = !call.read || rights.contains(Rights::CLASS_R);
+                let write = !call.write || rights.contains(Rights::CLASS_W);
+                call.default_allowed && read && write
             }
             Self::Class { class, method } => {
                 // A call that neither reads nor writes takes no right beyond the default list.
@@ -167,18 +181,20 @@ struct Grant {
 impl Grant {
     fn is_allow_all(&self) -> bool {
         let all =
-            |(scope, spec): &(Scope, Spec)| *scope == Scope::default() && *spec == Spec::Bits(bits::ANY);
+            |(scope, spec): &(Scope, Spec)| *scope == Scope::default() && *spec == Spec::Rights(Rights::ANY);
         self.network.is_none() && self.rules.iter().any(all)
     }
 }
 
 /// Whether one rule allows the request, together with the class calls that earlier ones allowed.
 fn allows(scope: &Scope, spec: &Spec, req: &OsdRequest<'_>, calls_allowed: &mut [bool]) -> bool {
-    let bits = spec.bits();
-    if !scope.matches(req) || (req.read && bits & bits::R == 0) || (req.write && bits & bits::W == 0) {
+    let rights = spec.rights();
+    let read = !req.read || rights.contains(Rights::R);
+    let write = !req.write || rights.contains(Rights::W);
+    if !read || !write || !scope.matches(req) {
         return false;
     }
-    if bits == bits::ANY {
+    if rights == Rights::ANY {
         return true;
     }
     for (call, allowed) in req.classes.iter().zip(calls_allowed.iter_mut()) {
@@ -230,7 +246,7 @@ impl OsdCap {
         self.grants
             .iter()
             .flat_map(|g| &g.rules)
-            .filter(|(_, spec)| spec.bits() & bits::W != 0)
+            .filter(|(_, spec)| spec.rights().contains(Rights::W))
             .any(|(scope, _)| *scope == Scope::default() || (pool.is_some() && scope.pool.as_deref() == pool))
     }
 
@@ -272,8 +288,8 @@ fn grant(c: &mut Cursor<'_>) -> Option<Grant> {
 }
 
 fn spec(c: &mut Cursor<'_>) -> Option<Spec> {
-    if let Some(bits) = rwx(c) {
-        return Some(Spec::Bits(bits));
+    if let Some(rights) = rwx(c) {
+        return Some(Spec::Rights(rights));
     }
     let class = named(c, "class", false, Cursor::string)?.into();
     let method = c.attempt(|c| c.some(is_c_space).and_then(|_| c.string()));
@@ -281,29 +297,30 @@ fn spec(c: &mut Cursor<'_>) -> Option<Spec> {
     Some(Spec::Class { class, method })
 }
 
-fn rwx(c: &mut Cursor<'_>) -> Option<u8> {
+fn rwx(c: &mut Cursor<'_>) -> Option<Rights> {
     let all = c.attempt(|c| {
         c.some(is_c_space)?;
         c.literal("*").or_else(|| c.literal("all"))
     });
     if all.is_some() {
-        return Some(bits::ANY);
+        return Some(Rights::ANY);
     }
-    let flags = |c: &mut Cursor<'_>, flags: &[(&str, u8)]| {
+    let flags = |c: &mut Cursor<'_>, flags: &[(&str, Rights)]| {
         let found = flags.iter().filter(|(word, _)| c.literal(word).is_some());
-        Some(found.fold(0, |acc, (_, bit)| acc | bit)).filter(|bits| *bits != 0)
+        Some(found.fold(Rights::empty(), |acc, (_, right)| acc.with(*right))).filter(|r| !r.is_empty())
     };
     let letters = c.attempt(|c| {
         c.some(is_c_space)?;
-        flags(c, &[("r", bits::R), ("w", bits::W), ("x", bits::X)])
+        flags(c, &[("r", Rights::R), ("w", Rights::W), ("x", Rights::X)])
     });
-    let mut word = |word, bit| c.attempt(|c| c.some(is_c_space).and_then(|_| c.literal(word)).map(|()| bit));
-    let class_read = word("class-read", bits::CLASS_R);
-    let class_write = word("class-write", bits::CLASS_W);
+    let mut word =
+        |word, right| c.attempt(|c| c.some(is_c_space).and_then(|_| c.literal(word)).map(|()| right));
+    let class_read = word("class-read", Rights::CLASS_R);
+    let class_write = word("class-write", Rights::CLASS_W);
     [letters, class_read, class_write]
         .into_iter()
         .flatten()
-        .reduce(|a, b| a | b)
+        .reduce(Rights::with)
 }
 
 /// ` KEYWORD VALUE`, also with `=` before the value.
@@ -428,18 +445,24 @@ fn expand(profile: &str, scope: &Scope) -> Vec<(Scope, Spec)> {
     let lists_namespaces = (prefixed(&default_namespace, "rbd_info"), method("metadata_list"));
     let anywhere = Scope::default();
     match profile {
-        "read-only" => vec![(scope.clone(), Spec::Bits(bits::R))],
-        "read-write" => vec![(scope.clone(), Spec::Bits(bits::R | bits::W))],
+        "read-only" => vec![(scope.clone(), Spec::Rights(Rights::R))],
+        "read-write" => vec![(scope.clone(), Spec::Rights(Rights::R.with(Rights::W)))],
         "rbd" => vec![
-            (prefixed(&anywhere, "rbd_info"), Spec::Bits(bits::R)),
-            (prefixed(&anywhere, "rbd_children"), Spec::Bits(bits::CLASS_R)),
-            (prefixed(&anywhere, "rbd_mirroring"), Spec::Bits(bits::CLASS_R)),
+            (prefixed(&anywhere, "rbd_info"), Spec::Rights(Rights::R)),
+            (prefixed(&anywhere, "rbd_children"), Spec::Rights(Rights::CLASS_R)),
+            (
+                prefixed(&anywhere, "rbd_mirroring"),
+                Spec::Rights(Rights::CLASS_R),
+            ),
             lists_namespaces,
-            (scope.clone(), Spec::Bits(bits::R | bits::W | bits::X)),
+            (
+                scope.clone(),
+                Spec::Rights(Rights::R.with(Rights::W).with(Rights::X)),
+            ),
         ],
         "rbd-read-only" => vec![
             lists_namespaces,
-            (scope.clone(), Spec::Bits(bits::R | bits::CLASS_R)),
+            (scope.clone(), Spec::Rights(Rights::R.with(Rights::CLASS_R))),
             (prefixed(scope, "rbd_header."), method("child_attach")),
             (prefixed(scope, "rbd_header."), method("child_detach")),
         ],

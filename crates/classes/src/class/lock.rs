@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::{AddrType, EntityAddr, EntityName, UTime, versioned};
+use spirula_denc::{AddrType, EntityAddr, EntityName, UTime, flags, versioned};
 
 use crate::error::unless;
 use crate::method::{Nothing, class, stored, to_bytes};
@@ -50,10 +50,15 @@ impl LockType {
 
 spirula_denc::transparent!(LockType);
 
-/// A flag: a holder may take the lock again, which renews it.
-const FLAG_MAY_RENEW: u8 = 1;
-/// A flag: only a holder may take the lock, which renews it.
-const FLAG_MUST_RENEW: u8 = 2;
+flags! {
+    /// Flags of the request for a lock.
+    pub(crate) struct LockFlags(u8), joined "|" {
+        /// A holder may take the lock again, which renews it.
+        MAY_RENEW = 0, "may_renew";
+        /// Only a holder may take the lock, which renews it.
+        MUST_RENEW = 1, "must_renew";
+    }
+}
 
 versioned! {
     /// Input of `lock`.
@@ -66,7 +71,7 @@ versioned! {
         pub(crate) description: Bytes;
         /// How long the lock lasts; zero for ever.
         pub(crate) duration: UTime;
-        pub(crate) flags: u8;
+        pub(crate) flags: LockFlags;
     }
 
     /// Input of `unlock`.
@@ -174,8 +179,8 @@ fn write_lock(object: &mut dyn Object, name: &[u8], lock: &LockInfo) -> Result<(
 }
 
 fn lock(object: &mut dyn Object, op: LockOp) -> Result<Nothing> {
-    let may_renew = op.flags & FLAG_MAY_RENEW != 0;
-    let must_renew = op.flags & FLAG_MUST_RENEW != 0;
+    let may_renew = op.flags.contains(LockFlags::MAY_RENEW);
+    let must_renew = op.flags.contains(LockFlags::MUST_RENEW);
     if !op.kind.is_known() || op.name.is_empty() || (may_renew && must_renew) {
         return Err(Error::EINVAL);
     }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use spirula_client::errno::{self, Errno};
 use spirula_client::{CommandReply, Rados};
+use spirula_proto::mon::CommandFlags;
 
 use super::common::name_of;
 use super::matching::{self, Match};
@@ -143,7 +144,7 @@ impl Executor<'_> {
         if let Some(format) = &self.options.format {
             values.insert("format".into(), format.as_str().into());
         }
-        if command.has(signature::flag::POLL) {
+        if command.flags.contains(CommandFlags::POLL) {
             return self.poll(target, values).await;
         }
         self.send(target, values).await

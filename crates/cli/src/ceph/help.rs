@@ -1,6 +1,8 @@
 //! `ceph -h`: the tool's own options, and the commands that the monitors offer.
 
-use super::signature::{Command, flag};
+use spirula_proto::mon::CommandFlags;
+
+use super::signature::Command;
 
 /// The tool's own arguments.
 const GENERAL: &str = "
@@ -87,9 +89,12 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 /// The commands in two columns of a terminal of this width, sorted; only those that begin with
 /// `beginning`.
 pub(crate) fn commands(commands: &[Command], beginning: &str, width: usize) -> String {
+    let unshown = CommandFlags::OBSOLETE
+        .with(CommandFlags::DEPRECATED)
+        .with(CommandFlags::HIDDEN);
     let mut shown: Vec<(String, &Command)> = commands
         .iter()
-        .filter(|c| !c.help.is_empty() && !c.has(flag::OBSOLETE | flag::DEPRECATED | flag::HIDDEN))
+        .filter(|c| !c.help.is_empty() && !c.flags.intersects(unshown))
         .map(|c| (c.usage(), c))
         .filter(|(usage, _)| usage.starts_with(beginning))
         .collect();

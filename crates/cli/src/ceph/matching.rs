@@ -1,9 +1,10 @@
 //! Finds the command that a line of words means, and its arguments.
 
 use serde_json::{Map, Value};
+use spirula_proto::mon::CommandFlags;
 use spirula_text::python;
 
-use super::signature::{ArgDesc, Command, flag};
+use super::signature::{ArgDesc, Command};
 use super::value::{Kind, Mismatch};
 
 /// The result of matching a line.
@@ -264,7 +265,8 @@ impl<'a> Attempt<'a> {
 fn best<'a>(commands: &'a [Command], words: &[String]) -> Vec<&'a Command> {
     let mut most = 0;
     let mut best: Vec<&Command> = Vec::new();
-    for command in commands.iter().filter(|c| !c.has(flag::OBSOLETE)) {
+    let offered = |c: &&Command| !c.flags.contains(CommandFlags::OBSOLETE);
+    for command in commands.iter().filter(offered) {
         let partly = matched(words, &command.signature, true);
         // In halves: a whole match is worth more than a beginning.
         let mut score = 2 * partly;
@@ -300,9 +302,10 @@ pub(crate) fn find<'a>(commands: &'a [Command], words: &[String]) -> Match<'a> {
         messages.push(format!("{} :  {}", command.usage(), command.help));
         return Match::None(messages);
     }
+    let unshown = CommandFlags::DEPRECATED.with(CommandFlags::HIDDEN);
     let shown: Vec<&Command> = best
         .into_iter()
-        .filter(|c| !c.has(flag::DEPRECATED | flag::HIDDEN))
+        .filter(|c| !c.flags.intersects(unshown))
         .take(10)
         .collect();
     messages.push(format!(
@@ -315,10 +318,10 @@ pub(crate) fn find<'a>(commands: &'a [Command], words: &[String]) -> Match<'a> {
 
 /// Adds the arguments that the command's flags imply.
 fn flagged(command: &Command, mut values: Map<String, Value>) -> Map<String, Value> {
-    if command.has(flag::MGR) {
+    if command.flags.contains(CommandFlags::MGR) {
         values.insert("target".into(), Value::from(vec!["mon-mgr", ""]));
     }
-    if command.has(flag::POLL) {
+    if command.flags.contains(CommandFlags::POLL) {
         values.insert("poll".into(), true.into());
     }
     values

@@ -2,22 +2,9 @@
 //! each with a signature of literal words and typed arguments, help, and flags.
 
 use serde_json::{Map, Value};
+use spirula_proto::mon::CommandFlags;
 
 use super::value::Kind;
-
-/// Flags of commands (`src/mon/MonCommand.h`).
-pub(crate) mod flag {
-    /// No longer offered.
-    pub(crate) const OBSOLETE: u64 = 1 << 1;
-    /// Offered, not shown.
-    pub(crate) const DEPRECATED: u64 = 1 << 2;
-    /// Goes to the manager.
-    pub(crate) const MGR: u64 = 1 << 3;
-    /// Repeated until interrupted.
-    pub(crate) const POLL: u64 = 1 << 4;
-    /// Offered, not shown.
-    pub(crate) const HIDDEN: u64 = 1 << 5;
-}
 
 /// A literal word or an argument of a command.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +23,7 @@ pub(crate) struct ArgDesc {
 pub(crate) struct Command {
     pub(crate) signature: Vec<ArgDesc>,
     pub(crate) help: String,
-    pub(crate) flags: u64,
+    pub(crate) flags: CommandFlags,
 }
 
 fn text(v: &Value) -> String {
@@ -120,7 +107,7 @@ impl Command {
         Some(Self {
             signature: signature.iter().map(ArgDesc::parse).collect::<Option<_>>()?,
             help: fields.get("help").map(text).unwrap_or_default(),
-            flags: fields.get("flags").and_then(Value::as_u64).unwrap_or(0),
+            flags: CommandFlags(fields.get("flags").and_then(Value::as_u64).unwrap_or(0)),
         })
     }
 
@@ -128,11 +115,6 @@ impl Command {
     pub(crate) fn usage(&self) -> String {
         let words: Vec<String> = self.signature.iter().map(ArgDesc::usage).collect();
         words.join(" ")
-    }
-
-    /// Whether any of these flags is set.
-    pub(crate) fn has(&self, flags: u64) -> bool {
-        self.flags & flags != 0
     }
 }
 

@@ -8,7 +8,7 @@ use spirula_client::Error;
 use spirula_client::errno::Errno;
 use spirula_denc::UTime;
 use spirula_maps::ObjectName;
-use spirula_proto::osd::{AllocHintArgs, OsdFlags};
+use spirula_proto::osd::{AllocHintArgs, AllocHintFlags, OsdFlags};
 use spirula_text::time;
 
 use super::store::Store;
@@ -281,7 +281,7 @@ impl Tool {
         let hint = AllocHintArgs {
             expected_object_size,
             expected_write_size,
-            flags: 0,
+            flags: AllocHintFlags::empty(),
         };
         let set = io.set_alloc_hint(&oid, hint).await;
         set.map_err(|e| self.failed("error setting alloc-hint", &oid, &e))

@@ -171,7 +171,7 @@ impl Tool {
                 .or_else(kept)
                 .unwrap_or(option.default);
             let shown = match option.name {
-                FEATURES => features::parse(&[text.to_owned()]).map(|bits| bits.to_string()),
+                FEATURES => features::parse(&[text.to_owned()]).map(|f| f.0.to_string()),
                 _ => None,
             };
             values.insert(option.name, shown.unwrap_or_else(|| option.shown(text)));

@@ -6,10 +6,9 @@ use serde_json::{Map, Value, json};
 use spirula_client::errno;
 use spirula_denc::UTime;
 use spirula_maps::PoolId;
-use spirula_rbd::Striping;
 use spirula_rbd::{
-    CloneFormat, CreateOptions, Image, ImageTimes, MIRROR_BY_SNAPSHOTS, MirrorImage, MirrorImageState,
-    NO_LIMIT, Options, ParentNames, create, features as bits,
+    CloneFormat, CreateOptions, Features, Image, ImageTimes, MIRROR_BY_SNAPSHOTS, MirrorImage,
+    MirrorImageState, NO_LIMIT, Options, ParentNames, Striping, create,
 };
 use spirula_text::size::bytes;
 
@@ -90,8 +89,11 @@ impl Tool {
             }
         };
         if args.image_shared {
-            let single = bits::EXCLUSIVE_LOCK | bits::OBJECT_MAP | bits::FAST_DIFF;
-            wanted = Some(wanted.unwrap_or(bits::LAYERING | bits::DEEP_FLATTEN) & !single);
+            let single = Features::EXCLUSIVE_LOCK
+                .with(Features::OBJECT_MAP)
+                .with(Features::FAST_DIFF);
+            let usual = Features::LAYERING.with(Features::DEEP_FLATTEN);
+            wanted = Some(wanted.unwrap_or(usual).without(single));
         }
         let striping = match (&args.stripe_unit, args.stripe_count) {
             (None, None) => None,
@@ -275,12 +277,12 @@ fn tree(image: &Image, shown: &Shown, snap: Option<&str>) -> Value {
     }
     put("block_name_prefix", json!(fixed.prefix));
     put("format", json!(2));
-    put("features", json!(features::names(header.features)));
+    put("features", json!(header.features.names().collect::<Vec<_>>()));
     put(
         "op_features",
-        json!(features::operation_names(header.op_features)),
+        json!(header.op_features.names().collect::<Vec<_>>()),
     );
-    put("flags", json!(features::flag_names(header.flags)));
+    put("flags", json!(header.flags.names().collect::<Vec<_>>()));
     if let Some(group) = &shown.group {
         put("group", json!(group));
     }
@@ -300,14 +302,14 @@ fn tree(image: &Image, shown: &Shown, snap: Option<&str>) -> Value {
         });
         put("parent", parent);
     }
-    if header.has(bits::STRIPINGV2) {
+    if header.has(Features::STRIPINGV2) {
         put("stripe_unit", json!(fixed.layout.stripe_unit));
         put("stripe_count", json!(fixed.layout.stripe_count));
     }
-    if header.has(bits::JOURNALING) {
+    if header.has(Features::JOURNALING) {
         put("journal", json!(fixed.id));
     }
-    let mirroring = shown.mirroring(header.has(bits::JOURNALING));
+    let mirroring = shown.mirroring(header.has(Features::JOURNALING));
     if !mirroring.is_empty() {
         let tree: Map<String, Value> = mirroring.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
         put("mirroring", Value::Object(tree));
@@ -334,16 +336,9 @@ fn text(image: &Image, shown: &Shown, snap: Option<&str>) -> String {
     lines.extend(shown.data_pool.iter().map(|pool| format!("data_pool: {pool}")));
     lines.push(format!("block_name_prefix: {}", fixed.prefix));
     lines.push("format: 2".to_owned());
-    lines.push(format!(
-        "features: {}",
-        features::names(header.features).join(", ")
-    ));
-    let operations = features::operation_names(header.op_features).join(", ");
-    lines.push(format!("op_features: {operations}"));
-    lines.push(format!(
-        "flags: {}",
-        features::flag_names(header.flags).join(", ")
-    ));
+    lines.push(format!("features: {}", header.features));
+    lines.push(format!("op_features: {}", header.op_features));
+    lines.push(format!("flags: {}", header.flags));
     lines.extend(shown.group.iter().map(|group| format!("group: {group}")));
     lines.extend(times(image, shown).map(|(name, time)| format!("{name}: {time}")));
     if let Some(snap) = snap {
@@ -367,15 +362,15 @@ fn text(image: &Image, shown: &Shown, snap: Option<&str>) -> String {
         lines.push(format!("parent: {name}@{}{trash}", p.snapshot));
         lines.push(format!("overlap: {}", bytes(p.overlap)));
     }
-    if header.has(bits::STRIPINGV2) {
+    if header.has(Features::STRIPINGV2) {
         lines.push(format!("stripe unit: {}", bytes(fixed.layout.stripe_unit.into())));
         lines.push(format!("stripe count: {}", fixed.layout.stripe_count));
     }
-    if header.has(bits::JOURNALING) {
+    if header.has(Features::JOURNALING) {
         lines.push(format!("journal: {}", fixed.id));
     }
     let mirroring: BTreeMap<&str, Value> = shown
-        .mirroring(header.has(bits::JOURNALING))
+        .mirroring(header.has(Features::JOURNALING))
         .into_iter()
         .collect();
     for (key, name) in [

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use spirula_client::{IoCtx, errno};
-use spirula_rbd::{Image, Options, Usage, features};
+use spirula_rbd::{Features, Image, Options, Usage};
 use spirula_text::{Align, Table, size::bytes};
 
 use super::{Done, Tool, bad, close, complain, failed};
@@ -108,7 +108,7 @@ impl Tool {
         let failed = |e: spirula_rbd::Error| failed("du failed", &e);
         let image = opened(io, (name, id), None).await.map_err(failed)?;
         let header = image.header();
-        if !header.has(features::FAST_DIFF) {
+        if !header.has(Features::FAST_DIFF) {
             eprintln!("warning: fast-diff map is not enabled for {name}. operation may be slow.");
         }
         let known = |name: &str| {

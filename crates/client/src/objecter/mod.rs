@@ -156,6 +156,6 @@ pub fn request(locator: ObjectLocator, oid: ObjectName) -> MOsdOp {
         snapid: spirula_maps::snap::NOSNAP,
         snapc: spirula_maps::SnapContext::default(),
         retry_attempt: 0,
-        features: spirula_msgr::config::FEATURES_SUPPORTED,
+        features: spirula_maps::features::PACIFIC_ALL,
     }
 }

@@ -5,7 +5,7 @@ mod wire;
 
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityType, Writer};
-use spirula_msgr::config::{FEATURES_REQUIRED, FEATURES_SUPPORTED};
+use spirula_maps::features;
 use spirula_msgr::frame::{BANNER_PREFIX, Tag};
 
 use crate::input::Input;
@@ -143,8 +143,8 @@ fn honest_frame(wire: &mut Wire, acceptor: bool, secure: bool, said: usize) {
             }
             w.i64(4100);
             w.u64(1);
-            w.u64(FEATURES_SUPPORTED);
-            w.u64(FEATURES_REQUIRED);
+            w.u64(features::PACIFIC_ALL);
+            w.u64(features::REQUIRED);
             w.u64(1);
             w.u64(0);
             let tag = if acceptor {

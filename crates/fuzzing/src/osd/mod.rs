@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_maps::SnapContext;
-use spirula_osd::pg::object::{FLAG_OMAP, ObjectInfo};
+use spirula_osd::pg::object::{ObjectFlags, ObjectInfo};
 use spirula_proto::osd::{CallArgs, OpArgs, OpCode, OpFlags, OsdOp, OsdOpIn};
 
 use crate::input::Input;
@@ -112,7 +112,11 @@ fn stored(input: &mut Input<'_>) -> (Stored, SnapContext, bool) {
     };
     let info = ObjectInfo {
         size,
-        flags: if has(HAS_OMAP) { FLAG_OMAP } else { 0 },
+        flags: if has(HAS_OMAP) {
+            ObjectFlags::OMAP
+        } else {
+            ObjectFlags::empty()
+        },
         user_version: 7,
         ..ObjectInfo::default()
     };

@@ -16,12 +16,12 @@ fn value<T>(text: String) -> Result<T, Failure> {
     Err(Failure::Value(text))
 }
 
-/// `None` if the failure says that the thing does not exist.
-fn unless_missing<T>(found: spirula_rbd::Result<T>, what: &str) -> Result<Option<T>, Failure> {
+/// `None` if the failure says that the image does not exist.
+fn unless_missing<T>(found: spirula_rbd::Result<T>) -> Result<Option<T>, Failure> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(e) if e.is(errno::ENOENT) => Ok(None),
-        Err(e) => Err(Failure::rbd(&e, what)),
+        Err(e) => Err(Failure::rbd(&e, "error opening image")),
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn by_name(
     check_namespace(kind, &io, namespace).await?;
     if let Some(image) = names.image {
         let io = io.with_namespace(namespace);
-        let found = unless_missing(image_id(&io, image).await, "error opening image")?;
+        let found = unless_missing(image_id(&io, image).await)?;
         let Some(id) = found else {
             return value(format!("image {image} does not exist"));
         };
@@ -126,7 +126,7 @@ pub(crate) async fn by_key(kind: Kind, io: &IoCtx, pool_name: &str, key: &str) -
     }
     if let Some(id) = names.image {
         let io = io.clone().with_namespace(namespace);
-        let found = unless_missing(image_name(&io, id).await, "error opening image")?;
+        let found = unless_missing(image_name(&io, id).await)?;
         let Some(name) = found else {
             return value(format!("image {id} does not exist"));
         };

@@ -1,14 +1,11 @@
 //! Flags of the cluster and states of OSDs (`CEPH_OSDMAP_*` and `CEPH_OSD_*` in Ceph's
 //! `src/include/rados.h`).
 
-use std::fmt;
-
-use crate::codec::write_joined;
 use spirula_denc::flags;
 
 flags! {
     /// Flags of the whole cluster.
-    pub struct OsdMapFlags(u32) {
+    pub struct OsdMapFlags(u32), joined "," {
         /// Clients' reads wait.
         PAUSERD = 2, "pauserd";
         /// Clients' writes wait.
@@ -74,16 +71,9 @@ impl OsdMapFlags {
         .with(Self::PGLOG_HARDLIMIT);
 }
 
-/// Comma-separated names.
-impl fmt::Display for OsdMapFlags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_joined(f, self.names(), ",")
-    }
-}
-
 flags! {
     /// The state of an OSD, and flags that keep it.
-    pub struct OsdState(u32) {
+    pub struct OsdState(u32), joined "," {
         /// The id is in use.
         EXISTS = 0, "exists";
         /// The OSD runs.
@@ -110,12 +100,5 @@ flags! {
         NOOUT = 11, "noout";
         /// The operator stopped it.
         STOP = 12, "stop";
-    }
-}
-
-/// Comma-separated names.
-impl fmt::Display for OsdState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_joined(f, self.names(), ",")
     }
 }

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use crate::codec::write_joined;
 use spirula_denc::flags;
 
 flags! {
     /// A pool's flags (`pg_pool_t::FLAG_*`).
-    pub struct PoolFlags(u64) {
+    pub struct PoolFlags(u64), joined "," {
         /// Placement seeds hash the pool's id in.
         HASHPSPOOL = 0, "hashpspool";
         /// No space left.
@@ -44,13 +43,6 @@ flags! {
         EIO = 16, "eio";
         /// The pool is expected to become large.
         BULK = 17, "bulk";
-    }
-}
-
-/// Comma-separated names.
-impl fmt::Display for PoolFlags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_joined(f, self.names(), ",")
     }
 }
 

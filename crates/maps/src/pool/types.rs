@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, versioned};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, versioned, write_joined};
 
 use super::{AutoscaleMode, CacheMode, PoolFlags, PoolOptions, PoolType};
-use crate::codec::write_joined;
 use crate::hash::StrHash;
 use crate::interval_set::IntervalSet;
 use crate::types::{EVersion, Epoch, PgId, PoolId, SnapId, or_none};

@@ -1,13 +1,10 @@
 //! The states of a PG.
 
-use std::fmt;
-
-use crate::codec::write_joined;
 use spirula_denc::flags;
 
 flags! {
     /// A set of states of a PG (`PG_STATE_*`).
-    pub struct PgState(u64) {
+    pub struct PgState(u64), joined "+", empty "unknown" {
         /// The primary has not reported for long.
         STALE = 17, "stale";
         /// Being created.
@@ -74,16 +71,6 @@ flags! {
         LAGGY = 33, "laggy";
         /// Waits until no earlier primary can serve reads.
         WAIT = 34, "wait";
-    }
-}
-
-/// `active+clean`; `unknown` where no state is set.
-impl fmt::Display for PgState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.names().next().is_none() {
-            return f.write_str("unknown");
-        }
-        write_joined(f, self.names(), "+")
     }
 }
 

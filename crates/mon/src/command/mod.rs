@@ -210,7 +210,7 @@ pub fn descriptions() -> Value {
         out.insert(
             format!("cmd{i:03}"),
             json!({"sig": signature::describe(signature), "help": help, "module": o.module, "perm": o.perm,
-                   "flags": o.shown_flags()}),
+                   "flags": o.shown_flags().0}),
         );
     }
     let later = all().filter(|c| official::find(&signature::prefix(c.signature)).is_none());

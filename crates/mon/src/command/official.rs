@@ -4,14 +4,14 @@
 //! lines, and a script learns from the errno that a command is not supported, rather than from a
 //! usage text.
 
+use spirula_proto::mon::CommandFlags;
+
 use super::{Reply, errno, signature, unsupported};
 
 const TABLE: &str = include_str!("pacific.tsv");
 
-const NOFORWARD: u32 = 1;
-const OBSOLETE: u32 = 2;
-const MGR: u32 = 8;
-const HIDDEN: u32 = 32;
+/// Commands that only `ceph tell` may send.
+const TELL_ONLY: CommandFlags = CommandFlags::NOFORWARD.with(CommandFlags::HIDDEN);
 
 /// A command of the official monitor or manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) struct Official {
     pub(super) signature: &'static str,
     pub(super) module: &'static str,
     pub(super) perm: &'static str,
-    flags: u32,
+    flags: CommandFlags,
 }
 
 /// The parameter that later releases add to commands that make keys.
@@ -40,7 +40,7 @@ fn parse(line: &'static str) -> Option<Official> {
         signature: fields.next()?,
         module: fields.next()?,
         perm: fields.next()?,
-        flags: fields.next()?.parse().ok()?,
+        flags: CommandFlags(fields.next()?.parse().ok()?),
     })
 }
 
@@ -57,15 +57,15 @@ pub(super) fn find(prefix: &str) -> Option<Official> {
 impl Official {
     /// Whether the command is served by Ceph's manager.
     pub(super) fn is_managers(&self) -> bool {
-        self.flags & MGR != 0
+        self.flags.contains(CommandFlags::MGR)
     }
 
     /// The flags shown to the tool: the monitors answer the manager's commands themselves. Only the
     /// commands for images are sent to the manager, as users of images have capabilities there.
-    pub(super) fn shown_flags(&self) -> u32 {
+    pub(super) fn shown_flags(&self) -> CommandFlags {
         match self.signature.starts_with("rbd ") {
             true => self.flags,
-            false => self.flags & !MGR,
+            false => self.flags.without(CommandFlags::MGR),
         }
     }
 
@@ -85,12 +85,11 @@ impl Official {
             let text = "No orchestrator configured (try `ceph orch set backend`)";
             return Some(Reply::error(errno::ENOENT, text));
         }
-        if self.flags & OBSOLETE != 0 {
+        if self.flags.contains(CommandFlags::OBSOLETE) {
             let text = "command is obsolete; please check usage and/or man page";
             return Some(Reply::error(errno::EOPNOTSUPP, text));
         }
-        let tell_only =
-            self.flags & (NOFORWARD | HIDDEN) == NOFORWARD | HIDDEN || self.signature.starts_with("tell ");
+        let tell_only = self.flags.contains(TELL_ONLY) || self.signature.starts_with("tell ");
         tell_only.then(|| Reply::error(errno::EINVAL, "unrecognized command"))
     }
 }

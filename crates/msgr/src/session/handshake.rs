@@ -6,10 +6,11 @@ use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, encode_to_vec};
 use spirula_errno::{EACCES, EOPNOTSUPP, Errno};
 use spirula_invariant::{impossible, invariant};
+use spirula_maps::features;
 use spirula_secret::Secret;
 
 use super::{Inbound, Outbound, SessionError};
-use crate::config::{ConMode, Config, FEATURES_REQUIRED, FEATURES_SUPPORTED, Peer};
+use crate::config::{ConMode, Config, Peer};
 use crate::control::{
     AuthBadMethod, AuthDone, AuthReplyMore, AuthRequest, AuthRequestMore, AuthSignature, ClientIdent,
     Control, Digest, FLAG_LOSSY, Hello, MissingFeatures, Reconnect, Reset, ServerIdent,
@@ -519,8 +520,8 @@ impl Handshake {
             target_addr: self.target,
             gid: self.own_gid(),
             global_seq: self.global_seq,
-            supported: FEATURES_SUPPORTED,
-            required: FEATURES_REQUIRED,
+            supported: features::PACIFIC_ALL,
+            required: features::REQUIRED,
             flags: FLAG_LOSSY,
             cookie: 0,
         })
@@ -554,12 +555,12 @@ impl Handshake {
         {
             return Err(SessionError::WrongAddress);
         }
-        let missing = FEATURES_REQUIRED & !ident.supported;
+        let missing = features::REQUIRED & !ident.supported;
         if missing != 0 {
             self.send(&MissingFeatures { features: missing })?;
             return Err(SessionError::MissingFeatures(missing));
         }
-        let lacking = ident.required & !FEATURES_SUPPORTED;
+        let lacking = ident.required & !features::PACIFIC_ALL;
         if lacking != 0 {
             return Err(SessionError::MissingFeatures(lacking));
         }
@@ -567,8 +568,8 @@ impl Handshake {
             addrs: self.config.addrs.clone(),
             gid: self.own_gid(),
             global_seq: self.global_seq,
-            supported: FEATURES_SUPPORTED,
-            required: FEATURES_REQUIRED,
+            supported: features::PACIFIC_ALL,
+            required: features::REQUIRED,
             flags: FLAG_LOSSY,
             cookie: 0,
         })?;
@@ -580,7 +581,7 @@ impl Handshake {
         if !ident.addrs.0.contains(&self.target) {
             return Err(SessionError::WrongAddress);
         }
-        let missing = (FEATURES_REQUIRED & !ident.supported) | (ident.required & !FEATURES_SUPPORTED);
+        let missing = (features::REQUIRED & !ident.supported) | (ident.required & !features::PACIFIC_ALL);
         if missing != 0 {
             return Err(SessionError::MissingFeatures(missing));
         }
@@ -600,7 +601,7 @@ impl Handshake {
             name: EntityName::new(self.peer_kind, gid),
             addrs,
             socket_addr: self.target,
-            features: supported & FEATURES_SUPPORTED,
+            features: supported & features::PACIFIC_ALL,
             global_id: self.global_id,
             con_mode: self.con_mode,
             lossy,

@@ -63,7 +63,7 @@ impl Standing<'_> {
             cluster_addrs: self.setup.addrs.cluster.into(),
             heartbeat_front: self.setup.addrs.heartbeat_front.into(),
             heartbeat_back: self.setup.addrs.heartbeat_back.into(),
-            features: spirula_msgr::config::FEATURES_SUPPORTED,
+            features: spirula_maps::features::PACIFIC_ALL,
             protocols: BTreeMap::new(),
             metadata: metadata::all(self.setup, size),
             size,

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer, flags};
 use spirula_maps::IntervalSet;
 
 use super::number::{number, put_number};
@@ -16,9 +16,22 @@ use super::txn::ObjectOp;
 /// last counts as changed.
 const MOST_RANGES: usize = 10;
 
-const WHOLE: u8 = 1;
-const OMAP: u8 = 2;
-const RANGES: u8 = 4;
+flags! {
+    /// What a change left dirty.
+    struct DirtyParts(u8), joined ", " {
+        /// All of the object.
+        WHOLE = 0, "whole";
+        /// The omap.
+        OMAP = 1, "omap";
+        /// Ranges of bytes, which follow.
+        RANGES = 2, "ranges";
+    }
+}
+
+impl DirtyParts {
+    /// All known parts.
+    const ALL: Self = Self(7);
+}
 
 /// The changed parts of an object, besides info and attributes that were set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -125,8 +138,17 @@ fn ranges_of(set: &IntervalSet) -> impl Iterator<Item = Range<u64>> {
 
 impl Encode for Dirty {
     fn encode(&self, w: &mut Writer) {
-        let flag = |is: bool, bit| if is { bit } else { 0 };
-        w.u8(flag(self.whole, WHOLE) | flag(self.omap, OMAP) | flag(!self.ranges.is_empty(), RANGES));
+        let mut parts = DirtyParts::empty();
+        if self.whole {
+            parts.insert(DirtyParts::WHOLE);
+        }
+        if self.omap {
+            parts.insert(DirtyParts::OMAP);
+        }
+        if !self.ranges.is_empty() {
+            parts.insert(DirtyParts::RANGES);
+        }
+        w.put(&parts);
         if !self.ranges.is_empty() {
             w.u8(self.ranges.len() as u8);
             for range in &self.ranges {
@@ -139,12 +161,12 @@ impl Encode for Dirty {
 
 impl Decode for Dirty {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        let flags = r.u8()?;
-        if flags & !(WHOLE | OMAP | RANGES) != 0 {
+        let parts: DirtyParts = r.get()?;
+        if !DirtyParts::ALL.contains(parts) {
             return Err(Error::Invalid("what a change left clean"));
         }
         let mut ranges = Vec::new();
-        if flags & RANGES != 0 {
+        if parts.contains(DirtyParts::RANGES) {
             let n = usize::from(r.u8()?);
             let mut end = 0;
             for _ in 0..n.min(MOST_RANGES + 1) {
@@ -157,8 +179,8 @@ impl Decode for Dirty {
             }
         }
         Ok(Self {
-            whole: flags & WHOLE != 0,
-            omap: flags & OMAP != 0,
+            whole: parts.contains(DirtyParts::WHOLE),
+            omap: parts.contains(DirtyParts::OMAP),
             ranges,
         })
     }

@@ -113,7 +113,7 @@ fn written(o: &OsdOp) -> u64 {
         OpCode::WRITESAME => o.args::<WriteSameArgs>().length,
         // Of the methods that are called on data objects, those that write are given the data.
         OpCode::CALL => match &o.call {
-            Some(c) if c.method.is_some_and(|m| m.flags.has(Flags::WR)) => c.input.len() as u64,
+            Some(c) if c.method.is_some_and(|m| m.flags.contains(Flags::WR)) => c.input.len() as u64,
             _ => 0,
         },
         _ => 0,

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, decode_all};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, decode_all, flags};
 use spirula_maps::{EVersion, Epoch, SnapId};
+use spirula_proto::osd::AllocHintFlags;
 
 use super::number::{number, put_number, small};
 use super::snaps::set::{SnapSet, decode_ids, encode_ids};
@@ -24,22 +25,30 @@ const VERSION: u8 = 3;
 /// Added to the version of a whiteout's info.
 const WHITEOUT: u8 = 0x80;
 
-/// The parts that few objects have, in the order in which they follow.
-mod part {
-    /// Truncation and allocation hints.
-    pub(super) const HINTS: u8 = 1;
-    /// Watchers.
-    pub(super) const WATCHERS: u8 = 2;
-    /// A head's clones.
-    pub(super) const SNAP_SET: u8 = 4;
-    /// A clone's snapshots.
-    pub(super) const SNAPS: u8 = 8;
-    /// All known parts.
-    pub(super) const ALL: u8 = HINTS | WATCHERS | SNAP_SET | SNAPS;
+flags! {
+    /// The parts that few objects have, in the order in which they follow.
+    struct InfoParts(u8), joined ", " {
+        /// Truncation and allocation hints.
+        HINTS = 0, "hints";
+        /// Watchers.
+        WATCHERS = 1, "watchers";
+        /// A head's clones.
+        SNAP_SET = 2, "snap set";
+        /// A clone's snapshots.
+        SNAPS = 3, "snaps";
+    }
+
+    /// Flags of an object (`object_info_t::FLAG_*`).
+    pub struct ObjectFlags(u32), joined "|" {
+        /// The object may have an omap; without the flag there is none.
+        OMAP = 3, "omap";
+    }
 }
 
-/// The object may have an omap (`object_info_t::FLAG_OMAP`); without it there is none.
-pub const FLAG_OMAP: u32 = 1 << 3;
+impl InfoParts {
+    /// All known parts.
+    const ALL: Self = Self(0xf);
+}
 
 /// An object's attributes by name.
 pub type Attrs = BTreeMap<Bytes, Bytes>;
@@ -67,8 +76,8 @@ pub struct AllocHint {
     pub object_size: u64,
     /// The expected size of its writes, in bytes.
     pub write_size: u64,
-    /// Flags (`CEPH_OSD_ALLOC_HINT_FLAG_*`).
-    pub flags: u32,
+    /// What else is expected.
+    pub flags: AllocHintFlags,
 }
 
 /// An object's info.
@@ -90,8 +99,8 @@ pub struct ObjectInfo {
     pub truncate_seq: u32,
     /// The size that the last truncation left.
     pub truncate_size: u64,
-    /// Flags: [`FLAG_OMAP`].
-    pub flags: u32,
+    /// The flags.
+    pub flags: ObjectFlags,
     /// The clients' allocation hint.
     pub hint: AllocHint,
     /// The object's watchers.
@@ -123,26 +132,26 @@ impl Encode for ObjectInfo {
         let hints = [
             u64::from(self.truncate_seq),
             self.truncate_size,
-            u64::from(self.flags),
+            u64::from(self.flags.0),
             self.hint.object_size,
             self.hint.write_size,
-            u64::from(self.hint.flags),
+            u64::from(self.hint.flags.0),
         ];
         let has_hints = hints.iter().any(|n| *n != 0);
-        let mut parts = 0;
+        let mut parts = InfoParts::empty();
         if has_hints {
-            parts |= part::HINTS;
+            parts.insert(InfoParts::HINTS);
         }
         if !self.watchers.is_empty() {
-            parts |= part::WATCHERS;
+            parts.insert(InfoParts::WATCHERS);
         }
         if !self.snap_set.is_empty() {
-            parts |= part::SNAP_SET;
+            parts.insert(InfoParts::SNAP_SET);
         }
         if !self.snaps.is_empty() {
-            parts |= part::SNAPS;
+            parts.insert(InfoParts::SNAPS);
         }
-        w.u8(parts);
+        w.put(&parts);
         if has_hints {
             hints.iter().for_each(|n| put_number(w, *n));
         }
@@ -193,25 +202,25 @@ impl ObjectInfo {
             user_version: number(r)?,
             ..Self::default()
         };
-        let parts = r.u8()?;
-        if parts & !part::ALL != 0 {
+        let parts: InfoParts = r.get()?;
+        if !InfoParts::ALL.contains(parts) {
             return Err(Error::Invalid("parts of an object info"));
         }
-        if parts & part::HINTS != 0 {
+        if parts.contains(InfoParts::HINTS) {
             info.truncate_seq = small(r)?;
             info.truncate_size = number(r)?;
-            info.flags = small(r)?;
+            info.flags = ObjectFlags(small(r)?);
             info.hint.object_size = number(r)?;
             info.hint.write_size = number(r)?;
-            info.hint.flags = small(r)?;
+            info.hint.flags = AllocHintFlags(small(r)?);
         }
-        if parts & part::WATCHERS != 0 {
+        if parts.contains(InfoParts::WATCHERS) {
             info.watchers = Watchers::decode(r)?;
         }
-        if parts & part::SNAP_SET != 0 {
+        if parts.contains(InfoParts::SNAP_SET) {
             info.snap_set = r.get()?;
         }
-        if parts & part::SNAPS != 0 {
+        if parts.contains(InfoParts::SNAPS) {
             info.snaps = decode_ids(r)?;
         }
         Ok(info)
@@ -228,11 +237,11 @@ impl ObjectInfo {
                 user_version: r.u64()?,
                 truncate_seq: r.u32()?,
                 truncate_size: r.u64()?,
-                flags: r.u32()?,
+                flags: r.get()?,
                 hint: AllocHint {
                     object_size: r.u64()?,
                     write_size: r.u64()?,
-                    flags: r.u32()?,
+                    flags: r.get()?,
                 },
                 ..Self::default()
             })
@@ -243,7 +252,7 @@ impl ObjectInfo {
 impl ObjectInfo {
     /// Whether there may be an omap.
     pub fn has_omap(&self) -> bool {
-        self.flags & FLAG_OMAP != 0
+        self.flags.contains(ObjectFlags::OMAP)
     }
 
     /// The encoded info.
@@ -296,11 +305,11 @@ mod tests {
             prior_version: EVersion::new(Epoch::MAX, u64::MAX),
             truncate_seq: u32::MAX,
             truncate_size: u64::MAX,
-            flags: 1,
+            flags: ObjectFlags(1),
             hint: AllocHint {
                 object_size: 1 << 63,
                 write_size: 127,
-                flags: 128,
+                flags: AllocHintFlags(128),
             },
             ..usual.clone()
         };
@@ -366,10 +375,10 @@ mod tests {
             w.u64(info.user_version);
             w.u32(info.truncate_seq);
             w.u64(info.truncate_size);
-            w.u32(info.flags);
+            w.put(&info.flags);
             w.u64(info.hint.object_size);
             w.u64(info.hint.write_size);
-            w.u32(info.hint.flags);
+            w.put(&info.hint.flags);
         });
         assert_eq!(decode_all::<ObjectInfo>(w.as_slice()).unwrap(), info);
     }

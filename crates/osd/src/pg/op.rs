@@ -198,7 +198,7 @@ impl Call {
     }
 
     fn has(&self, flag: Flags) -> bool {
-        self.method.is_some_and(|m| m.flags.has(flag))
+        self.method.is_some_and(|m| m.flags.contains(flag))
     }
 
     /// Whether the method only reads.

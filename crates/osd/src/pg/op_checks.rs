@@ -79,8 +79,8 @@ impl Site {
                 Some(ClassCall {
                     class: std::str::from_utf8(&c.class).ok()?,
                     method: method.name,
-                    read: method.flags.has(Flags::RD),
-                    write: method.flags.has(Flags::WR),
+                    read: method.flags.contains(Flags::RD),
+                    write: method.flags.contains(Flags::WR),
                     default_allowed: in_class_list(&self.cfg.class_default_list, &c.class),
                 })
             })

@@ -2,7 +2,7 @@
 
 use spirula_denc::{Encode, encode_to_vec};
 use spirula_maps::ObjectLocator;
-use spirula_proto::osd::{CmpMode, CmpOp, CopyFromArgs, XattrArgs};
+use spirula_proto::osd::{CmpMode, CmpOp, CopyFromArgs, CopyFromFlags, OpFlags, XattrArgs};
 use spirula_proto::osd_op_data::{CopySource, OmapVals};
 
 use super::*;
@@ -30,8 +30,8 @@ fn copy_from(code: OpCode, source: &str, version: u64, flags: u8, truncate: Opti
     let args = CopyFromArgs {
         snapid: snap::NOSNAP,
         version,
-        flags,
-        src_fadvise_flags: 0,
+        flags: CopyFromFlags(flags),
+        src_fadvise_flags: OpFlags::empty(),
     };
     OsdOpIn::new(code, OpArgs::CopyFrom(args), encode_to_vec(&source))
 }

@@ -15,7 +15,7 @@ message! {
         /// The protocol's request.
         pub payload: Blob,
         /// The sender's monitor map.
-        pub monmap_epoch: Epoch = if_left,
+        pub monmap_epoch: Epoch, if left,
     }
 }
 

@@ -1,9 +1,27 @@
 //! Commands: to the monitors, and to one daemon (`ceph tell`).
 
-use spirula_denc::Fsid;
+use spirula_denc::{Fsid, flags};
 
 use crate::macros::message;
 use crate::mon::PaxosVersion;
+
+flags! {
+    /// Flags of a command's description (`MonCommand::FLAG_*` of `src/mon/MonCommand.h`).
+    pub struct CommandFlags(u64), joined "," {
+        /// A monitor that is not the leader carries it out itself.
+        NOFORWARD = 0, "noforward";
+        /// No longer offered.
+        OBSOLETE = 1, "obsolete";
+        /// Offered, not shown.
+        DEPRECATED = 2, "deprecated";
+        /// Goes to the manager.
+        MGR = 3, "mgr";
+        /// Repeated until interrupted.
+        POLL = 4, "poll";
+        /// Offered, not shown.
+        HIDDEN = 5, "hidden";
+    }
+}
 
 message! {
     /// A command for the monitors.

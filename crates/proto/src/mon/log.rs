@@ -64,6 +64,6 @@ message! {
         /// The last entry's number.
         pub last: u64,
         /// Its channel.
-        pub channel: String = if_left,
+        pub channel: String, if left,
     }
 }

@@ -11,7 +11,9 @@ mod service_maps;
 mod session;
 
 pub use auth::{MAuth, MAuthReply};
-pub use command::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck};
+pub use command::{
+    CommandFlags, MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck,
+};
 pub use log::{LogEntry, LogPriority, MLog, MLogAck};
 pub use osdmap::{MMonGetOsdMap, MOsdMap};
 pub use paxos::PaxosVersion;

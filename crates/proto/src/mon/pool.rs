@@ -18,7 +18,7 @@ message! {
         /// The cluster.
         pub fsid: Fsid,
         /// One pool only.
-        pub data_pool: Option<PoolId> = since 2,
+        pub data_pool: Option<PoolId>, since 2,
     }
 }
 
@@ -70,7 +70,7 @@ message! {
         /// Encoded `pool_stat_t` by pool name.
         pub pools: BTreeMap<String, Section>,
         /// Whether stored bytes are counted by pool, not estimated.
-        pub per_pool: bool = since 2,
+        pub per_pool: bool, since 2,
     }
 }
 

@@ -104,6 +104,6 @@ message! {
         /// The encoded `MDSMap`.
         pub mdsmap: Blob,
         /// Empty.
-        pub fs_name: String = since 2,
+        pub fs_name: String, since 2,
     }
 }

@@ -49,7 +49,7 @@ message! {
         /// The wanted maps, by name.
         pub what: BTreeMap<String, Subscription>,
         /// The subscriber's host, for per-host configuration.
-        pub hostname: String = since 3,
+        pub hostname: String, since 3,
     }
 }
 
@@ -81,7 +81,7 @@ message! {
         /// The newest committed version.
         pub version: u64,
         /// The oldest version still kept.
-        pub oldest_version: u64 = since 2,
+        pub oldest_version: u64, since 2,
     }
 }
 

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use spirula_denc::{Decode, Encode, Reader, Writer};
 use spirula_maps::Epoch;
 
-use super::{AllocHintFlags, OpCode, OsdOp};
+use super::{AllocHintFlags, CopyFromFlags, OpCode, OpFlags, OsdOp};
 use crate::macros::{packed, wire_enum};
 
 packed! {
@@ -152,10 +152,10 @@ packed! {
         pub snapid: u64,
         /// The source's version, or 0.
         pub version: u64,
-        /// `CEPH_OSD_COPY_FROM_FLAG_*`.
-        pub flags: u8,
-        /// [`super::OpFlags`] for reading the source.
-        pub src_fadvise_flags: u32,
+        /// The flags of the copy.
+        pub flags: CopyFromFlags,
+        /// The flags for reading the source.
+        pub src_fadvise_flags: OpFlags,
     }
 }
 
@@ -166,15 +166,8 @@ packed! {
         pub expected_object_size: u64,
         /// Size of the writes.
         pub expected_write_size: u64,
-        /// [`AllocHintFlags`] bits.
-        pub flags: u32,
-    }
-}
-
-impl AllocHintArgs {
-    /// The flags.
-    pub fn flags(&self) -> AllocHintFlags {
-        AllocHintFlags(self.flags)
+        /// What else is expected.
+        pub flags: AllocHintFlags,
     }
 }
 
@@ -342,7 +335,7 @@ mod tests {
         let hint = AllocHintArgs {
             expected_object_size: 1,
             expected_write_size: 2,
-            flags: 3,
+            flags: AllocHintFlags(3),
         };
         let xattr = XattrArgs {
             name_len: 1,
@@ -370,8 +363,8 @@ mod tests {
         let copy = CopyFromArgs {
             snapid: 1,
             version: 2,
-            flags: 3,
-            src_fadvise_flags: 4,
+            flags: CopyFromFlags(3),
+            src_fadvise_flags: OpFlags(4),
         };
         for (code, args) in [
             (OpCode::READ, OpArgs::Extent(extent)),

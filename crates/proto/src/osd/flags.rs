@@ -1,12 +1,10 @@
 //! Flags of requests, of single operations and of allocation hints (`src/include/rados.h`).
 
-use std::fmt;
-
 use spirula_denc::flags;
 
 flags! {
     /// Flags of a request or reply (`CEPH_OSD_FLAG_*`).
-    pub struct OsdFlags(u32) {
+    pub struct OsdFlags(u32), joined "+", empty "-" {
         /// Wants (or is) an answer once applied.
         ACK = 0, "ack";
         /// Obsolete.
@@ -68,7 +66,7 @@ flags! {
 
 flags! {
     /// Flags of one operation (`CEPH_OSD_OP_FLAG_*`).
-    pub struct OpFlags(u32) {
+    pub struct OpFlags(u32), joined "+", empty "-" {
         /// The object must not exist yet.
         EXCL = 0, "excl";
         /// Go on with the next operation if this one fails.
@@ -91,8 +89,31 @@ flags! {
 }
 
 flags! {
+    /// Flags of a copy of an object (`CEPH_OSD_COPY_FROM_FLAG_*`).
+    pub struct CopyFromFlags(u8), joined "+", empty "-" {
+        /// Cache tiers; not served here.
+        FLUSH = 0, "flush";
+        /// Cache tiers; not served here.
+        IGNORE_OVERLAY = 1, "ignore_overlay";
+        /// Cache tiers; not served here.
+        IGNORE_CACHE = 2, "ignore_cache";
+        /// Obsolete or internal.
+        MAP_SNAP_CLONE = 3, "map_snap_clone";
+        /// Order the copy with reads as if it wrote.
+        RWORDERED = 4, "rwordered";
+        /// The request has the copy's truncation.
+        TRUNCATE_SEQ = 5, "truncate_seq";
+    }
+}
+
+impl CopyFromFlags {
+    /// Every known flag.
+    pub const ALL: Self = Self(0x3f);
+}
+
+flags! {
     /// Hints about future writes (`CEPH_OSD_ALLOC_HINT_FLAG_*`).
-    pub struct AllocHintFlags(u32) {
+    pub struct AllocHintFlags(u32), joined "+", empty "-" {
         /// Written in order.
         SEQUENTIAL_WRITE = 0, "sequential_write";
         /// Written in any order.
@@ -113,30 +134,6 @@ flags! {
         COMPRESSIBLE = 8, "compressible";
         /// Not worth compressing.
         INCOMPRESSIBLE = 9, "incompressible";
-    }
-}
-
-/// Names joined by `+`, as official logs print flags.
-fn joined<'a>(f: &mut fmt::Formatter<'_>, mut names: impl Iterator<Item = &'a str>) -> fmt::Result {
-    f.write_str(names.next().unwrap_or("-"))?;
-    names.try_for_each(|name| write!(f, "+{name}"))
-}
-
-impl fmt::Display for OsdFlags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        joined(f, self.names())
-    }
-}
-
-impl fmt::Display for OpFlags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        joined(f, self.names())
-    }
-}
-
-impl fmt::Display for AllocHintFlags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        joined(f, self.names())
     }
 }
 

@@ -13,7 +13,7 @@ pub use args::{
     AllocHintArgs, ArgsMember, AssertVersionArgs, CallArgs, ChecksumArgs, ChecksumType, CmpMode, CmpOp,
     CopyFromArgs, ExtentArgs, ListArgs, OpArgs, WatchArgs, WatchOp, WriteSameArgs, XattrArgs,
 };
-pub use flags::{AllocHintFlags, OpFlags, OsdFlags};
+pub use flags::{AllocHintFlags, CopyFromFlags, OpFlags, OsdFlags};
 pub use op::{OsdOp, OsdOpIn, OsdOpOut};
 pub use op_code::OpCode;
 pub use reply::{MOsdOpReply, Redirect};

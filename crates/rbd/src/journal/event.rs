@@ -2,7 +2,7 @@
 //! which fields came with which version.
 
 use bytes::Bytes;
-use spirula_classes::rbd::SnapshotNamespace;
+use spirula_classes::rbd::{Features, SnapshotNamespace};
 use spirula_denc::{Decode, Error, Reader, Result, UTime, Writer};
 
 /// The version of events that is written.
@@ -109,7 +109,7 @@ pub(crate) enum Operation {
     Resize(u64),
     Flatten,
     UpdateFeatures {
-        features: u64,
+        features: Features,
         enabled: bool,
     },
     MetadataSet {
@@ -307,7 +307,7 @@ impl Operation {
             Self::Resize(size) => w.u64(*size),
             Self::Flatten => {}
             Self::UpdateFeatures { features, enabled } => {
-                w.u64(*features);
+                w.put(features);
                 w.bool(*enabled);
             }
             Self::MetadataSet { key, value } => {
@@ -351,7 +351,7 @@ impl Operation {
             RESIZE => Self::Resize(r.u64()?),
             FLATTEN => Self::Flatten,
             UPDATE_FEATURES => Self::UpdateFeatures {
-                features: r.u64()?,
+                features: r.get()?,
                 enabled: r.bool()?,
             },
             METADATA_SET => Self::MetadataSet {
@@ -399,7 +399,7 @@ mod tests {
             },
             Operation::MetadataRemove { key: "k".to_owned() },
             Operation::UpdateFeatures {
-                features: 24,
+                features: Features::OBJECT_MAP.with(Features::FAST_DIFF),
                 enabled: true,
             },
         ];

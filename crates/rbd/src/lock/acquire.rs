@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use spirula_classes::rbd::features;
+use spirula_classes::rbd::Features;
 use spirula_client::errno;
 use tokio::time::Instant;
 
@@ -38,7 +38,7 @@ impl Inner {
 
     /// Takes the lock. A live holder is only asked for it with `may_ask`.
     async fn acquire_from(self: &Rc<Self>, may_ask: bool) -> Result<bool> {
-        if self.lock.is_owned() || !self.view.header().has(features::EXCLUSIVE_LOCK) {
+        if self.lock.is_owned() || !self.view.header().has(Features::EXCLUSIVE_LOCK) {
             return Ok(true);
         }
         if self.site.read_only {
@@ -137,7 +137,7 @@ impl Inner {
     /// Opens the object map if the image has one, and closes one that the image no longer has.
     async fn follow_map(&self) -> Result<()> {
         let header = self.view.header();
-        let has_map = header.has(features::OBJECT_MAP);
+        let has_map = header.has(Features::OBJECT_MAP);
         if !has_map {
             self.view.set_map(None);
         } else if self.view.map().is_none() {
@@ -150,7 +150,7 @@ impl Inner {
 
     /// Opens the journal if the image has one, and replays it.
     async fn open_journal(self: &Rc<Self>, cookie: &str) -> Result<()> {
-        if !self.view.header().has(features::JOURNALING) || self.site.purpose != Purpose::Use {
+        if !self.view.header().has(Features::JOURNALING) || self.site.purpose != Purpose::Use {
             return Ok(());
         }
         let replayer = self.replayer(cookie).await?;

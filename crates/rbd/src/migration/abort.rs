@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use spirula_classes::rbd::migration::{Migration, state};
-use spirula_classes::rbd::{SnapshotNamespace, features};
+use spirula_classes::rbd::{OpFeatures, SnapshotNamespace};
 use spirula_client::{IoCtx, errno};
 use spirula_denc::Extent;
 
@@ -151,7 +151,7 @@ async fn take_back(
 /// Checks that the destination can be removed.
 async fn check_destination(destination: &View, record: &Migration) -> Result<()> {
     let header = destination.header();
-    if header.op_features & features::GROUP != 0 {
+    if header.op_features.contains(OpFeatures::GROUP) {
         return Err(Error::os("migration", errno::EOPNOTSUPP));
     }
     let newest = newest_copied(record);

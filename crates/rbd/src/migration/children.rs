@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use spirula_classes::rbd::{ParentImageSpec, features};
+use spirula_classes::rbd::{Features, OpFeatures, ParentImageSpec};
 use spirula_client::errno;
 
 use super::pair::Pair;
@@ -80,7 +80,7 @@ async fn relink(
             io: &io,
             child: &child.id,
         };
-        let is_v2 = header.op_features & features::CLONE_CHILD != 0;
+        let is_v2 = header.op_features.contains(OpFeatures::CLONE_CHILD);
         attach_again(&link(&source.io, new), is_v2).await?;
         forget_child(&link(&destination.io, old), is_v2).await?;
     }
@@ -98,7 +98,7 @@ fn attach_ops(
     let attach = |overlap: u64| cls::rbd("parent_attach", &(parent.clone(), (overlap, true)));
     match overlap {
         Some(overlap) if overlap > 0 => Ok(vec![attach(overlap)?]),
-        None if !header.has(features::DEEP_FLATTEN) => {
+        None if !header.has(Features::DEEP_FLATTEN) => {
             Ok(vec![attach(u64::MAX)?, cls::rbd("parent_detach", &Nothing)?])
         }
         _ => Err(Error::os("relink", errno::EOPNOTSUPP)),

@@ -1,7 +1,7 @@
 //! Commits a migration whose destination has all data: removes the source.
 
 use spirula_classes::rbd::migration::state;
-use spirula_classes::rbd::{SnapshotNamespace, features};
+use spirula_classes::rbd::{OpFeatures, SnapshotNamespace};
 use spirula_client::{IoCtx, errno};
 
 use super::checks::{refuse_mirroring, refuse_watchers, under_way};
@@ -81,7 +81,7 @@ impl Inner {
     /// `EMLINK` where it belongs to a group.
     async fn refuse_children(&self) -> Result<()> {
         let header = self.view.header();
-        if header.op_features & features::GROUP != 0 {
+        if header.op_features.contains(OpFeatures::GROUP) {
             return Err(Error::os("migration", errno::EMLINK));
         }
         for (id, snapshot) in &header.snapshots {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirula_classes::rbd::features;
+use spirula_classes::rbd::Features;
 use spirula_classes::rbd::migration::{Migration, state};
 use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, NONEXISTENT};
 use spirula_client::{IoCtx, errno};
@@ -83,9 +83,9 @@ async fn execute(pair: &Pair, record: &Migration, limits: &Options, progress: &P
 }
 
 /// Stores the state of the migration in both headers.
-async fn tell_state(pair: &Pair, state: u8, description: &str) -> Result<()> {
+async fn tell_state(pair: &Pair, state: u8) -> Result<()> {
     for side in [&pair.source, &pair.destination] {
-        set_state(&side.io, &side.id, state, description).await?;
+        set_state(&side.io, &side.id, state, "").await?;
     }
     Ok(())
 }
@@ -96,7 +96,7 @@ async fn run(
     (source, destination): (&Image, &Image),
     progress: &Progress,
 ) -> Result<()> {
-    tell_state(pair, state::EXECUTING, "").await?;
+    tell_state(pair, state::EXECUTING).await?;
     let destination = &destination.inner;
     let copier = Rc::new(Copier::new(Rc::clone(&source.inner.view), record.clone()));
     let teller = Rc::new(Teller::new(pair, progress));
@@ -122,7 +122,7 @@ async fn run(
         }
     }
     copier.check_executing(&destination.site).await?;
-    tell_state(pair, state::EXECUTED, "").await?;
+    tell_state(pair, state::EXECUTED).await?;
     notify(&pair.destination.io, &pair.destination.id).await;
     Ok(())
 }
@@ -340,7 +340,7 @@ impl Copy<'_> {
             return Ok(());
         };
         let (site, header) = (self.destination, &self.writing.header);
-        let clean = match header.has(features::FAST_DIFF) {
+        let clean = match header.has(Features::FAST_DIFF) {
             true => EXISTS_CLEAN,
             false => EXISTS,
         };

@@ -74,8 +74,8 @@ pub(super) fn steps(record: &Migration, snapshots: &BTreeMap<u64, Snapshot>) -> 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use spirula_classes::rbd::SnapshotNamespace;
     use spirula_classes::rbd::migration::{DESTINATION, state};
+    use spirula_classes::rbd::{ImageFlags, SnapshotNamespace};
 
     use spirula_maps::PoolId;
 
@@ -108,7 +108,7 @@ mod tests {
             timestamp: Default::default(),
             children: 0,
             protected: false,
-            flags: 0,
+            flags: ImageFlags::empty(),
             parent_overlap: None,
         };
         ids.iter().map(|id| (*id, snapshot(id))).collect()

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use spirula_classes::rbd::protection::{PROTECTED, UNPROTECTED};
 use spirula_classes::rbd::{
-    MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer, MirrorSnapshot, SnapshotNamespace, features,
+    Features, MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer, MirrorSnapshot, SnapshotNamespace,
 };
 use spirula_client::{IoCtx, errno};
 use spirula_denc::{Encode, Fsid, Writer};
@@ -44,13 +44,13 @@ const STATE_OBJECT: usize = 4 << 20;
 /// Bytes before the state in the first object: the number of objects, as a section.
 const STATE_HEADER: usize = 10;
 /// Features that follow from other options.
-const IMPLICIT: u64 = features::STRIPINGV2
-    | features::DATA_POOL
-    | features::FAST_DIFF
-    | features::OPERATIONS
-    | features::MIGRATING
-    | features::NON_PRIMARY
-    | features::DIRTY_CACHE;
+const IMPLICIT: Features = Features::STRIPINGV2
+    .with(Features::DATA_POOL)
+    .with(Features::FAST_DIFF)
+    .with(Features::OPERATIONS)
+    .with(Features::MIGRATING)
+    .with(Features::NON_PRIMARY)
+    .with(Features::DIRTY_CACHE);
 
 /// The mirroring mode of a pool or namespace; 0 where it is not mirrored.
 ///
@@ -282,7 +282,7 @@ impl View {
         let mut w = Writer::new();
         w.section(1, 1, |w| {
             w.string(&name);
-            w.u64(header.features & !IMPLICIT);
+            w.put(&header.features.without(IMPLICIT));
             w.u64(limit);
             w.count(snapshots.len());
             for s in snapshots {
@@ -333,6 +333,8 @@ impl Image {
 
 #[cfg(test)]
 mod tests {
+    use spirula_classes::rbd::{ImageFlags, OpFeatures};
+
     use super::*;
 
     const PRIMARY_DEMOTED: u8 = 1;
@@ -356,16 +358,16 @@ mod tests {
                 timestamp: Default::default(),
                 children: 0,
                 protected: false,
-                flags: 0,
+                flags: ImageFlags::empty(),
                 parent_overlap: None,
             };
             (id, snapshot)
         };
         Header {
             size: 0,
-            features: 0,
-            op_features: 0,
-            flags: 0,
+            features: Features::empty(),
+            op_features: OpFeatures::empty(),
+            flags: ImageFlags::empty(),
             snap_seq: 0,
             snapshots: snapshots.iter().map(snapshot).collect(),
             parent: None,

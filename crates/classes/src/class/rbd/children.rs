@@ -8,7 +8,8 @@ use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
 use spirula_maps::PoolId;
 
 use super::arguments::arguments;
-use super::{features, keys, snapshot_record as record};
+use super::features::{self, OpFeatures};
+use super::{keys, snapshot_record as record};
 use crate::method::Nothing;
 use crate::{Error, Object, Result};
 
@@ -111,7 +112,7 @@ pub(super) fn attach(object: &mut dyn Object, (id, child): (u64, ChildImageSpec)
     keys::set(object, &key, &children)?;
     snap.child_count = snap.child_count.wrapping_add(1);
     record::write(object, id, snap)?;
-    features::set_operations(object, features::CLONE_PARENT, features::CLONE_PARENT)?;
+    features::set_operations(object, OpFeatures::CLONE_PARENT, OpFeatures::CLONE_PARENT)?;
     Ok(Nothing)
 }
 
@@ -134,7 +135,7 @@ pub(super) fn detach(object: &mut dyn Object, (id, child): (u64, ChildImageSpec)
     record::write(object, id, snap)?;
     let is_cloned = |s: &record::Snapshot| s.id != id && s.child_count > 0;
     if is_last && !record::read_all(object)?.iter().any(is_cloned) {
-        features::set_operations(object, 0, features::CLONE_PARENT)?;
+        features::set_operations(object, OpFeatures::empty(), OpFeatures::CLONE_PARENT)?;
     }
     Ok(Nothing)
 }

@@ -5,7 +5,8 @@
 use bytes::Bytes;
 use spirula_maps::PoolOrNone;
 
-use super::{features, keys};
+use super::features::{self, OpFeatures};
+use super::keys;
 use crate::method::{Nothing, input, stored};
 use crate::text::{is_space, leading_hex};
 use crate::{Error, Object, Result, omap};
@@ -107,7 +108,7 @@ pub(super) fn join(object: &mut dyn Object, group: GroupSpec) -> Result<Nothing>
         Some(old) if old != group => Err(Error::EEXIST),
         Some(_) => Ok(Nothing),
         None => {
-            features::set_operations(object, features::GROUP, features::GROUP)?;
+            features::set_operations(object, OpFeatures::GROUP, OpFeatures::GROUP)?;
             keys::set(object, GROUP, &group).map(|()| Nothing)
         }
     }
@@ -119,7 +120,7 @@ pub(super) fn leave(object: &mut dyn Object, group: GroupSpec) -> Result<Nothing
         return Err(Error::EBADF);
     }
     keys::remove(object, GROUP)?;
-    features::set_operations(object, 0, features::GROUP).map(|()| Nothing)
+    features::set_operations(object, OpFeatures::empty(), OpFeatures::GROUP).map(|()| Nothing)
 }
 
 pub(super) fn get(object: &mut dyn Object, _: Nothing) -> Result<GroupSpec> {

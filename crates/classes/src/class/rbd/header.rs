@@ -8,8 +8,9 @@ use spirula_maps::PoolOrNone;
 use spirula_maps::snap::NOSNAP;
 
 use super::arguments::{Trailing, arguments};
+use super::features::{self, Features};
 use super::parent::Parent;
-use super::{features, keys, parent, snapshot, snapshot_record, timestamps};
+use super::{keys, parent, snapshot, snapshot_record, timestamps};
 use crate::method::{Nothing, to_bytes};
 use crate::{Error, Object, Result};
 
@@ -26,7 +27,7 @@ arguments! {
         pub(super) size: u64,
         /// The size of its objects as a power of two.
         pub(super) order: u8,
-        pub(super) features: u64,
+        pub(super) features: Features,
         /// The prefix of its objects' names.
         pub(super) object_prefix: Bytes,
         pub(super) data_pool: Trailing<PoolOrNone>,
@@ -34,7 +35,7 @@ arguments! {
 }
 
 pub(super) fn create(object: &mut dyn Object, op: Create) -> Result<Nothing> {
-    if op.features & !features::ALL != 0 {
+    if !Features::ALL.contains(op.features) {
         return Err(Error::ENOSYS);
     }
     if op.object_prefix.is_empty() {
@@ -44,8 +45,8 @@ pub(super) fn create(object: &mut dyn Object, op: Create) -> Result<Nothing> {
         return Err(Error::EEXIST);
     }
     let data_pool = op.data_pool.0.and_then(|pool| pool.0);
-    let has_data_pool = op.features & features::DATA_POOL != 0;
-    if op.features & features::OPERATIONS != 0 || has_data_pool != data_pool.is_some() {
+    let has_data_pool = op.features.contains(Features::DATA_POOL);
+    if op.features.contains(Features::OPERATIONS) || has_data_pool != data_pool.is_some() {
         return Err(Error::EINVAL);
     }
     let now = to_bytes(&object.now());
@@ -135,7 +136,7 @@ impl Decode for Striping {
 
 pub(super) fn get_stripe_unit_count(object: &mut dyn Object, _: Nothing) -> Result<Striping> {
     object.stat()?;
-    features::require(object, features::STRIPINGV2)?;
+    features::require(object, Features::STRIPINGV2)?;
     let unit = match keys::get(object, STRIPE_UNIT)? {
         Some(unit) => unit,
         None => object_size(keys::get(object, ORDER)?.ok_or(Error::EIO)?)?,
@@ -152,7 +153,7 @@ pub(super) fn set_stripe_unit_count(
         return Err(Error::EINVAL);
     }
     object.stat()?;
-    features::require(object, features::STRIPINGV2)?;
+    features::require(object, Features::STRIPINGV2)?;
     let size = object_size(keys::require(object, ORDER)?)?;
     if !size.is_multiple_of(unit) {
         return Err(Error::EINVAL);

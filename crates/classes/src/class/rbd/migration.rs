@@ -7,7 +7,8 @@ use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, Writer};
 use spirula_maps::PoolOrNone;
 
-use super::{features, keys};
+use super::features::{self, Features};
+use super::keys;
 use crate::method::Nothing;
 use crate::{Error, Object, Result};
 
@@ -149,8 +150,8 @@ pub(super) fn set(object: &mut dyn Object, new: Migration) -> Result<Nothing> {
             }
             object.write(0, Bytes::from_static(OLD_HEADER_MIGRATING))?;
         }
-        Some(have) if have & features::MIGRATING == 0 => {
-            features::write(object, have | features::MIGRATING)?;
+        Some(have) if !have.contains(Features::MIGRATING) => {
+            features::write(object, have.with(Features::MIGRATING))?;
         }
         Some(_) if new.header_type != DESTINATION => return Err(Error::EEXIST),
         Some(_) => {}
@@ -162,7 +163,7 @@ pub(super) fn set(object: &mut dyn Object, new: Migration) -> Result<Nothing> {
 fn read(object: &mut dyn Object) -> Result<Migration> {
     let is_migrating = match features::read(object)? {
         None => is_old_migrating(object)?,
-        Some(have) => have & features::MIGRATING != 0,
+        Some(have) => have.contains(Features::MIGRATING),
     };
     match is_migrating {
         true => keys::require(object, KEY),
@@ -192,8 +193,8 @@ pub(super) fn remove(object: &mut dyn Object, _: Nothing) -> Result<Nothing> {
             }
             object.write(0, Bytes::from_static(OLD_HEADER))?;
         }
-        Some(have) if have & features::MIGRATING != 0 => {
-            features::write(object, have & !features::MIGRATING)?;
+        Some(have) if have.contains(Features::MIGRATING) => {
+            features::write(object, have.without(Features::MIGRATING))?;
         }
         Some(_) => {}
     }

@@ -10,7 +10,7 @@ mod bit_vector;
 mod children;
 mod data;
 mod directory;
-pub mod features;
+mod features;
 mod group;
 mod group_snapshot;
 mod header;
@@ -36,6 +36,7 @@ mod pool_tests;
 
 pub use bit_vector::BitVector;
 pub use children::ChildImageSpec;
+pub use features::{FeatureChange, Features, FeaturesFound, ImageFlags, OpFeatures};
 pub use group::GroupSpec;
 pub use header::Striping;
 pub use mirror::images::{ImageState as MirrorImageState, MirrorImage};

@@ -6,8 +6,9 @@ use spirula_maps::PoolOrNone;
 use spirula_maps::snap::NOSNAP;
 
 use super::arguments::{Trailing, arguments};
+use super::features::{self, Features, OpFeatures};
 use super::snapshot_record::{self as record, Snapshot};
-use super::{features, header, keys};
+use super::{header, keys};
 use crate::method::Nothing;
 use crate::{Error, Object, Result};
 
@@ -124,7 +125,7 @@ impl Encode for Legacy {
 /// The parent of the image or of a snapshot, for clients that do not know of namespaces.
 pub(super) fn get_legacy(object: &mut dyn Object, snap: u64) -> Result<Legacy> {
     object.stat()?;
-    let parent = match features::has(object, features::LAYERING)? {
+    let parent = match features::has(object, Features::LAYERING)? {
         true => seen_by(object, snap)?,
         false => Parent::default(),
     };
@@ -178,7 +179,7 @@ pub(super) fn remove_legacy(object: &mut dyn Object, _: Nothing) -> Result<Nothi
 pub(super) fn get(object: &mut dyn Object, _: Nothing) -> Result<ParentImageSpec> {
     object.stat()?;
     let mut parent = Parent::default();
-    if features::has(object, features::LAYERING)? {
+    if features::has(object, Features::LAYERING)? {
         parent = match keys::get(object, KEY)? {
             Some(parent) => parent,
             None => {
@@ -198,7 +199,7 @@ pub(super) fn get(object: &mut dyn Object, _: Nothing) -> Result<ParentImageSpec
 
 /// The bytes of the parent that the image or a snapshot sees.
 pub(super) fn overlap_get(object: &mut dyn Object, id: u64) -> Result<Option<u64>> {
-    if !features::has(object, features::LAYERING)? {
+    if !features::has(object, Features::LAYERING)? {
         return Ok(None);
     }
     if id == NOSNAP {
@@ -227,7 +228,7 @@ pub(super) fn detach(object: &mut dyn Object, _: Nothing) -> Result<Nothing> {
 
 fn write_new(object: &mut dyn Object, mut parent: Parent, reattach: bool) -> Result<Nothing> {
     object.stat()?;
-    features::require(object, features::LAYERING)?;
+    features::require(object, Features::LAYERING)?;
     let overlap = parent.head_overlap.unwrap_or_default();
     if !parent.exists() || overlap == 0 {
         return Err(Error::EINVAL);
@@ -246,7 +247,7 @@ fn write_new(object: &mut dyn Object, mut parent: Parent, reattach: bool) -> Res
 fn remove(object: &mut dyn Object, legacy: bool) -> Result<Nothing> {
     object.stat()?;
     let features = features::read(object)?.unwrap_or_default();
-    if features & features::LAYERING == 0 {
+    if !features.contains(Features::LAYERING) {
         return Err(Error::ENOEXEC);
     }
     let mut parent: Parent = keys::require(object, KEY)?;
@@ -258,7 +259,7 @@ fn remove(object: &mut dyn Object, legacy: bool) -> Result<Nothing> {
     }
     let mut children = record::read_all(object)?;
     children.retain(Snapshot::has_parent);
-    if !children.is_empty() && features & features::DEEP_FLATTEN == 0 {
+    if !children.is_empty() && !features.contains(Features::DEEP_FLATTEN) {
         parent.head_overlap = None;
         return keys::set(object, KEY, &parent).map(|()| Nothing);
     }
@@ -271,6 +272,6 @@ fn remove(object: &mut dyn Object, legacy: bool) -> Result<Nothing> {
         record::write(object, without.id, without)?;
     }
     keys::remove_any(object, KEY)?;
-    features::set_operations(object, 0, features::CLONE_CHILD)?;
+    features::set_operations(object, OpFeatures::empty(), OpFeatures::CLONE_CHILD)?;
     Ok(Nothing)
 }

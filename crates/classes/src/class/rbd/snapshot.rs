@@ -5,11 +5,12 @@ use spirula_denc::{Fsid, UTime, versioned};
 use spirula_maps::snap::{MAXSNAP, NOSNAP};
 
 use super::arguments::{Trailing, arguments};
+use super::features::{self, Features, OpFeatures};
 use super::parent::{self, Parent};
 use super::protection::{PROTECTED, UNPROTECTED};
 use super::snapshot_namespace::SnapshotNamespace;
 use super::snapshot_record::{self as record, Snapshot};
-use super::{features, header, keys, snapshot_limit};
+use super::{header, keys, snapshot_limit};
 use crate::method::Nothing;
 use crate::{Error, Object, Result};
 
@@ -105,7 +106,7 @@ pub(super) fn add(object: &mut dyn Object, op: Add) -> Result<Nothing> {
     }
     let parent = keys::get(object, parent::KEY)?.unwrap_or_default();
     if namespace.is_trash() {
-        features::set_operations(object, features::SNAP_TRASH, features::SNAP_TRASH)?;
+        features::set_operations(object, OpFeatures::SNAP_TRASH, OpFeatures::SNAP_TRASH)?;
     }
     keys::set(object, SEQ, &op.id)?;
     let snap = Snapshot {
@@ -150,15 +151,15 @@ pub(super) fn remove(object: &mut dyn Object, id: u64) -> Result<Nothing> {
     if parent.is_some() && !head_sees_parent && !snaps_see_parent {
         keys::remove_any(object, parent::KEY)?;
     }
-    let mut gone = 0;
+    let mut gone = OpFeatures::empty();
     if !snaps_see_parent && !head_sees_parent {
-        gone |= features::CLONE_CHILD;
+        gone.insert(OpFeatures::CLONE_CHILD);
     }
     if !others.iter().any(|s| s.namespace.is_trash()) {
-        gone |= features::SNAP_TRASH;
+        gone.insert(OpFeatures::SNAP_TRASH);
     }
-    if gone != 0 {
-        features::set_operations(object, 0, gone)?;
+    if !gone.is_empty() {
+        features::set_operations(object, OpFeatures::empty(), gone)?;
     }
     Ok(Nothing)
 }
@@ -172,7 +173,7 @@ pub(super) fn trash_add(object: &mut dyn Object, id: u64) -> Result<Nothing> {
     if snap.namespace.is_trash() {
         return Err(Error::EEXIST);
     }
-    features::set_operations(object, features::SNAP_TRASH, features::SNAP_TRASH)?;
+    features::set_operations(object, OpFeatures::SNAP_TRASH, OpFeatures::SNAP_TRASH)?;
     snap.namespace = SnapshotNamespace::Trash {
         original_name: snap.name,
         original_kind: snap.namespace.kind(),
@@ -199,7 +200,7 @@ pub(super) fn get_protection_status(object: &mut dyn Object, id: u64) -> Result<
 
 pub(super) fn set_protection_status(object: &mut dyn Object, (id, status): (u64, u8)) -> Result<Nothing> {
     object.stat()?;
-    features::require(object, features::LAYERING)?;
+    features::require(object, Features::LAYERING)?;
     if id == NOSNAP || status > PROTECTED {
         return Err(Error::EINVAL);
     }

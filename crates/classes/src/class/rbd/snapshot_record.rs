@@ -5,6 +5,7 @@ use spirula_denc::{Decode, Encode, Reader, UTime, Writer};
 use spirula_maps::PoolOrNone;
 use spirula_maps::snap::NOSNAP;
 
+use super::features::ImageFlags;
 use super::keys;
 use super::parent::{self, Parent};
 use super::snapshot_namespace::SnapshotNamespace;
@@ -27,7 +28,7 @@ pub(super) struct Snapshot {
     /// The parent at the time of the snapshot: in old records, until [`write`] takes the overlap
     /// from it.
     pub(super) parent: Parent,
-    pub(super) flags: u64,
+    pub(super) flags: ImageFlags,
     pub(super) timestamp: UTime,
     pub(super) namespace: SnapshotNamespace,
     /// The number of its clones.
@@ -44,7 +45,7 @@ impl Default for Snapshot {
             image_size: 0,
             protection: 0,
             parent: Parent::default(),
-            flags: 0,
+            flags: ImageFlags::default(),
             timestamp: UTime::ZERO,
             namespace: SnapshotNamespace::User,
             child_count: 0,
@@ -68,7 +69,7 @@ impl Encode for Snapshot {
             w.put(&self.name);
             w.u64(self.image_size);
             w.u8(self.protection);
-            w.u64(self.flags);
+            w.put(&self.flags);
             w.put(&self.namespace);
             w.put(&self.timestamp);
             w.u32(self.child_count);
@@ -98,7 +99,7 @@ impl Decode for Snapshot {
                 snap.protection = r.u8()?;
             }
             if version >= 4 {
-                snap.flags = r.u64()?;
+                snap.flags = r.get()?;
             }
             if version >= 5 {
                 snap.namespace = r.get()?;

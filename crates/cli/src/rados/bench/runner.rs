@@ -86,7 +86,7 @@ impl Progress {
             let hint = AllocHintArgs {
                 expected_object_size: run.object_size,
                 expected_write_size: run.op_size,
-                flags: flags.0,
+                flags,
             };
             ops.push(OsdOpIn::new(
                 OpCode::SETALLOCHINT,

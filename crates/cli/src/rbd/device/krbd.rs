@@ -16,6 +16,7 @@ use spirula_cephx::CryptoKey;
 use spirula_client::errno;
 use spirula_client::errno::Errno;
 use spirula_denc::encode_to_vec;
+use spirula_rbd::Features;
 use zeroize::Zeroizing;
 
 use super::kernel;
@@ -136,9 +137,11 @@ impl KernelRbd {
     }
 
     /// The features of images that the client knows.
-    pub(super) fn features(&self) -> Option<u64> {
+    pub(super) fn features(&self) -> Option<Features> {
         let text = fs::read_to_string(self.bus.join("supported_features")).ok()?;
-        u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
+        u64::from_str_radix(text.trim().trim_start_matches("0x"), 16)
+            .ok()
+            .map(Features)
     }
 
     /// Writes to a control file, whose name differs where all devices share a major number.
@@ -465,7 +468,7 @@ mod tests {
             .map(|m| format!("{} {} {}", m.id, m.image, m.path))
             .collect();
         assert_eq!(told, ["0 p/n/i /dev/rbd0", "10 p/i@s /dev/rbd10"]);
-        assert_eq!(sysfs.rbd.features(), Some(0x1ff));
+        assert_eq!(sysfs.rbd.features(), Some(Features(0x1ff)));
     }
 
     #[test]

@@ -16,10 +16,9 @@ use rustix::fs::major;
 use serde_json::{Map, Value, json};
 use spirula_client::errno;
 use spirula_msgr::ConMode;
-use spirula_rbd::{Options, features};
+use spirula_rbd::{Features, Options};
 use spirula_text::{Align, Table};
 
-use super::features::names;
 use super::spec::Spec;
 use super::{Asked, DEFAULT_POOL, Done, Target, Tool, bad, close, complain, invalid, print};
 use crate::rbd::Exit;
@@ -30,11 +29,11 @@ pub(crate) use nbd::{PROCESS as NBD_PROCESS, run as run_nbd};
 const NBD_MAJOR: u32 = 43;
 
 /// Features that can be disabled for an image.
-const MUTABLE: u64 = features::EXCLUSIVE_LOCK
-    | features::OBJECT_MAP
-    | features::FAST_DIFF
-    | features::DEEP_FLATTEN
-    | features::JOURNALING;
+const MUTABLE: Features = Features::EXCLUSIVE_LOCK
+    .with(Features::OBJECT_MAP)
+    .with(Features::FAST_DIFF)
+    .with(Features::DEEP_FLATTEN)
+    .with(Features::JOURNALING);
 
 /// What serves a mapped image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +180,7 @@ impl Tool {
             })
     }
 
-    fn map_by_kernel_with(&self, mut options: MapOptions, wanted: &Wanted, features: u64) -> Done {
+    fn map_by_kernel_with(&self, mut options: MapOptions, wanted: &Wanted, features: Features) -> Done {
         let rbd = KernelRbd::new();
         if let Err(why) = rbd.load() {
             eprintln!("rbd: failed to load rbd kernel module ({why})");
@@ -245,21 +244,22 @@ fn mode(modes: &[ConMode]) -> &'static str {
 }
 
 /// Prints which features of an image the kernel does not know.
-fn tell_of_features(rbd: &KernelRbd, wanted: &Wanted, features: u64) {
-    let unknown = rbd.features().map(|known| features & !known);
-    let fixed = unknown.map(|bits| bits & !MUTABLE);
+fn tell_of_features(rbd: &KernelRbd, wanted: &Wanted, features: Features) {
+    let unknown = rbd.features().map(|known| features.without(known));
+    let fixed = unknown.map(|features| features.without(MUTABLE));
+    let names = |features: Features| features.names().collect::<Vec<_>>().join(" ");
     let text = match (unknown, fixed) {
-        (_, Some(fixed)) if fixed != 0 => format!(
+        (_, Some(fixed)) if !fixed.is_empty() => format!(
             "This image cannot be mapped because the following immutable features are unsupported by the kernel: {}",
-            names(fixed).join(" ")
+            names(fixed)
         ),
-        (Some(unknown), _) if unknown != 0 => format!(
+        (Some(unknown), _) if !unknown.is_empty() => format!(
             "You can disable features unsupported by the kernel with \"rbd feature disable {} {}\".",
             Wanted {
                 snap: None,
                 ..wanted.clone()
             },
-            names(unknown).join(" ")
+            names(unknown)
         ),
         _ => "Try disabling features unsupported by the kernel with \"rbd feature disable\".".to_owned(),
     };

@@ -21,7 +21,7 @@ impl Exec<'_> {
         // Ops that can't be called were refused before anything was executed.
         let call = op.call.clone().ok_or(Stop::Failed(EINVAL))?;
         let method = call.method.ok_or(Stop::Failed(EOPNOTSUPP))?;
-        self.draft.user_modify |= method.flags.has(Flags::WR);
+        self.draft.user_modify |= method.flags.contains(Flags::WR);
         let mut view = View {
             exec: self,
             reads: false,
@@ -35,8 +35,8 @@ impl Exec<'_> {
             Err(Error::NotFetched) => return Err(Stop::Unfetched),
             // A method that does something that it is not marked for fails, even if it ignores the
             // error.
-            _ if reads && !method.flags.has(Flags::RD) => return fail(EIO),
-            _ if writes && !method.flags.has(Flags::WR) => return fail(EIO),
+            _ if reads && !method.flags.contains(Flags::RD) => return fail(EIO),
+            _ if writes && !method.flags.contains(Flags::WR) => return fail(EIO),
             // Clients would send the request again for ever.
             Err(Error::Errno(EAGAIN)) => return fail(EIO),
             Err(Error::Errno(e)) => return fail(e),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_denc::{Reader, encode_to_vec};
 use spirula_errno::*;
-use spirula_proto::osd::{CopyFromArgs, OpCode};
+use spirula_proto::osd::{CopyFromArgs, CopyFromFlags, OpCode};
 use spirula_proto::osd_op_data::{CopyCursor, CopyData, CopySource};
 
 use super::draft::Origin;
@@ -14,11 +14,6 @@ use super::{Changing, Looking, OpResult, Stop, fail};
 use crate::pg::fetch::{Answer, Copied, CopyWant, OmapRange, Want, key_after};
 use crate::pg::op::OsdOp;
 use crate::pg::txn::{ObjectOp, PAIR_LOGGED};
-
-/// The flags of `CEPH_OSD_COPY_FROM_FLAGS` that exist.
-const KNOWN_FLAGS: u8 = 0x3f;
-/// `CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`: the request has the copy's truncation.
-const TRUNCATE_SEQ: u8 = 32;
 
 /// Whether an op's user version is the source's.
 pub(super) fn keeps_version(code: OpCode) -> bool {
@@ -93,12 +88,12 @@ impl Changing<'_, '_> {
     pub(super) fn copy_from(&mut self, op: &OsdOp) -> OpResult {
         let args: CopyFromArgs = op.args();
         let second = op.code == OpCode::COPY_FROM2;
-        if second && args.flags & !KNOWN_FLAGS != 0 {
+        if second && !CopyFromFlags::ALL.contains(args.flags) {
             return fail(EINVAL);
         }
         let source: CopySource = Reader::new(&op.indata).get().map_err(|_| Stop::Failed(EINVAL))?;
         let given = match source.truncate {
-            _ if !second || args.flags & TRUNCATE_SEQ == 0 => None,
+            _ if !second || !args.flags.contains(CopyFromFlags::TRUNCATE_SEQ) => None,
             None => return fail(EINVAL),
             given => given,
         };

@@ -8,7 +8,7 @@ use spirula_maps::IntervalSet;
 
 use super::ObjectState;
 use crate::pg::log::Usage;
-use crate::pg::object::{Attrs, FLAG_OMAP, ObjectInfo};
+use crate::pg::object::{Attrs, ObjectFlags, ObjectInfo};
 use crate::pg::txn::ObjectOp;
 
 /// The content that the changes start from.
@@ -124,9 +124,9 @@ impl Draft {
 
     /// Sets whether there may be an omap.
     pub(super) fn set_omap(&mut self, there: bool) {
-        self.info.flags &= !FLAG_OMAP;
+        self.info.flags.remove(ObjectFlags::OMAP);
         if there {
-            self.info.flags |= FLAG_OMAP;
+            self.info.flags.insert(ObjectFlags::OMAP);
         }
     }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use spirula_nbd::wire::TransmissionFlags;
+
 use super::genl::{Request, Socket};
 
 /// The client's netlink family.
@@ -19,16 +21,6 @@ const TIMEOUT: u16 = 4;
 const SERVER_FLAGS: u16 = 5;
 const SOCKETS: u16 = 7;
 const BACKEND: u16 = 10;
-
-/// Features of the server: `NBD_FLAG_*` of the protocol's transmission flags.
-mod flags {
-    pub(super) const HAS_FLAGS: u64 = 1;
-    pub(super) const READ_ONLY: u64 = 1 << 1;
-    pub(super) const FLUSH: u64 = 1 << 2;
-    pub(super) const FUA: u64 = 1 << 3;
-    pub(super) const TRIM: u64 = 1 << 5;
-    pub(super) const WRITE_ZEROES: u64 = 1 << 6;
-}
 
 /// The smallest request in bytes: a disk's sector, as in Ceph's tool.
 const SECTOR: u64 = 512;
@@ -47,21 +39,24 @@ pub(super) struct Device<'a> {
 }
 
 impl Device<'_> {
-    fn flags(&self) -> u64 {
-        let optional = |on, flag| if on { flag } else { 0 };
-        let space = flags::TRIM | flags::WRITE_ZEROES;
-        flags::HAS_FLAGS
-            | flags::FLUSH
-            | flags::FUA
-            | optional(self.read_only, flags::READ_ONLY)
-            | optional(self.trim, space)
+    fn flags(&self) -> TransmissionFlags {
+        let mut flags = TransmissionFlags::HAS_FLAGS
+            .with(TransmissionFlags::SEND_FLUSH)
+            .with(TransmissionFlags::SEND_FUA);
+        if self.read_only {
+            flags.insert(TransmissionFlags::READ_ONLY);
+        }
+        if self.trim {
+            flags.insert(TransmissionFlags::SEND_TRIM.with(TransmissionFlags::SEND_WRITE_ZEROES));
+        }
+        flags
     }
 
     fn request(&self) -> Request {
         let mut request = Request::new(CONNECT)
             .with_u64(SIZE, self.size)
             .with_u64(BLOCK_SIZE, SECTOR)
-            .with_u64(SERVER_FLAGS, self.flags());
+            .with_u64(SERVER_FLAGS, self.flags().0.into());
         if let Some(number) = self.number {
             request = request.with_u32(INDEX, number);
         }
@@ -125,12 +120,12 @@ mod tests {
             timeout: None,
             cookie: None,
         };
-        assert_eq!(device.flags(), 0b110_1101);
+        assert_eq!(device.flags().0, 0b110_1101);
         let snapshot = Device {
             read_only: true,
             trim: false,
             ..device
         };
-        assert_eq!(snapshot.flags(), 0b1111);
+        assert_eq!(snapshot.flags().0, 0b1111);
     }
 }
