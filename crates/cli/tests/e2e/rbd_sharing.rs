@@ -60,3 +60,17 @@ fn holders_that_keep_the_lock_do_what_they_are_asked() {
 fn journals_tell_what_either_has_done() {
     run("rbd-journals", include_str!("../data/rbd/journals.sh"));
 }
+
+/// The next owner would do the rename again while the former one still does it.
+#[test]
+fn a_rename_has_ended_when_the_lock_is_passed_on() {
+    let c = Cluster::up("rbd-rename", 2, &[]);
+    c.sh("ceph config set global mon_allow_pool_size_one true
+          ceph osd pool create n 32 32 replicated
+          ceph osd pool set n size 1 --yes-i-really-mean-it
+          rbd pool init n
+          ceph osd set nodown");
+    let (spirula, run) = (crate::common::binary(), c.dir().join("run"));
+    let paths = format!("spirula, run = {spirula:?}, {run:?}");
+    c.python(&format!("{paths}\n{}", include_str!("../data/rbd/rename.py")));
+}

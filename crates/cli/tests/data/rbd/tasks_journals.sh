@@ -66,6 +66,30 @@ prints '' left "$id"
 fails 1 grep -q . <(rados -p p listomapkeys rbd_mirroring | grep "$id")
 prints '' rbd ls p
 
+# An image that is mirrored by its journal and has snapshots of mirroring, as one that was mirrored by them before: without its journal it is
+# not mirrored, and has none.
+rbd create --size 8 --image-feature exclusive-lock p/mirrored
+rbd mirror image enable p/mirrored snapshot
+id=$(id_of p/mirrored)
+rbd feature enable p/mirrored journaling
+/usr/bin/python3 - "$id" <<'PY'
+import os, struct, sys, rados
+id = struct.pack('<I', len(sys.argv[1])) + sys.argv[1].encode()
+with rados.Rados(conffile=os.environ['CEPH_CONF']) as cluster, cluster.open_ioctx('p') as io:
+    record = bytearray(io.execute('rbd_mirroring', 'rbd', 'mirror_image_get', id)[1])
+    # The mode is the last byte: 0 for the journal.
+    record[-1] = 0
+    assert io.execute('rbd_mirroring', 'rbd', 'mirror_image_set', id + bytes(record))[0] == 0
+PY
+rbd mirror pool enable p pool
+rbd snap ls --all p/mirrored | grep mirror >/dev/null
+timeout 60 "$SPIRULA" rbd feature disable p/mirrored journaling
+prints '' rbd snap ls --all p/mirrored
+fails 1 grep -q . <(rados -p p listomapkeys rbd_mirroring | grep "$id")
+rbd rm --no-progress p/mirrored
+prints '' left "$id"
+rbd mirror pool enable p image
+
 # Clones with journals are flattened, which their journals tell, and images with journals are migrated.
 rbd create --size 16M --object-size 1M p/parent
 rbd bench --io-type write --io-size 64K --io-total 4M --io-pattern rand p/parent >/dev/null
