@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde_json::{Value, json};
 use spirula_conf::options::Values;
 use spirula_denc::{Micros, UTime};
-use spirula_maps::{PingSeries, PingTimes};
+use spirula_maps::{OsdId, PingSeries, PingTimes};
 
 /// Microseconds as milliseconds.
 fn ms(us: u32) -> Value {
@@ -35,9 +35,9 @@ pub fn slow_limit(values: &Values) -> Micros {
 #[derive(Debug, Clone, Copy)]
 pub struct Pings {
     /// The OSD that sends the heartbeats.
-    pub from: i32,
+    pub from: OsdId,
     /// The OSD that answers them.
-    pub to: i32,
+    pub to: OsdId,
     /// The times.
     pub times: PingTimes,
 }
@@ -107,7 +107,11 @@ mod tests {
             (2, times(3000, 2000)),
             (3, PingTimes::default()),
         ];
-        let all = all.map(|(to, times)| Pings { from: 0, to, times });
+        let all = all.map(|(to, times)| Pings {
+            from: OsdId::new(0),
+            to: OsdId::new(to),
+            times,
+        });
         let got = entries(all.into_iter(), Micros::from_millis(1), (1_567_616_700, 600));
         let seen: Vec<_> = got.iter().map(|e| (&e["to osd"], &e["interface"])).collect();
         assert_eq!(

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use spirula_cephx::AuthName;
 use spirula_client::{Options, Rados};
 use spirula_denc::EntityType;
+use spirula_maps::OsdId;
 
 async fn tour(pool: &str) -> spirula_client::Result<()> {
     let name = AuthName::new(EntityType::CLIENT, "admin");
@@ -45,7 +46,7 @@ async fn tour(pool: &str) -> spirula_client::Result<()> {
         io.read("o1", 0, 1).await.map_err(|e| e.errno())
     );
     let version = rados
-        .osd_command(0, r#"{"prefix":"version"}"#, Bytes::new())
+        .osd_command(OsdId::new(0), r#"{"prefix":"version"}"#, Bytes::new())
         .await?;
     println!("osd.0: {}", String::from_utf8_lossy(&version.output));
     Ok(())

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, EntityType};
+use spirula_maps::OsdId;
 use spirula_monc::MonClient;
 use spirula_msgr::{Config, Sender};
 use spirula_proto::RawMessage;
@@ -17,11 +18,11 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Events of sessions for the objecter.
 pub(crate) enum Event {
     /// The session of this number is established; requests for its OSD can be sent.
-    Up(i32, u64),
+    Up(OsdId, u64),
     /// The session was lost; it is reconnected until it is closed.
-    Down(i32, u64),
+    Down(OsdId, u64),
     /// A message from this OSD, on the session of this number.
-    Message(i32, u64, RawMessage),
+    Message(OsdId, u64, RawMessage),
 }
 
 struct Session {
@@ -34,7 +35,7 @@ pub(crate) struct OsdSessions {
     config: Rc<Config>,
     monc: MonClient,
     events: mpsc::UnboundedSender<Event>,
-    sessions: BTreeMap<i32, Session>,
+    sessions: BTreeMap<OsdId, Session>,
 }
 
 impl OsdSessions {
@@ -48,7 +49,7 @@ impl OsdSessions {
     }
 
     /// Starts a session; [`Event::Up`] announces it.
-    pub(crate) fn open(&mut self, osd: i32, addr: EntityAddr, number: u64) {
+    pub(crate) fn open(&mut self, osd: OsdId, addr: EntityAddr, number: u64) {
         let sender = Rc::new(RefCell::new(None));
         let dial = Dial {
             osd,
@@ -65,14 +66,14 @@ impl OsdSessions {
     }
 
     /// Sends to an OSD; the message is dropped where there is no session.
-    pub(crate) fn send(&self, osd: i32, msg: RawMessage) {
+    pub(crate) fn send(&self, osd: OsdId, msg: RawMessage) {
         if let Some(sender) = self.sessions.get(&osd).and_then(|s| s.sender.borrow().clone()) {
             sender.send(msg);
         }
     }
 
     /// Closes the session with an OSD that is down or has another address.
-    pub(crate) fn close(&mut self, osd: i32) {
+    pub(crate) fn close(&mut self, osd: OsdId) {
         if let Some(session) = self.sessions.remove(&osd) {
             session.task.abort();
         }
@@ -89,7 +90,7 @@ impl Drop for OsdSessions {
 
 /// The parameters of a session's task.
 struct Dial {
-    osd: i32,
+    osd: OsdId,
     number: u64,
     addr: EntityAddr,
     config: Rc<Config>,

@@ -10,7 +10,7 @@ use spirula_buf::Pool;
 use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddrVec, EntityName, EntityType, Fsid, decode_all};
 use spirula_errno::Errno;
-use spirula_maps::{Epoch, MonMap, OsdMap, PoolId, PoolStat, SnapId};
+use spirula_maps::{Epoch, MonMap, OsdId, OsdMap, PoolId, PoolStat, SnapId};
 use spirula_monc::{CommandReply, Event, MonClient};
 use spirula_msgr::Config;
 use spirula_proto::mgr::{MMgrMap, MgrMap};
@@ -139,7 +139,7 @@ impl Rados {
     ///
     /// # Errors
     /// `ENXIO` where it is down, `ENOENT` where there is none.
-    pub async fn osd_command(&self, osd: i32, json: &str, input: Bytes) -> Result<CommandReply> {
+    pub async fn osd_command(&self, osd: OsdId, json: &str, input: Bytes) -> Result<CommandReply> {
         let map = self.latest_map().await?;
         let mut msg = MCommand {
             fsid: map.fsid,

@@ -85,9 +85,7 @@ impl Rados {
         let map = self.latest_map().await?;
         let pool = map.pool_of(pg).ok_or(Error::os("PG command", errno::ENOENT))?;
         let primary = map.map_pg(pool.raw_pg_to_pg(pg)).acting_primary;
-        if primary < 0 {
-            return Err(Error::os("PG command", errno::ENXIO));
-        }
+        let primary = primary.ok_or(Error::os("PG command", errno::ENXIO))?;
         self.osd_command(primary, json, input).await
     }
 

@@ -46,12 +46,8 @@ fn use_map(map: &OsdMap) {
     let mut ws = Workspace::with_max_draws(DRAWS);
     for pg in map.pgs().take(24) {
         let found = map.map_pg_with(&mut ws, pg);
-        for osd in found.up.iter().chain(&found.acting) {
-            let _ = (
-                map.client_addrs(*osd),
-                map.cluster_addrs(*osd),
-                map.weight_f64(*osd),
-            );
+        for osd in found.up.osds().chain(found.acting.osds()) {
+            let _ = (map.client_addrs(osd), map.cluster_addrs(osd), map.weight_f64(osd));
         }
     }
     let name = ObjectName::from("object".as_bytes());

@@ -23,8 +23,8 @@ pub use features::release;
 pub use interval_set::{Interval, IntervalSet};
 pub use monmap::{ElectionStrategy, MonFeatures, MonInfo, MonMap};
 pub use osdmap::{
-    ApplyError, CleanInterval, CrushBlob, Incremental, MappingCache, NO_OSD, OsdCounts, OsdInfo, OsdMap,
-    OsdMapFlags, OsdState, OsdXInfo, PgMapping, UpmapItem,
+    ApplyError, CleanInterval, CrushBlob, Incremental, MappingCache, OsdCounts, OsdInfo, OsdMap, OsdMapFlags,
+    OsdState, OsdXInfo, PgMapping, UpmapItem,
 };
 pub use pool::{PgPool, PoolFlags, PoolSnap, PoolType};
 pub use spirula_crush::ITEM_NONE;
@@ -33,6 +33,6 @@ pub use stats::{
     PingSeries, PingTimes, PoolStat, StoreStatfs,
 };
 pub use types::{
-    EVersion, Epoch, HObject, ObjectLocator, ObjectName, PgId, PgShard, PoolId, PoolOrNone, ReqId,
-    SnapContext, SnapId, SpgId, snap,
+    EVersion, Epoch, HObject, ObjectLocator, ObjectName, OsdId, OsdOrNone, PgId, PgShard, PoolId, PoolOrNone,
+    Positions, ReqId, SnapContext, SnapId, SpgId, osd_or_hole, osd_or_none, snap,
 };

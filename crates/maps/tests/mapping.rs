@@ -17,8 +17,8 @@ use std::process::Command;
 use spirula_crush::{CrushMap, Location, RULE_ERASURE, RULE_REPLICATED, RuleMode, SimpleRule};
 use spirula_denc::{Fsid, decode_all, encode_to_vec};
 use spirula_maps::{
-    Epoch, ITEM_NONE, Incremental, MappingCache, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolId,
-    PoolType, UpmapItem, release,
+    Epoch, Incremental, MappingCache, OsdId, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolId, PoolType,
+    Positions, UpmapItem, release,
 };
 use spirula_random::Rng;
 
@@ -26,9 +26,9 @@ use spirula_random::Rng;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Row {
     pg: PgId,
-    raw: Vec<i32>,
-    up: (Vec<i32>, i32),
-    acting: (Vec<i32>, i32),
+    raw: Positions,
+    up: (Positions, Option<OsdId>),
+    acting: (Positions, Option<OsdId>),
 }
 
 fn our_rows(map: &OsdMap) -> Vec<Row> {
@@ -56,11 +56,12 @@ fn parse_row(line: &str) -> Option<Row> {
         let osds = osds
             .split(',')
             .filter(|o| !o.is_empty())
-            .map(|o| o.parse().unwrap())
+            .map(|o| OsdId::of_item(o.parse().unwrap()))
             .collect();
-        Some((osds, rest.split_once(')')?.0.parse().unwrap()))
+        Some((osds, OsdId::of_item(rest.split_once(')')?.0.parse().unwrap())))
     };
-    let (raw, up, acting) = (set()?.0, set()?, set()?);
+    let (raw, up, acting): ((Positions, _), _, _) = (set()?, set()?, set()?);
+    let raw = raw.0;
     Some(Row { pg, raw, up, acting })
 }
 
@@ -93,22 +94,22 @@ impl Random {
     }
 }
 
-fn crush(r: &mut Random, osds: i32) -> CrushMap {
+fn crush(r: &mut Random, osds: u32) -> CrushMap {
     let mut crush = CrushMap::with_default_root("osd").unwrap();
     let hosts = 2 + r.below(6);
     for osd in 0..osds {
         let location: Location = CrushMap::parse_location([
             "root=default",
-            &format!("rack=r{}", osd.cast_unsigned() % hosts % 3),
-            &format!("host=h{}", osd.cast_unsigned() % hosts),
+            &format!("rack=r{}", osd % hosts % 3),
+            &format!("host=h{}", osd % hosts),
         ])
         .unwrap();
         let weight = 0x4000 + r.below(0x20000);
         crush
-            .insert_item(osd, weight, &format!("osd.{osd}"), &location)
+            .insert_item(osd.cast_signed(), weight, &format!("osd.{osd}"), &location)
             .unwrap();
         crush
-            .set_device_class(osd, if r.chance(70) { "hdd" } else { "ssd" })
+            .set_device_class(osd.cast_signed(), if r.chance(70) { "hdd" } else { "ssd" })
             .unwrap();
     }
     let ec = (RuleMode::Indep, RULE_ERASURE);
@@ -161,8 +162,8 @@ fn pool(r: &mut Random) -> PgPool {
 }
 
 /// States, weights and affinities of the OSDs.
-fn change_osds(r: &mut Random, inc: &mut Incremental, osds: i32) {
-    for osd in 0..osds {
+fn change_osds(r: &mut Random, inc: &mut Incremental, osds: u32) {
+    for osd in OsdId::below(osds) {
         let state = match r.below(10) {
             0 => OsdState::EXISTS,
             1 if r.chance(30) => continue,
@@ -187,21 +188,23 @@ fn change_osds(r: &mut Random, inc: &mut Incremental, osds: i32) {
 fn except_pgs(r: &mut Random, inc: &mut Incremental, map: &OsdMap, osds: u32) {
     for pg in map.pgs() {
         let size = u32::from(map.pool_of(pg).unwrap().size);
-        let some =
-            |r: &mut Random, n: u32| -> Vec<i32> { (0..n).map(|_| r.below(osds).cast_signed()).collect() };
+        let some = |r: &mut Random, n: u32| -> Positions {
+            (0..n).map(|_| OsdId::new(r.below(osds) as u16)).collect()
+        };
         match r.below(60) {
             0 => drop(inc.new_pg_upmap.insert(pg, some(r, size))),
             1 | 2 => {
                 let n = 1 + r.below(2);
-                let from = map.map_pg_raw(pg).into_iter().filter(|o| *o != ITEM_NONE);
-                let items: Vec<_> = from
-                    .zip(some(r, n))
-                    .map(|(from, to)| UpmapItem { from, to })
+                let (raw, to) = (map.map_pg_raw(pg), some(r, n));
+                let items: Vec<_> = raw
+                    .osds()
+                    .zip(to.slots())
+                    .map(|(from, to)| UpmapItem { from, to: *to })
                     .collect();
                 inc.new_pg_upmap_items.insert(pg, items);
             }
             3 => drop(inc.new_pg_temp.insert(pg, some(r, size))),
-            4 => drop(inc.new_primary_temp.insert(pg, some(r, 1)[0])),
+            4 => drop(inc.new_primary_temp.insert(pg, some(r, 1).first().into())),
             _ => {}
         }
     }
@@ -210,7 +213,7 @@ fn except_pgs(r: &mut Random, inc: &mut Incremental, map: &OsdMap, osds: u32) {
 fn generated(seed: u64) -> OsdMap {
     let mut r = Random(Rng::new(seed));
     let osds = 4 + r.below(28);
-    let mut map = OsdMap::new(Fsid([7; 16]), crush(&mut r, osds.cast_signed()));
+    let mut map = OsdMap::new(Fsid([7; 16]), crush(&mut r, osds));
     let mut inc = Incremental::new(Fsid([7; 16]), Epoch::new(1));
     inc.new_max_osd = osds.cast_signed();
     inc.new_flags = OsdMapFlags::NEW_CLUSTER.0.cast_signed();
@@ -225,22 +228,20 @@ fn generated(seed: u64) -> OsdMap {
         .insert("default".into(), BTreeMap::from([("k".into(), "2".into())]));
     map.apply(&inc).unwrap();
     let mut inc = Incremental::new(map.fsid, Epoch::new(2 + r.below(2)));
-    change_osds(&mut r, &mut inc, osds.cast_signed());
+    change_osds(&mut r, &mut inc, osds);
     except_pgs(&mut r, &mut inc, &map, osds);
     inc.epoch = Epoch::new(2);
     map.apply(&inc).unwrap();
     map
 }
 
-fn write_osds(out: &mut Vec<u8>, osds: &[i32]) {
-    out.push(u8::try_from(osds.len()).unwrap());
-    out.extend(osds.iter().map(|o| {
-        if *o == ITEM_NONE {
-            255
-        } else {
-            u8::try_from(*o).unwrap()
-        }
-    }));
+fn write_osd(osd: Option<OsdId>) -> u8 {
+    osd.map_or(255, |o| u8::try_from(o.item()).unwrap())
+}
+
+fn write_osds(out: &mut Vec<u8>, osds: &Positions) {
+    out.push(u8::try_from(osds.slots().len()).unwrap());
+    out.extend(osds.slots().iter().copied().map(write_osd));
 }
 
 /// A golden row: the raw set, the up set (254: the same), its primary (255: none), the acting set
@@ -253,7 +254,7 @@ fn write_row(out: &mut Vec<u8>, row: &Row) {
         } else {
             write_osds(out, &set.0)
         }
-        out.push(u8::try_from(set.1).unwrap_or(255));
+        out.push(write_osd(set.1));
     }
 }
 

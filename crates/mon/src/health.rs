@@ -12,7 +12,7 @@ mod slow_disks;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spirula_maps::{OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, PoolFlags, PoolId};
+use spirula_maps::{OsdId, OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, PoolFlags, PoolId};
 use spirula_text::time;
 
 use crate::core::View;
@@ -178,14 +178,14 @@ impl View {
 
     fn osds_down(&self, map: &OsdMap, out: &mut Checks) {
         // One that never came up is not missed.
-        let missed = |o: i32| map.is_in(o) && map.is_down(o) && !map.state(o).contains(OsdState::NEW);
-        let down: Vec<i32> = map.osds().filter(|o| missed(*o)).collect();
+        let missed = |o: OsdId| map.is_in(o) && map.is_down(o) && !map.state(o).contains(OsdState::NEW);
+        let down: Vec<OsdId> = map.osds().filter(|o| missed(*o)).collect();
         if down.is_empty() {
             return;
         }
         let detail = down
             .iter()
-            .map(|o| format!("osd.{o} ({}) is down", place(map, *o)))
+            .map(|o| format!("osd.{o} ({}) is down", place(map, o.item())))
             .collect();
         out.insert(
             "OSD_DOWN",
@@ -207,8 +207,8 @@ impl View {
                 .iter_buckets()
                 .filter(|b| i32::from(b.type_id) == type_id && !crush.is_shadow(b.id))
             {
-                let below: Vec<i32> = crush
-                    .devices_below(b.id)
+                let below: Vec<OsdId> = map
+                    .osds_below(b.id)
                     .into_iter()
                     .filter(|o| map.exists(*o) && map.is_in(*o))
                     .collect();
@@ -531,11 +531,10 @@ impl PgRule {
             };
             return Some(format!(
                 "pg {pg} is stuck {} {age}, current state {state}, last acting {}",
-                self.name,
-                osd_list(&stat.acting)
+                self.name, stat.acting
             ));
         }
-        let mut line = format!("pg {pg} is {state}, acting {}", osd_list(&stat.acting));
+        let mut line = format!("pg {pg} is {state}, acting {}", stat.acting);
         if stat.stats.sum.num_objects_unfound > 0 {
             line.push_str(&format!(", {} unfound", stat.stats.sum.num_objects_unfound));
         }
@@ -550,18 +549,6 @@ pub fn state_text(state: PgState) -> String {
     } else {
         state.to_string()
     }
-}
-
-/// `[1,0,2]`, with `NONE` for holes.
-pub fn osd_list(osds: &[i32]) -> String {
-    let one = |o: &i32| {
-        if *o == spirula_maps::ITEM_NONE {
-            "NONE".to_owned()
-        } else {
-            o.to_string()
-        }
-    };
-    format!("[{}]", osds.iter().map(one).collect::<Vec<_>>().join(","))
 }
 
 fn flags(map: &OsdMap, out: &mut Checks) {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::{Map, Value, json};
 use spirula_denc::{Fsid, UTime};
 use spirula_manager::TaskNews;
-use spirula_maps::{Epoch, PgId, PgState};
+use spirula_maps::{Epoch, OsdId, PgId, PgState, Positions};
 use spirula_text::time;
 
 use crate::core::View;
@@ -44,7 +44,7 @@ enum About {
     /// PGs that move because of this OSD: their number, and the remaining ones, each with the bytes
     /// that had been copied when the event began.
     Osd {
-        osd: i32,
+        osd: OsdId,
         count: usize,
         left: BTreeMap<PgId, i64>,
     },
@@ -77,7 +77,7 @@ pub(crate) struct Progress {
     events: Vec<Event>,
     completed: VecDeque<Ghost>,
     /// The OSDs that were in, in the newest map that was looked at; `None` before the first.
-    inside: Option<BTreeSet<i32>>,
+    inside: Option<BTreeSet<OsdId>>,
     epoch: Epoch,
     count: u64,
 }
@@ -314,7 +314,7 @@ impl View {
             return;
         }
         p.epoch = map.epoch;
-        let inside: BTreeSet<i32> = map.osds().filter(|o| map.is_in(*o)).collect();
+        let inside: BTreeSet<OsdId> = map.osds().filter(|o| map.is_in(*o)).collect();
         let Some(before) = p.inside.replace(inside.clone()) else {
             return;
         };
@@ -338,11 +338,11 @@ impl View {
 
     /// The PGs that the newest map gives to this OSD or takes from it, with the bytes copied of
     /// each.
-    fn moving_for(&self, osd: i32) -> BTreeMap<PgId, i64> {
+    fn moving_for(&self, osd: OsdId) -> BTreeMap<PgId, i64> {
         let moves = self.state.stats.pgs.iter().filter(|(pg, stat)| {
             let up = self.state.osd.map.map_pg(**pg).up;
-            let differs = up.iter().collect::<BTreeSet<_>>() != stat.up.iter().collect();
-            differs && (up.contains(&osd) || stat.up.contains(&osd))
+            let set = |up: &Positions| up.slots().iter().copied().collect::<BTreeSet<_>>();
+            set(&up) != set(&stat.up) && (up.contains(osd) || stat.up.contains(osd))
         });
         moves
             .map(|(pg, stat)| (*pg, stat.stats.sum.num_bytes_recovered))

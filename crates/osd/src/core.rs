@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use spirula_denc::Micros;
 use spirula_invariant::{dropped, invariant};
-use spirula_maps::{Epoch, PgId};
+use spirula_maps::{Epoch, OsdId, PgId};
 
 use crate::pg::cluster::ClusterMap;
 use crate::pg::config::PgConfig;
@@ -49,7 +49,7 @@ struct StageLane {
 #[derive(Debug)]
 enum Early {
     Op(ClientOp),
-    Peer(i32, PeerMessage),
+    Peer(OsdId, PeerMessage),
 }
 
 impl Early {
@@ -91,7 +91,7 @@ impl Shard {
 /// The PGs of one reactor.
 #[derive(Debug)]
 pub struct Core {
-    whoami: i32,
+    whoami: OsdId,
     shard: Shard,
     cfg: Arc<PgConfig>,
     map: Arc<dyn ClusterMap>,
@@ -114,7 +114,7 @@ pub struct Core {
 
 impl Core {
     /// A reactor without PGs. It does nothing until a map says that the OSD is up.
-    pub fn new(whoami: i32, shard: Shard, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
+    pub fn new(whoami: OsdId, shard: Shard, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
         Self {
             whoami,
             shard,
@@ -389,13 +389,13 @@ impl Core {
 
     /// Whether OSD `from` may ask for a PG that is not here: `from` leads the PG, or this OSD is to
     /// have it.
-    fn is_asked_by(&self, from: i32, pgid: PgId) -> bool {
+    fn is_asked_by(&self, from: OsdId, pgid: PgId) -> bool {
         let place = self.map.placement(pgid);
-        from == place.primary || place.up.contains(self.whoami) || place.acting.contains(self.whoami)
+        place.primary == Some(from) || place.up.contains(self.whoami) || place.acting.contains(self.whoami)
     }
 
     /// Handles a message of another OSD.
-    pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
+    pub fn handle_peer(&mut self, from: OsdId, msg: PeerMessage, cx: &mut Ctx<'_>) {
         if msg.id.epoch > self.map.epoch() {
             let is_of = |e: &&Early| matches!(e, Early::Peer(o, _) if *o == from);
             if msg.body.is_of_attempt() || self.early.iter().filter(is_of).count() >= MOST_EARLY {
@@ -432,7 +432,7 @@ impl Core {
     }
 
     /// Handles the loss of a connection to or from another OSD.
-    pub fn handle_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub fn handle_peer_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         for slot in self.slots() {
             self.with(slot, cx, |pg, cx| pg.handle_peer_reset(osd, cx));
         }
@@ -565,7 +565,7 @@ impl Core {
             let Some(pool) = map.pool(id) else { continue };
             for pgid in (0..pool.pg_num).map(|seed| PgId::new(id, seed)) {
                 let new = self.is_mine(pgid) && !self.by_id.contains_key(&pgid);
-                if new && map.placement(pgid).primary == self.whoami {
+                if new && map.placement(pgid).primary == Some(self.whoami) {
                     self.create(pgid, cx);
                 }
             }

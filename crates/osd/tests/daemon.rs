@@ -18,7 +18,8 @@ use spirula_cephx::{
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Fsid, UTime};
 use spirula_maps::{
-    Epoch, Incremental, ObjectLocator, ObjectName, OsdInfo, OsdMap, OsdState, PgPool, PoolId, SpgId, snap,
+    Epoch, Incremental, ObjectLocator, ObjectName, OsdId, OsdInfo, OsdMap, OsdState, PgPool, PoolId, SpgId,
+    snap,
 };
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{AcceptAuth, AcceptReply, Acceptor, ConMode, Config, Connection, Sender, SessionKeys};
@@ -161,7 +162,7 @@ impl Monitor {
         self.change(|inc, map| {
             let info = OsdInfo {
                 up_from: inc.epoch,
-                ..map.osd_info[b.osd as usize]
+                ..map.osd_info[b.osd.index()]
             };
             let _ = info;
             inc.new_up_client.insert(b.osd, addr);
@@ -171,7 +172,7 @@ impl Monitor {
         });
     }
 
-    fn mark_down(&self, osd: i32) {
+    fn mark_down(&self, osd: OsdId) {
         self.change(|inc, _| {
             inc.new_state.insert(osd, OsdState::UP);
         });
@@ -179,8 +180,8 @@ impl Monitor {
 
     /// Records that the OSDs that are up were so in this epoch; the OSD that asked is one of them.
     fn alive(&self, want: Epoch) {
-        let late = |map: &OsdMap, o: i32| map.is_up(o) && map.osd_info[o as usize].up_thru < want;
-        let behind: Vec<i32> = (0..3).filter(|o| late(&self.map.borrow(), *o)).collect();
+        let late = |map: &OsdMap, o: OsdId| map.is_up(o) && map.osd_info[o.index()].up_thru < want;
+        let behind: Vec<OsdId> = OsdId::below(3).filter(|o| late(&self.map.borrow(), *o)).collect();
         if !behind.is_empty() {
             self.change(|inc, _| inc.new_up_thru.extend(behind.iter().map(|o| (*o, want))));
         }
@@ -326,7 +327,7 @@ struct Cluster {
     mon: Rc<Monitor>,
     addr: EntityAddr,
     dir: PathBuf,
-    osds: BTreeMap<i32, (JoinHandle<()>, Rc<Notify>)>,
+    osds: BTreeMap<OsdId, (JoinHandle<()>, Rc<Notify>)>,
 }
 
 impl Cluster {
@@ -342,7 +343,7 @@ impl Cluster {
             dir,
             osds: BTreeMap::new(),
         };
-        for id in 0..3 {
+        for id in OsdId::below(3) {
             let device = cluster.device(id);
             let c = MkfsConfig {
                 id,
@@ -351,7 +352,7 @@ impl Cluster {
                 encryption_key: None,
                 size: 1 << 30,
                 fsid: FSID,
-                uuid: Fsid([id as u8 + 1; 16]),
+                uuid: Fsid([id.index() as u8 + 1; 16]),
             };
             mkfs(&c).unwrap();
             cluster.start_osd(id);
@@ -359,11 +360,11 @@ impl Cluster {
         cluster
     }
 
-    fn device(&self, id: i32) -> PathBuf {
+    fn device(&self, id: OsdId) -> PathBuf {
         self.dir.join(format!("osd.{id}"))
     }
 
-    fn start_osd(&mut self, id: i32) {
+    fn start_osd(&mut self, id: OsdId) {
         let name: AuthName = format!("osd.{id}").parse().unwrap();
         let cfg = OsdConfig {
             id,
@@ -390,7 +391,7 @@ impl Cluster {
         self.osds.insert(id, (task, stop));
     }
 
-    async fn stop_osd(&mut self, id: i32) {
+    async fn stop_osd(&mut self, id: OsdId) {
         let (task, stop) = self.osds.remove(&id).unwrap();
         stop.notify_one();
         task.await.unwrap();
@@ -450,7 +451,7 @@ impl Client {
             let map = self.maps.borrow();
             let raw = map.object_to_raw_pg(&oid, &locator).unwrap();
             let pgid = map.raw_pg_to_pg(raw).unwrap();
-            let primary = map.map_pg(pgid).acting_primary;
+            let primary = map.map_pg(pgid).acting_primary.unwrap();
             (
                 raw.seed,
                 pgid,
@@ -576,10 +577,10 @@ fn objects_survive_a_restart_of_every_daemon_and_strangers_are_refused() {
 
         // One after the other: the PGs wait for it, and agree when it is back.
         for id in 0..3 {
-            cluster.stop_osd(id).await;
-            cluster.mon.mark_down(id);
+            cluster.stop_osd(OsdId::new(id)).await;
+            cluster.mon.mark_down(OsdId::new(id));
             cluster.mon.clean.set(0);
-            cluster.start_osd(id);
+            cluster.start_osd(OsdId::new(id));
             cluster.mon.wait_clean(8).await;
         }
         for i in 0..40 {
@@ -599,7 +600,7 @@ fn objects_survive_a_restart_of_every_daemon_and_strangers_are_refused() {
             -2
         );
         for id in 0..3 {
-            cluster.stop_osd(id).await;
+            cluster.stop_osd(OsdId::new(id)).await;
         }
         std::fs::remove_dir_all(&cluster.dir).unwrap();
     });
@@ -619,7 +620,7 @@ fn how_full_it_is_an_osd_tells_on_each_new_session() {
             mon.sessions.take().iter().for_each(Sender::close);
         }
         for id in 0..3 {
-            cluster.stop_osd(id).await;
+            cluster.stop_osd(OsdId::new(id)).await;
         }
         std::fs::remove_dir_all(&cluster.dir).unwrap();
     });

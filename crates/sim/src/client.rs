@@ -11,7 +11,7 @@ use spirula_cephx::AuthName;
 use spirula_client::objecter::{Action, Aim, Core, Outcome, Resend, request};
 use spirula_denc::{EntityAddr, EntityName, EntityType, Reader, encode_to_vec};
 use spirula_errno::{EAGAIN, EIO, ENOENT, Errno};
-use spirula_maps::{Epoch, ObjectLocator, ObjectName, PoolFlags, PoolId, SpgId};
+use spirula_maps::{Epoch, ObjectLocator, ObjectName, OsdId, PoolFlags, PoolId, SpgId};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
 use spirula_proto::osd::{ExtentArgs, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
@@ -43,7 +43,7 @@ enum Way {
     /// To the OSD that the objecter chooses.
     Objecter(oneshot::Receiver<Outcome>),
     /// To a member that is not primary, under this tid.
-    Member { osd: i32, tid: u64 },
+    Member { osd: OsdId, tid: u64 },
 }
 
 /// A request under way.
@@ -70,7 +70,7 @@ pub(crate) struct ClientNode {
     pub(crate) life: u64,
     name: EntityName,
     addr: EntityAddr,
-    sessions: BTreeMap<i32, OsdSession>,
+    sessions: BTreeMap<OsdId, OsdSession>,
     workers: Vec<Option<Asked>>,
     /// Reads that were sent to members other than the primary.
     reads: u64,
@@ -297,8 +297,8 @@ impl World {
         let raw = map.object_to_raw_pg(&msg.oid, &msg.locator)?;
         let pg = map.raw_pg_to_pg(raw)?;
         let place = map.map_pg(pg);
-        let others = place.acting.iter().filter(|o| **o != place.acting_primary);
-        let others: Vec<i32> = others.copied().collect();
+        let others = place.acting.osds().filter(|o| Some(*o) != place.acting_primary);
+        let others: Vec<OsdId> = others.collect();
         let osd = *self.rng.pick(&others)?;
         let sender = c.sessions.get(&osd)?.sender.as_ref()?;
         c.reads += 1;
@@ -316,7 +316,7 @@ impl World {
     }
 
     /// Hands reads that a member will not answer to the objecter.
-    fn ask_primary(&mut self, index: usize, which: impl Fn(i32, u64) -> bool) {
+    fn ask_primary(&mut self, index: usize, which: impl Fn(OsdId, u64) -> bool) {
         let workers = self.clients.get(index).map_or(0, |c| c.workers.len());
         for worker in 0..workers {
             let asked = self.clients.get(index).and_then(|c| c.workers[worker].as_ref());
@@ -419,7 +419,7 @@ impl World {
         }
     }
 
-    fn open_session(&mut self, index: usize, osd: i32, addr: EntityAddr, number: u64) {
+    fn open_session(&mut self, index: usize, osd: OsdId, addr: EntityAddr, number: u64) {
         self.close_session(index, osd);
         let cut = Rc::new(Cell::new(false));
         let session = OsdSession {
@@ -434,7 +434,7 @@ impl World {
         }
     }
 
-    fn close_session(&mut self, index: usize, osd: i32) {
+    fn close_session(&mut self, index: usize, osd: OsdId) {
         let old = self.clients.get_mut(index).and_then(|c| c.sessions.remove(&osd));
         if let Some(s) = old {
             s.cut.set(true);
@@ -521,7 +521,7 @@ impl World {
         }
     }
 
-    pub(crate) fn on_redial(&mut self, index: usize, osd: i32, number: u64) {
+    pub(crate) fn on_redial(&mut self, index: usize, osd: OsdId, number: u64) {
         let session = self.clients.get(index).and_then(|c| c.sessions.get(&osd));
         if let Some(s) = session.filter(|s| s.number == number) {
             let (addr, cut) = (s.addr, Rc::clone(&s.cut));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use spirula_maps::PgId;
+use spirula_maps::{OsdId, PgId};
 use spirula_store::device;
 
 use crate::client::POOL;
@@ -11,6 +11,9 @@ use crate::mon::MonEvent;
 use crate::net::Node;
 use crate::osd::Timer;
 use crate::world::{Event, World};
+
+/// The OSD whose disk is damaged.
+const FIRST: OsdId = OsdId::new(0);
 
 /// The present state of the faults.
 #[derive(Debug, Default)]
@@ -22,7 +25,7 @@ pub(crate) struct Weather {
     /// Faults are injected.
     pub(crate) stormy: bool,
     /// OSDs that are away.
-    away: BTreeSet<i32>,
+    away: BTreeSet<OsdId>,
     /// A disk was damaged.
     pub(crate) rotten: bool,
     /// How often an OSD has accepted more data than it had room for.
@@ -31,7 +34,7 @@ pub(crate) struct Weather {
     pub(crate) was_full: bool,
     /// PGs that the pool shall have.
     pub(crate) pg_num: u32,
-    out: Option<i32>,
+    out: Option<OsdId>,
     cut_off: bool,
     /// A client that ends before the network is whole again.
     giving_up: Option<usize>,
@@ -41,11 +44,11 @@ pub(crate) struct Weather {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mend {
     /// An OSD starts again.
-    Osd(i32),
+    Osd(OsdId),
     /// The network is whole.
     Network,
     /// A disk is fast again.
-    Disk(i32),
+    Disk(OsdId),
 }
 
 /// Injects a fault.
@@ -111,8 +114,8 @@ impl World {
         self.replace_client(client);
     }
 
-    fn any_osd(&mut self) -> i32 {
-        i32::try_from(self.rng.below(self.setup.osds.unsigned_abs().into())).unwrap_or(0)
+    fn any_osd(&mut self) -> OsdId {
+        OsdId::try_from(self.rng.below(self.setup.osds.into())).unwrap_or_default()
     }
 
     fn any_node(&mut self) -> Node {
@@ -130,7 +133,7 @@ impl World {
         }
     }
 
-    fn lose(&mut self, id: i32) {
+    fn lose(&mut self, id: OsdId) {
         if !self.weather.away.insert(id) {
             return;
         }
@@ -151,19 +154,19 @@ impl World {
     /// Cuts the power everywhere, on a host, or on a PG's members, as far as that many OSDs may be
     /// away. Each comes back at its own time.
     fn blackout(&mut self) {
-        let all: Vec<i32> = match (self.rng.below(4), self.mons.map()) {
+        let all: Vec<OsdId> = match (self.rng.below(4), self.mons.map()) {
             (1, _) => {
-                let (per_host, one) = (self.setup.per_host, self.any_osd());
-                (0..self.setup.osds)
-                    .filter(|o| o / per_host == one / per_host)
+                let one = self.any_osd();
+                OsdId::below(self.setup.osds)
+                    .filter(|o| self.setup.host(*o) == self.setup.host(one))
                     .collect()
             }
             (2.., Some(map)) => {
                 let seed = u32::try_from(self.rng.below(self.weather.pg_num.into())).unwrap_or(0);
                 let pool = POOL;
-                map.map_pg(PgId { pool, seed }).acting
+                map.map_pg(PgId { pool, seed }).acting.osds().collect()
             }
-            _ => (0..self.setup.osds).collect(),
+            _ => OsdId::below(self.setup.osds).collect(),
         };
         for id in all {
             if self.weather.away.len() < self.setup.most_down {
@@ -278,7 +281,7 @@ impl World {
         let size = self.setup.disk as u64;
         for _ in 0..20 {
             let (at, bit) = (self.rng.below(size), self.rng.below(8));
-            if let Some(n) = self.osds.get_mut(&0) {
+            if let Some(n) = self.osds.get_mut(&FIRST) {
                 n.rotten = true;
                 n.disk
                     .flip_bit(usize::try_from(at).unwrap_or(0), u32::try_from(bit).unwrap_or(0));
@@ -293,7 +296,7 @@ impl World {
             misdirect: Some(self.rng.below(20)),
             ..device::Fault::default()
         };
-        if let Some(n) = self.osds.get_mut(&0) {
+        if let Some(n) = self.osds.get_mut(&FIRST) {
             n.rotten = true;
             n.disk.arm(fault);
         }
@@ -308,7 +311,7 @@ impl World {
     fn move_out(&mut self) {
         match self.weather.out.take() {
             Some(id) => self.command(&format!(r#"{{"prefix":"osd in","ids":["{id}"]}}"#)),
-            None if self.setup.osds > i32::from(self.setup.size) => {
+            None if self.setup.osds > u32::from(self.setup.size) => {
                 let id = self.any_osd();
                 self.weather.out = Some(id);
                 self.command(&format!(r#"{{"prefix":"osd out","ids":["{id}"]}}"#));
@@ -354,10 +357,10 @@ impl World {
         for m in 0..self.mons.count() {
             self.start_mon(m);
         }
-        if let Some(n) = self.osds.get(&0) {
+        if let Some(n) = self.osds.get(&FIRST) {
             n.disk.arm(device::Fault::default());
         }
-        for id in 0..self.setup.osds {
+        for id in OsdId::below(self.setup.osds) {
             self.on_mend(Mend::Disk(id));
             self.weather.away.remove(&id);
             if let Some(n) = self.osds.get_mut(&id) {

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use spirula_denc::EntityAddr;
+use spirula_maps::OsdId;
 use spirula_msgr::Sender;
 use spirula_osd::BeatPeer;
 use spirula_proto::RawMessage;
@@ -27,7 +28,7 @@ const TELL_AGAIN: u64 = SECOND / 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Node {
     Mon(usize),
-    Osd(i32),
+    Osd(OsdId),
     Client(usize),
 }
 
@@ -37,11 +38,11 @@ pub(crate) enum Kind {
     /// A session with a monitor.
     Monitor,
     /// From one OSD to another.
-    Data(i32),
+    Data(OsdId),
     /// For heartbeats.
     Beats(BeatPeer),
     /// A client's session with an OSD, and the client's number for it.
-    Client(i32, u64),
+    Client(OsdId, u64),
 }
 
 /// One end.

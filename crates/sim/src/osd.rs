@@ -11,7 +11,7 @@ use spirula_buf::Pool;
 use spirula_cephx::caps::ClassCall;
 use spirula_cephx::{AuthName, CryptoKey};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Micros};
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, OsdId};
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{Config, Sender};
 use spirula_osd::heartbeat::Net;
@@ -58,9 +58,9 @@ pub(crate) enum Timer {
     /// A report after a new map is due; this many follow.
     News(u32),
     /// The pause after a failed connection is over.
-    LinkDown(i32),
+    LinkDown(OsdId),
     /// The pause after a failed heartbeat connection is over.
-    BeatDown(i32, Net),
+    BeatDown(OsdId, Net),
 }
 
 /// An OSD: its process while it runs, and the state that outlives it.
@@ -95,11 +95,16 @@ impl Access for AllowAll {
     }
 }
 
-fn ip(id: i32) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 1, u8::try_from(id + 1).unwrap_or(u8::MAX)))
+fn ip(id: OsdId) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(
+        10,
+        0,
+        1,
+        u8::try_from(id.index() + 1).unwrap_or(u8::MAX),
+    ))
 }
 
-fn addrs(id: i32, life: u64) -> Addrs {
+fn addrs(id: OsdId, life: u64) -> Addrs {
     // Each process has another nonce.
     let nonce = u32::try_from(life).unwrap_or(u32::MAX);
     let at = |port| EntityAddr::v2(SocketAddr::new(ip(id), port), nonce);
@@ -127,9 +132,9 @@ pub(crate) fn mon_client(name: AuthName, addr: EntityAddr) -> MonClient {
     mon
 }
 
-fn format(disk: &SimDisk, id: i32) -> Result<(), String> {
+fn format(disk: &SimDisk, id: OsdId) -> Result<(), String> {
     let dev: Arc<dyn BlockIo> = Arc::new(disk.clone());
-    let whoami = u32::try_from(id).unwrap_or(0);
+    let whoami = u32::from(id);
     let options = MkfsOptions {
         fsid: FSID.0,
         osd_uuid: [whoami as u8 + 1; 16],
@@ -158,7 +163,7 @@ pub(crate) fn open(disk: &SimDisk) -> Result<Store, String> {
 }
 
 impl World {
-    pub(crate) fn add_osd(&mut self, id: i32) {
+    pub(crate) fn add_osd(&mut self, id: OsdId) {
         let seed = self.rng.number();
         let disk = SimDisk::new(self.setup.disk, seed);
         if let Err(e) = format(&disk, id) {
@@ -185,7 +190,7 @@ impl World {
         self.after(after, Event::Osd(id, 0, Timer::Start));
     }
 
-    fn build(&mut self, id: i32) -> Result<Osd, String> {
+    fn build(&mut self, id: OsdId) -> Result<Osd, String> {
         let rng = self.rng.fork();
         let Some(n) = self.osds.get_mut(&id) else {
             return Err("no such OSD".to_owned());
@@ -221,13 +226,13 @@ impl World {
                 clock: Rc::clone(&self.clock),
                 since: self.clock.usec(),
                 rng: RefCell::new(rng),
-                name: format!("host{}", id / self.setup.per_host),
+                name: format!("host{}", self.setup.host(id)),
             }),
         };
         Osd::new(parts).map_err(|e| e.to_string())
     }
 
-    fn start_osd(&mut self, id: i32) {
+    fn start_osd(&mut self, id: OsdId) {
         let Some(n) = self.osds.get_mut(&id).filter(|n| n.osd.is_none() && n.powered) else {
             return;
         };
@@ -253,7 +258,7 @@ impl World {
     }
 
     /// Ends an OSD's process at once.
-    pub(crate) fn kill_osd(&mut self, id: i32) {
+    pub(crate) fn kill_osd(&mut self, id: OsdId) {
         if let Some(n) = self.osds.get_mut(&id)
             && n.osd.take().is_some()
         {
@@ -263,7 +268,7 @@ impl World {
     }
 
     /// Cuts an OSD's power: data that its disk had not made durable may be lost.
-    pub(crate) fn cut_power(&mut self, id: i32) {
+    pub(crate) fn cut_power(&mut self, id: OsdId) {
         self.kill_osd(id);
         let seed = self.rng.number();
         if let Some(n) = self.osds.get_mut(&id) {
@@ -273,7 +278,7 @@ impl World {
     }
 
     /// Gives an OSD's host its power back, and starts the process if it does not run.
-    pub(crate) fn revive_osd(&mut self, id: i32) {
+    pub(crate) fn revive_osd(&mut self, id: OsdId) {
         if let Some(n) = self.osds.get_mut(&id) {
             n.powered = true;
             self.start_osd(id);
@@ -281,13 +286,13 @@ impl World {
     }
 
     /// Calls `f` with an OSD, and carries out what follows from it.
-    pub(crate) fn with_osd<T>(&mut self, id: i32, f: impl FnOnce(&mut Osd) -> T) -> Option<T> {
+    pub(crate) fn with_osd<T>(&mut self, id: OsdId, f: impl FnOnce(&mut Osd) -> T) -> Option<T> {
         let result = f(self.osds.get_mut(&id)?.osd.as_mut()?);
         self.after_osd(id);
         Some(result)
     }
 
-    fn after_osd(&mut self, id: i32) {
+    fn after_osd(&mut self, id: OsdId) {
         let Some(n) = self.osds.get_mut(&id) else { return };
         let Some(osd) = &mut n.osd else { return };
         if let Some(e) = osd.take_failure() {
@@ -331,19 +336,19 @@ impl World {
         self.drain(Node::Osd(id));
     }
 
-    fn with_daemon(&mut self, id: i32, f: impl FnOnce(&mut Osd)) {
+    fn with_daemon(&mut self, id: OsdId, f: impl FnOnce(&mut Osd)) {
         if let Some(osd) = self.osds.get_mut(&id).and_then(|n| n.osd.as_mut()) {
             f(osd);
         }
     }
 
-    fn dial_cut(&mut self, id: i32, kind: Kind, addr: EntityAddr) -> Rc<Cell<bool>> {
+    fn dial_cut(&mut self, id: OsdId, kind: Kind, addr: EntityAddr) -> Rc<Cell<bool>> {
         let cut = Rc::new(Cell::new(false));
         self.dial(Node::Osd(id), kind, addr, Rc::clone(&cut));
         cut
     }
 
-    fn set_alarm(&mut self, id: i32, life: u64, alarm: Option<u64>, now: u64) {
+    fn set_alarm(&mut self, id: OsdId, life: u64, alarm: Option<u64>, now: u64) {
         let Some(n) = self.osds.get_mut(&id) else { return };
         let Some(at) = alarm.filter(|at| n.alarm.is_none_or(|set| *at < set)) else {
             return;
@@ -354,7 +359,7 @@ impl World {
         self.at(now + after, Event::Osd(id, life, Timer::Alarm));
     }
 
-    pub(crate) fn on_osd_timer(&mut self, id: i32, life: u64, timer: Timer) {
+    pub(crate) fn on_osd_timer(&mut self, id: OsdId, life: u64, timer: Timer) {
         if timer == Timer::Start {
             return self.start_osd(id);
         }
@@ -410,7 +415,7 @@ impl World {
     }
 
     /// Handles a completed operation of the store, or begins new ones.
-    fn store_moves(&mut self, id: i32, life: u64) {
+    fn store_moves(&mut self, id: OsdId, life: u64) {
         if let Some(n) = self.osds.get_mut(&id) {
             n.storing = true;
         }
@@ -427,7 +432,7 @@ impl World {
     /// whether the connection was refused.
     pub(crate) fn osd_accept(
         &mut self,
-        id: i32,
+        id: OsdId,
         conn: u64,
         from: Node,
         kind: Kind,
@@ -460,7 +465,7 @@ impl World {
     /// does.
     pub(crate) fn osd_dialled(
         &mut self,
-        id: i32,
+        id: OsdId,
         conn: u64,
         kind: Kind,
         addr: EntityAddr,
@@ -484,7 +489,7 @@ impl World {
     }
 
     /// Reports a failed connection to the OSD that wanted it.
-    pub(crate) fn osd_dial_failed(&mut self, id: i32, kind: Kind, addr: EntityAddr, refused: bool) {
+    pub(crate) fn osd_dial_failed(&mut self, id: OsdId, kind: Kind, addr: EntityAddr, refused: bool) {
         let life = self.osds.get(&id).map_or(0, |n| n.life);
         match kind {
             Kind::Data(osd) | Kind::Beats((osd, _)) if refused => {
@@ -502,7 +507,7 @@ impl World {
     }
 
     /// Reports the end of a connection to the OSD that made it.
-    pub(crate) fn osd_lost(&mut self, id: i32, label: &Label) {
+    pub(crate) fn osd_lost(&mut self, id: OsdId, label: &Label) {
         match label.kind {
             Kind::Data(osd) => {
                 self.with_osd(id, |o| o.link_down(osd));
@@ -526,7 +531,7 @@ impl World {
     }
 
     /// Reports the end of a connection to the OSD that accepted it.
-    pub(crate) fn osd_left(&mut self, id: i32, label: &Label) {
+    pub(crate) fn osd_left(&mut self, id: OsdId, label: &Label) {
         match (label.ends[0], label.kind) {
             (Node::Osd(osd), Kind::Data(_)) => self.with_osd(id, |o| o.osd_closed(osd, label.number)),
             (Node::Client(_), _) => self.with_osd(id, |o| o.client_closed(label.number)),
@@ -535,7 +540,7 @@ impl World {
     }
 
     /// Delivers a message on a connection that an OSD made.
-    pub(crate) fn osd_answered(&mut self, id: i32, conn: u64, kind: Kind, msg: &RawMessage) {
+    pub(crate) fn osd_answered(&mut self, id: OsdId, conn: u64, kind: Kind, msg: &RawMessage) {
         let handled = match kind {
             Kind::Data(osd) => self.with_osd(id, |o| o.osd_message(osd, msg)),
             Kind::Monitor => self.with_osd(id, |o| o.mon_message(msg)),
@@ -556,7 +561,7 @@ impl World {
     /// Delivers a message on a connection that an OSD accepted.
     pub(crate) fn osd_asked(
         &mut self,
-        id: i32,
+        id: OsdId,
         conn: u64,
         from: Node,
         kind: Kind,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, OsdId};
 
 use crate::clock::SECOND;
 use crate::contents::{self, Stored};
@@ -186,8 +186,8 @@ impl World {
     /// Checks, after every process has ended, that each object is on as many OSDs as it should,
     /// with equal copies.
     fn check_copies(&mut self) -> Result<(), Failure> {
-        let mut copies: BTreeMap<Bytes, Vec<(i32, Stored)>> = BTreeMap::new();
-        for id in 0..self.setup.osds {
+        let mut copies: BTreeMap<Bytes, Vec<(OsdId, Stored)>> = BTreeMap::new();
+        for id in OsdId::below(self.setup.osds) {
             self.kill_osd(id);
             let Some(n) = self.osds.get(&id) else { continue };
             let found = contents::read(&n.disk);
@@ -236,9 +236,9 @@ impl World {
 
 /// Checks that each object has `size` copies, by the OSDs that they are on, and that they are
 /// equal.
-fn are_equal<T: PartialEq>(copies: &BTreeMap<Bytes, Vec<(i32, T)>>, size: usize) -> Result<(), String> {
+fn are_equal<T: PartialEq>(copies: &BTreeMap<Bytes, Vec<(OsdId, T)>>, size: usize) -> Result<(), String> {
     for (key, all) in copies {
-        let on: Vec<i32> = all.iter().map(|(id, _)| *id).collect();
+        let on: Vec<OsdId> = all.iter().map(|(id, _)| *id).collect();
         let key = key.escape_ascii();
         if on.len() != size {
             return Err(format!("{key} is on {on:?}"));
@@ -256,12 +256,10 @@ mod tests {
 
     #[test]
     fn a_copy_that_is_missing_too_many_or_different_is_noticed() {
-        let check = |all: &[(i32, u8)]| {
-            let whole = (Bytes::from_static(b"a"), vec![(0, 1), (1, 1), (2, 1)]);
-            are_equal(
-                &BTreeMap::from([whole, (Bytes::from_static(b"b"), all.to_vec())]),
-                3,
-            )
+        let check = |all: &[(u16, u8)]| {
+            let on = |all: &[(u16, u8)]| all.iter().map(|(n, copy)| (OsdId::new(*n), *copy)).collect();
+            let whole = (Bytes::from_static(b"a"), on(&[(0, 1), (1, 1), (2, 1)]));
+            are_equal(&BTreeMap::from([whole, (Bytes::from_static(b"b"), on(all))]), 3)
         };
         assert_eq!(check(&[(0, 5), (1, 5), (4, 5)]), Ok(()));
         let differ = |e: &str| Err(e.to_owned());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, OsdId};
 use spirula_osd::pg::config::PgConfig;
 
 use crate::history::Sums;
@@ -13,11 +13,11 @@ pub struct Setup {
     /// Monitors.
     pub mons: usize,
     /// OSDs.
-    pub osds: i32,
+    pub osds: u32,
     /// How many of them share a host.
-    pub per_host: i32,
+    pub per_host: u32,
     /// How many hosts share a rack; 0 for no racks.
-    pub per_rack: i32,
+    pub per_rack: u32,
     /// Copies of each object.
     pub size: u8,
     /// Copies that a PG needs to serve.
@@ -164,15 +164,20 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// The number of an OSD's host.
+    pub(crate) fn host(&self, id: OsdId) -> u32 {
+        u32::from(id) / self.per_host
+    }
+
     /// An OSD's CRUSH location.
-    pub(crate) fn location(&self, id: i32) -> BTreeMap<String, String> {
-        let host = id / self.per_host;
+    pub(crate) fn location(&self, id: OsdId) -> BTreeMap<String, String> {
+        let host = self.host(id);
         let mut at = BTreeMap::from([
             ("host".to_owned(), format!("host{host}")),
             ("root".to_owned(), "default".to_owned()),
         ]);
-        if self.per_rack > 0 {
-            at.insert("rack".to_owned(), format!("rack{}", host / self.per_rack));
+        if let Some(rack) = host.checked_div(self.per_rack) {
+            at.insert("rack".to_owned(), format!("rack{rack}"));
         }
         at
     }

@@ -14,6 +14,7 @@ use crate::net::{Network, Node};
 use crate::osd::{OsdNode, Timer};
 use crate::setup::{Failure, Setup};
 use crate::trace::Trace;
+use spirula_maps::OsdId;
 use spirula_random::Rng;
 
 /// The cluster's id.
@@ -35,7 +36,7 @@ pub(crate) enum Event {
     /// This connection is over, as this end sees it.
     Broken(u64, usize),
     /// A timed event of an OSD, in this life of its process.
-    Osd(i32, u64, Timer),
+    Osd(OsdId, u64, Timer),
     /// An event of a monitor, or of all.
     Mon(MonEvent),
     /// A client looks for a monitor, in this life of its process.
@@ -43,7 +44,7 @@ pub(crate) enum Event {
     /// A client checks whether its monitor is silent, on this connection.
     Listen(Node, u64),
     /// A client reconnects to an OSD, under this number.
-    Redial(usize, i32, u64),
+    Redial(usize, OsdId, u64),
     /// A client's worker begins its next request.
     Work(usize, u64, usize),
     /// A fault is injected.
@@ -61,7 +62,7 @@ pub(crate) struct World {
     last_event: u64,
     pub(crate) net: Network,
     pub(crate) mons: Mons,
-    pub(crate) osds: BTreeMap<i32, OsdNode>,
+    pub(crate) osds: BTreeMap<OsdId, OsdNode>,
     pub(crate) clients: Vec<ClientNode>,
     pub(crate) history: History,
     pub(crate) weather: Weather,
@@ -107,7 +108,7 @@ impl World {
             failure: None,
         };
         world.start_mons();
-        for id in 0..setup.osds {
+        for id in OsdId::below(setup.osds) {
             world.add_osd(id);
         }
         for _ in 0..setup.clients {

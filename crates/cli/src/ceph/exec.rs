@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use spirula_client::errno::{self, Errno};
 use spirula_client::{CommandReply, Rados};
+use spirula_maps::OsdId;
 use spirula_proto::mon::CommandFlags;
 
 use super::common::name_of;
@@ -69,7 +70,10 @@ impl Executor<'_> {
                 let name = name.as_deref().unwrap_or_default();
                 self.rados.tell_mgr(name, &text, input).await
             }
-            Target::Osd(osd) => self.rados.osd_command(*osd, &text, input).await,
+            Target::Osd(number) => match OsdId::of_item(*number) {
+                Some(osd) => self.rados.osd_command(osd, &text, input).await,
+                None => return failed(errno::ENOENT, ""),
+            },
             Target::Pg(pg) => match pg.parse() {
                 Ok(id) => self.rados.pg_command(id, &text, input).await,
                 Err(_) => return failed(errno::EINVAL, ""),

@@ -13,6 +13,7 @@ pub(crate) enum Target {
     Mon(Option<String>),
     /// A manager, for its own commands; with a name, the one of that name.
     Mgr(Option<String>),
+    /// An OSD by the number that was given, which need not be an OSD's.
     Osd(i32),
     /// The primary OSD of a PG.
     Pg(String),

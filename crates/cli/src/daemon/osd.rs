@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use spirula_conf::parse_size;
 use spirula_denc::Fsid;
+use spirula_maps::OsdId;
 use spirula_osd::daemon::OsdConfig;
 use spirula_store::EncryptionKey;
 
@@ -133,12 +134,10 @@ async fn change_key(command: KeyCommand) -> Result<(), Error> {
     Ok(())
 }
 
-fn id(section: &Section) -> Result<i32, Error> {
+fn id(section: &Section) -> Result<OsdId, Error> {
     let id = section.id();
     id.parse()
-        .ok()
-        .filter(|n| *n >= 0)
-        .ok_or_else(|| Error::Usage(format!("{id:?} is not an OSD's number")))
+        .map_err(|_| Error::Usage(format!("{id:?} is not an OSD's number")))
 }
 
 /// The place of an OSD's store: `osd_data/block`, a file or a link to a device.
@@ -166,7 +165,7 @@ fn mkfs(
         file_size: Some(file_size),
         device_size,
         identity: Identity {
-            whoami: id.unsigned_abs(),
+            whoami: id.into(),
             fsid,
             uuid,
         },

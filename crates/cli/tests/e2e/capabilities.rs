@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spirula_maps::{Epoch, OsdStat, PgId, PgStat, PgState};
+use spirula_maps::{Epoch, OsdId, OsdStat, PgId, PgStat, PgState};
 use spirula_proto::internal::report::{OsdReport, PgStatsReport, PgTempWanted};
 use spirula_proto::mon::{MMonSubscribe, Subscription};
 use spirula_proto::{Blob, Payload};
@@ -63,7 +63,7 @@ fn an_osd_that_lies_ends_no_monitor() {
         for _ in 0..20 {
             assert!(osd.monitors.send(OsdReport::PgStats(report.clone()).to_message()));
         }
-        let acting = others.iter().map(|id| (*id, vec![0])).collect();
+        let acting = others.iter().map(|id| (*id, [OsdId::new(0)].into())).collect();
         osd.monitors.send(
             OsdReport::PgTemp(PgTempWanted {
                 epoch: Epoch::new(1),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityType, UTime, decode_all};
-use spirula_maps::{ObjectLocator, ObjectName, OsdMap, SpgId, snap};
+use spirula_maps::{ObjectLocator, ObjectName, OsdId, OsdMap, SpgId, snap};
 use spirula_proto::mon::MMonCommand;
 use spirula_proto::osd::{ExtentArgs, MOsdOp, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{BytesList, Payload, RawMessage};
@@ -96,7 +96,7 @@ impl Bystander {
 }
 
 /// The primary of an object, and a request for it.
-fn request(map: &OsdMap, name: &str, code: OpCode, data: Bytes) -> (i32, RawMessage) {
+fn request(map: &OsdMap, name: &str, code: OpCode, data: Bytes) -> (OsdId, RawMessage) {
     let pool = map
         .pool_names
         .iter()
@@ -128,7 +128,7 @@ fn request(map: &OsdMap, name: &str, code: OpCode, data: Bytes) -> (i32, RawMess
         retry_attempt: 0,
         features: u64::MAX,
     };
-    (map.map_pg(pgid).acting_primary, op.to_message())
+    (map.map_pg(pgid).acting_primary.unwrap(), op.to_message())
 }
 
 fn osdmap(c: &Cluster) -> OsdMap {
@@ -183,9 +183,9 @@ fn what_comes_by_bytes_keeps_nobody_out() {
             let names = (0..).map(|n| format!("slow{n}"));
             let of_osd = names
                 .map(|n| request(&map, &n, OpCode::WRITEFULL, write.clone()))
-                .filter(|r| r.0 == osd);
+                .filter(|r| r.0 == OsdId::new(osd));
             for (_, message) in of_osd.take(12) {
-                let wire = wire_to_osd(&raw, raw.osd_address(osd)).await.unwrap();
+                let wire = wire_to_osd(&raw, raw.osd_address(OsdId::new(osd))).await.unwrap();
                 wires.push((wire, message));
             }
         }
@@ -235,7 +235,7 @@ fn what_comes_by_bytes_keeps_nobody_out() {
             "\"num_up_osds\":3"
         );
         // The port of the OSDs is none for clients.
-        let cluster_addr = *map.cluster_addrs(0).unwrap().v2().unwrap();
+        let cluster_addr = *map.cluster_addrs(OsdId::new(0)).unwrap().v2().unwrap();
         if let Some(mut wire) = wire_to_osd(&raw, cluster_addr).await {
             assert!(wire.is_hung_up(SECOND).await);
         }
@@ -251,7 +251,7 @@ fn sessions_and_handshakes_without_end_leave_room_for_others() {
         let raw = RawClient::login(&c, "client.raw").await;
         let mut held = Vec::new();
         for _ in 0..1100 {
-            held.push(wire_to_osd(&raw, raw.osd_address(0)).await);
+            held.push(wire_to_osd(&raw, raw.osd_address(OsdId::new(0))).await);
         }
         let mut with_monitor = Vec::new();
         for _ in 0..200 {

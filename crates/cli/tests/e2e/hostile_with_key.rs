@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::common::Cluster;
 use crate::common::raw_client::{RawClient, bystander, run};
+use spirula_maps::OsdId;
 
 #[test]
 fn a_raw_client_logs_in_and_reaches_every_daemon() {
@@ -17,7 +18,7 @@ fn a_raw_client_logs_in_and_reaches_every_daemon() {
         let raw = RawClient::login(&c, "client.raw").await;
         for osd in 0..3 {
             assert_eq!(
-                raw.osd(osd).await.unwrap().peer().kind(),
+                raw.osd(OsdId::new(osd)).await.unwrap().peer().kind(),
                 spirula_denc::EntityType::OSD
             );
         }

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use spirula_maps::types::or_none;
 use spirula_maps::{HObject, SpgId, snap};
+use spirula_maps::{OsdId, types::or_none};
 use spirula_proto::Payload;
 use spirula_proto::osd::{BackoffOp, MOsdBackoff, MOsdOp};
 
@@ -56,7 +56,7 @@ impl Backoffs {
 
 impl Core {
     /// Handles a backoff on the session of this number.
-    pub(super) fn handle_backoff(&mut self, osd: i32, number: u64, msg: MOsdBackoff) {
+    pub(super) fn handle_backoff(&mut self, osd: OsdId, number: u64, msg: MOsdBackoff) {
         let epoch = self.epoch();
         let Some(session) = self.sessions.get_mut(&osd).filter(|s| s.number == number) else {
             return;
@@ -88,7 +88,7 @@ impl Core {
     }
 
     /// Sends the held requests, and resends those that were on their way when the backoff came.
-    fn send_held(&mut self, osd: i32, spg: SpgId, range: &Held) {
+    fn send_held(&mut self, osd: OsdId, spg: SpgId, range: &Held) {
         let of_it = |p: &super::core::Pending| {
             p.target.as_ref().is_some_and(|t| t.osd == osd)
                 && p.op.spg == spg

@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use spirula_denc::EntityAddr;
 use spirula_maps::{
-    Epoch, Incremental, MappingCache, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, PgId, PgPool,
-    PoolFlags, SpgId,
+    Epoch, Incremental, MappingCache, ObjectLocator, ObjectName, OsdId, OsdMap, OsdMapFlags, PgId, PgPool,
+    PoolFlags, Positions, SpgId,
 };
 use spirula_proto::mon::{MCommand, MCommandReply, MOsdMap};
 use spirula_proto::osd::{MOsdOp, MOsdOpReply, OsdFlags};
@@ -26,11 +26,11 @@ use crate::errno::{self, Errno};
 #[derive(Debug)]
 pub enum Action {
     /// Keep a session with an OSD at this address, under this number.
-    Open(i32, EntityAddr, u64),
+    Open(OsdId, EntityAddr, u64),
     /// End the session with an OSD.
-    Close(i32),
+    Close(OsdId),
     /// Send a message on the established session with an OSD.
-    Send(i32, RawMessage),
+    Send(OsdId, RawMessage),
     /// Subscribe to OSDMaps from this epoch on.
     Subscribe(Epoch),
     /// Ask for one full map, as the incrementals don't apply.
@@ -52,10 +52,10 @@ pub enum Aim {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pg: PgId,
-    pub(super) osd: i32,
+    pub(super) osd: OsdId,
     addr: EntityAddr,
     /// The whole acting set: another one means another interval.
-    acting: Vec<i32>,
+    acting: Positions,
     pg_num: u32,
     /// The epoch from which the pool wants all requests to be resent.
     force_resend: Epoch,
@@ -96,7 +96,7 @@ pub(super) struct Pending {
 }
 
 struct PendingCommand {
-    osd: i32,
+    osd: OsdId,
     msg: MCommand,
     sent: bool,
     answer: oneshot::Sender<CommandOutcome>,
@@ -115,7 +115,7 @@ pub(super) struct Session {
 pub struct Core {
     map: Option<Rc<OsdMap>>,
     mappings: MappingCache,
-    pub(super) sessions: BTreeMap<i32, Session>,
+    pub(super) sessions: BTreeMap<OsdId, Session>,
     last_session: u64,
     last_tid: u64,
     pub(super) pending: BTreeMap<u64, Pending>,
@@ -192,7 +192,7 @@ impl Core {
     }
 
     /// Takes a command for an OSD.
-    pub(crate) fn command(&mut self, osd: i32, msg: MCommand) -> oneshot::Receiver<CommandOutcome> {
+    pub(crate) fn command(&mut self, osd: OsdId, msg: MCommand) -> oneshot::Receiver<CommandOutcome> {
         let (answer, receiver) = oneshot::channel();
         self.last_tid += 1;
         let pending = PendingCommand {
@@ -242,8 +242,8 @@ impl Core {
         };
         let pg = pool.raw_pg_to_pg(raw);
         let mapping = self.mappings.get(map, pg);
-        let osd = mapping.acting_primary;
-        let target = address(map, osd).map(|addr| Target {
+        let at = |osd| Some((osd, address(map, osd)?));
+        let target = mapping.acting_primary.and_then(at).map(|(osd, addr)| Target {
             pg,
             osd,
             addr,
@@ -354,7 +354,7 @@ impl Core {
     }
 
     /// Whether the session with an OSD is established; opens one if there is none to this address.
-    fn session(&mut self, osd: i32, addr: EntityAddr) -> bool {
+    fn session(&mut self, osd: OsdId, addr: EntityAddr) -> bool {
         match self.sessions.get(&osd) {
             Some(session) if session.addr == addr => return session.up,
             Some(_) => self.actions.push_back(Action::Close(osd)),
@@ -375,7 +375,7 @@ impl Core {
 
     /// Handles the establishment of the session of this number: sends the requests that wait for
     /// its OSD.
-    pub fn handle_up(&mut self, osd: i32, number: u64) {
+    pub fn handle_up(&mut self, osd: OsdId, number: u64) {
         match self.sessions.get_mut(&osd) {
             Some(session) if session.number == number => session.up = true,
             _ => return,
@@ -404,7 +404,7 @@ impl Core {
 
     /// Handles the loss of the session of this number. The shell reconnects by itself until the
     /// core closes the session.
-    pub fn handle_down(&mut self, osd: i32, number: u64) {
+    pub fn handle_down(&mut self, osd: OsdId, number: u64) {
         match self.sessions.get_mut(&osd) {
             Some(session) if session.number == number => {
                 session.up = false;
@@ -418,7 +418,7 @@ impl Core {
     }
 
     /// Marks the requests on a lost session to be resent.
-    fn unsend(&mut self, osd: i32) {
+    fn unsend(&mut self, osd: OsdId) {
         let to_it = |p: &Pending| p.sent && p.target.as_ref().is_some_and(|t| t.osd == osd);
         let once = |(_, p): &(&u64, &Pending)| to_it(p) && p.resend == Resend::Never;
         let ended: Vec<u64> = self.pending.iter().filter(once).map(|(tid, _)| *tid).collect();
@@ -526,7 +526,7 @@ impl Core {
     fn note_moves(&mut self, skipped: bool) {
         let Some(map) = self.map.clone() else { return };
         if skipped {
-            let osds: Vec<i32> = self.sessions.keys().copied().collect();
+            let osds: Vec<OsdId> = self.sessions.keys().copied().collect();
             osds.into_iter().for_each(|osd| self.unsend(osd));
         }
         let tids: Vec<u64> = self.pending.keys().copied().collect();
@@ -538,8 +538,8 @@ impl Core {
 
     fn map_changed(&mut self) {
         let Some(map) = self.map.clone() else { return };
-        let moved = |(osd, s): &(&i32, &Session)| address(&map, **osd) != Some(s.addr);
-        let gone: Vec<i32> = self.sessions.iter().filter(moved).map(|(osd, _)| *osd).collect();
+        let moved = |(osd, s): &(&OsdId, &Session)| address(&map, **osd) != Some(s.addr);
+        let gone: Vec<OsdId> = self.sessions.iter().filter(moved).map(|(osd, _)| *osd).collect();
         for osd in gone {
             self.sessions.remove(&osd);
             self.actions.push_back(Action::Close(osd));
@@ -561,7 +561,7 @@ impl Core {
 }
 
 /// The address for clients of an OSD that is up.
-fn address(map: &OsdMap, osd: i32) -> Option<EntityAddr> {
+fn address(map: &OsdMap, osd: OsdId) -> Option<EntityAddr> {
     map.client_addrs(osd).filter(|_| map.is_up(osd))?.v2().copied()
 }
 

@@ -8,8 +8,8 @@ use crate::objecter::request;
 
 const POOL: PoolId = PoolId::new(1);
 
-fn addr(osd: i32, nonce: u32) -> EntityAddr {
-    let port = 6800 + u16::try_from(osd).unwrap();
+fn addr(osd: OsdId, nonce: u32) -> EntityAddr {
+    let port = 6800 + osd.item();
     let text = format!("v2:127.0.0.1:{port}/{nonce}");
     let addr: EntityAddr = text.parse().unwrap();
     assert_eq!(addr.kind, AddrType::MSGR2);
@@ -17,12 +17,12 @@ fn addr(osd: i32, nonce: u32) -> EntityAddr {
 }
 
 /// Two OSDs that are up; `pg_temp` names the acting set of the pool's only PG.
-fn map(epoch: Epoch, acting: &[i32]) -> OsdMap {
+fn map(epoch: Epoch, acting: &[u16]) -> OsdMap {
     let mut map = OsdMap::new(Fsid::default(), CrushMap::default());
     map.epoch = epoch;
     map.set_max_osd(2);
-    for osd in 0..2 {
-        let slot = usize::try_from(osd).unwrap();
+    for osd in OsdId::below(2) {
+        let slot = osd.index();
         map.osd_state[slot] = OsdState::EXISTS.with(OsdState::UP);
         map.osd_weight[slot] = 0x10000;
         map.client_addrs[slot] = EntityAddrVec(vec![addr(osd, 1)]);
@@ -33,7 +33,8 @@ fn map(epoch: Epoch, acting: &[i32]) -> OsdMap {
         pool: PoolId::new(1),
         seed: 0,
     };
-    map.pg_temp.insert(pg, acting.to_vec());
+    map.pg_temp
+        .insert(pg, acting.iter().map(|n| OsdId::new(*n)).collect());
     map
 }
 
@@ -64,7 +65,7 @@ fn reply(op: &MOsdOp, result: i32) -> MOsdOpReply {
 
 struct Cluster {
     core: Core,
-    sessions: BTreeMap<i32, u64>,
+    sessions: BTreeMap<OsdId, u64>,
 }
 
 impl Cluster {
@@ -79,7 +80,7 @@ impl Cluster {
 
     /// Carries out the core's actions, with sessions established at once, and returns the requests
     /// with their OSDs.
-    fn sent(&mut self) -> Vec<(i32, MOsdOp)> {
+    fn sent(&mut self) -> Vec<(OsdId, MOsdOp)> {
         let mut out = Vec::new();
         while let Some(action) = self.core.poll() {
             match action {
@@ -100,7 +101,7 @@ impl Cluster {
         out
     }
 
-    fn one(&mut self) -> (i32, MOsdOp) {
+    fn one(&mut self) -> (OsdId, MOsdOp) {
         let mut sent = self.sent();
         assert_eq!(sent.len(), 1);
         sent.remove(0)
@@ -112,7 +113,7 @@ fn a_request_goes_to_the_primary_once_and_its_answer_to_the_caller() {
     let mut cluster = Cluster::new();
     let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     let (osd, op) = cluster.one();
-    assert_eq!((osd, op.retry_attempt, op.epoch), (0, 0, Epoch::new(10)));
+    assert_eq!((osd.index(), op.retry_attempt, op.epoch), (0, 0, Epoch::new(10)));
     assert!(!op.flags.intersects(OsdFlags::RETRY));
     cluster.core.handle_maps(&encoded(&map(Epoch::new(11), &[0, 1])));
     assert!(cluster.sent().is_empty(), "nothing changed for it");
@@ -127,7 +128,7 @@ fn another_acting_set_means_another_attempt_and_old_answers_do_not_count() {
     let (_, first) = cluster.one();
     cluster.core.handle_maps(&encoded(&map(Epoch::new(11), &[1, 0])));
     let (osd, second) = cluster.one();
-    assert_eq!((osd, second.tid, second.retry_attempt), (1, first.tid, 1));
+    assert_eq!((osd.index(), second.tid, second.retry_attempt), (1, first.tid, 1));
     assert!(second.flags.intersects(OsdFlags::RETRY));
     cluster.core.handle_reply(reply(&first, 0));
     assert!(answer.try_recv().is_err());
@@ -168,7 +169,7 @@ fn an_interval_that_came_and_went_within_a_message_means_another_attempt() {
         map(Epoch::new(12), &[0, 1]),
     ]));
     let (osd, again) = cluster.one();
-    assert_eq!((osd, again.tid, again.retry_attempt), (0, first.tid, 1));
+    assert_eq!((osd.index(), again.tid, again.retry_attempt), (0, first.tid, 1));
     cluster.core.handle_maps(&batch(&[
         map(Epoch::new(13), &[0, 1]),
         map(Epoch::new(14), &[0, 1]),
@@ -205,13 +206,13 @@ fn a_lost_session_sends_again_when_it_is_back() {
     let mut cluster = Cluster::new();
     let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     cluster.one();
-    let number = cluster.sessions[&0];
-    cluster.core.handle_down(0, number + 1);
-    cluster.core.handle_up(0, number);
+    let number = cluster.sessions[&OsdId::new(0)];
+    cluster.core.handle_down(OsdId::new(0), number + 1);
+    cluster.core.handle_up(OsdId::new(0), number);
     assert!(cluster.sent().is_empty(), "news of another session");
-    cluster.core.handle_down(0, number);
+    cluster.core.handle_down(OsdId::new(0), number);
     assert!(cluster.sent().is_empty());
-    cluster.core.handle_up(0, number);
+    cluster.core.handle_up(OsdId::new(0), number);
     assert_eq!(cluster.one().1.retry_attempt, 1);
 }
 
@@ -220,12 +221,12 @@ fn a_restarted_osd_gets_a_new_session() {
     let mut cluster = Cluster::new();
     let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     cluster.one();
-    let number = cluster.sessions[&0];
+    let number = cluster.sessions[&OsdId::new(0)];
     let mut next = map(Epoch::new(11), &[0, 1]);
-    next.client_addrs[0] = EntityAddrVec(vec![addr(0, 2)]);
+    next.client_addrs[0] = EntityAddrVec(vec![addr(OsdId::new(0), 2)]);
     cluster.core.handle_maps(&encoded(&next));
     assert_eq!(cluster.one().1.retry_attempt, 1);
-    assert_ne!(cluster.sessions[&0], number);
+    assert_ne!(cluster.sessions[&OsdId::new(0)], number);
 }
 
 #[test]
@@ -268,15 +269,15 @@ fn without_pool_or_primary() {
     let _waiting = cluster.core.submit(write(), Aim::Object, Resend::Always);
     assert!(cluster.sent().is_empty());
     cluster.core.handle_maps(&encoded(&map(Epoch::new(12), &[1])));
-    assert_eq!(cluster.one().0, 1);
+    assert_eq!(cluster.one().0, OsdId::new(1));
 }
 
 #[test]
 fn commands_end_where_their_osd_does() {
     let mut cluster = Cluster::new();
-    let mut missing = cluster.core.command(7, MCommand::default());
+    let mut missing = cluster.core.command(OsdId::new(7), MCommand::default());
     assert_eq!(missing.try_recv().unwrap().unwrap_err(), errno::ENOENT);
-    let mut waiting = cluster.core.command(1, MCommand::default());
+    let mut waiting = cluster.core.command(OsdId::new(1), MCommand::default());
     cluster.sent();
     let mut down = map(Epoch::new(11), &[0]);
     down.osd_state[1] = OsdState::EXISTS;
@@ -304,13 +305,17 @@ fn a_registration_ends_with_its_session_and_its_owner_hears_of_it() {
     end.moved.mark_unchanged();
     let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Never);
     cluster.one();
-    cluster.core.handle_down(0, cluster.sessions[&0]);
+    cluster
+        .core
+        .handle_down(OsdId::new(0), cluster.sessions[&OsdId::new(0)]);
     assert_eq!(answer.try_recv().unwrap().unwrap_err(), errno::EAGAIN);
     assert!(end.moved.has_changed().unwrap());
     end.moved.mark_unchanged();
     let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Never);
     assert!(cluster.sent().is_empty(), "waits for the session");
-    cluster.core.handle_up(0, cluster.sessions[&0]);
+    cluster
+        .core
+        .handle_up(OsdId::new(0), cluster.sessions[&OsdId::new(0)]);
     cluster.one();
     cluster.core.handle_maps(&encoded(&map(Epoch::new(11), &[1, 0])));
     assert_eq!(answer.try_recv().unwrap().unwrap_err(), errno::EAGAIN);
@@ -340,21 +345,24 @@ fn what_an_osd_backs_off_from_is_held_and_sent_again() {
         begin: spirula_maps::HObject::min(),
         end: spirula_maps::HObject::max(),
     };
-    let number = cluster.sessions[&0];
+    let number = cluster.sessions[&OsdId::new(0)];
     cluster
         .core
-        .handle_backoff(0, number + 1, backoff(BackoffOp::BLOCK));
+        .handle_backoff(OsdId::new(0), number + 1, backoff(BackoffOp::BLOCK));
     assert!(cluster.core.poll().is_none(), "of another session");
-    cluster.core.handle_backoff(0, number, backoff(BackoffOp::BLOCK));
-    let Some(Action::Send(0, ack)) = cluster.core.poll() else {
+    cluster
+        .core
+        .handle_backoff(OsdId::new(0), number, backoff(BackoffOp::BLOCK));
+    let Some(Action::Send(osd, ack)) = cluster.core.poll() else {
         panic!("a backoff is acknowledged");
     };
+    assert_eq!(osd, OsdId::new(0));
     assert_eq!(ack.decode::<MOsdBackoff>().unwrap().op, BackoffOp::ACK_BLOCK);
     let _held = cluster.core.submit(write(), Aim::Object, Resend::Always);
     assert!(cluster.sent().is_empty());
     cluster
         .core
-        .handle_backoff(0, number, backoff(BackoffOp::UNBLOCK));
+        .handle_backoff(OsdId::new(0), number, backoff(BackoffOp::UNBLOCK));
     let attempts: Vec<i32> = cluster.sent().iter().map(|(_, op)| op.retry_attempt).collect();
     assert_eq!(attempts, [1, 0]);
 }

@@ -2,7 +2,7 @@
 //! events by cookie, and tells when they must be registered anew: their target has changed, or the
 //! session was lost. Registrations and pings are in [`crate::watch`].
 
-use spirula_maps::{ObjectLocator, ObjectName, OsdMap};
+use spirula_maps::{ObjectLocator, ObjectName, OsdId, OsdMap};
 use spirula_proto::osd::MWatchNotify;
 use tokio::sync::{mpsc, watch};
 
@@ -100,7 +100,7 @@ impl Core {
     }
 
     /// Handles the loss of a session with an OSD, and so of the registrations there.
-    pub(super) fn lingers_lost(&mut self, osd: i32) {
+    pub(super) fn lingers_lost(&mut self, osd: OsdId) {
         let there = |l: &&Linger| l.target.as_ref().is_some_and(|t| t.osd == osd);
         for linger in self.lingers.values().filter(there) {
             linger.moved.send_replace(());

@@ -8,7 +8,7 @@ mod linger;
 use std::rc::Rc;
 
 use spirula_denc::UTime;
-use spirula_maps::{Epoch, ObjectLocator, ObjectName, OsdMap, PgId, SpgId};
+use spirula_maps::{Epoch, ObjectLocator, ObjectName, OsdId, OsdMap, PgId, SpgId};
 use spirula_monc::MonClient;
 use spirula_msgr::Config;
 use spirula_proto::mon::MCommand;
@@ -68,7 +68,7 @@ impl Objecter {
     }
 
     /// Sends a command to an OSD.
-    pub(crate) fn command(&mut self, osd: i32, msg: MCommand) -> oneshot::Receiver<CommandOutcome> {
+    pub(crate) fn command(&mut self, osd: OsdId, msg: MCommand) -> oneshot::Receiver<CommandOutcome> {
         let answer = self.core.command(osd, msg);
         self.act();
         answer
@@ -90,7 +90,7 @@ impl Objecter {
         self.act();
     }
 
-    fn take_from(&mut self, osd: i32, number: u64, msg: &RawMessage) {
+    fn take_from(&mut self, osd: OsdId, number: u64, msg: &RawMessage) {
         if msg.kind() != MsgType::OSD_BACKOFF {
             return self.take(msg);
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirula_cephx::{AuthName, KeyType, Keyring, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityType, Fsid, UTime};
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, OsdId};
 use spirula_mon::core::{Identity, Monitor, NewSession, Output, SessionId};
 use spirula_mon::kv::{KvError, KvRead, MemKv};
 use spirula_mon::raft::Applied;
@@ -21,7 +21,7 @@ use spirula_proto::{MsgType, Payload};
 
 const FSID: Fsid = Fsid([7; 16]);
 pub(super) const ADMIN: SessionId = 1;
-const OSDS: i32 = 3;
+const OSDS: u16 = 3;
 
 /// The state that monitor and test share.
 #[derive(Default)]
@@ -145,15 +145,15 @@ impl World {
         self.settle();
     }
 
-    fn boot(&mut self, osd: i32) {
-        let id = 100 + SessionId::from(osd.unsigned_abs());
+    fn boot(&mut self, osd: u16) {
+        let id = 100 + SessionId::from(osd);
         let name = AuthName::new(EntityType::OSD, osd.to_string());
         self.open(id, name, "allow profile osd");
-        let at = |port: i32| addr(&format!("127.0.0.1:{}", port + osd * 10), 9).into();
+        let at = |port: u16| addr(&format!("127.0.0.1:{}", port + osd * 10), 9).into();
         let boot = OsdBoot {
-            osd,
+            osd: OsdId::new(osd),
             fsid: FSID,
-            uuid: Fsid([osd.unsigned_abs() as u8 + 1; 16]),
+            uuid: Fsid([osd as u8 + 1; 16]),
             public_addrs: at(6800),
             cluster_addrs: at(6801),
             heartbeat_front: at(6802),

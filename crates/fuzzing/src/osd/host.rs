@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
 use spirula_denc::{EntityAddr, EntityName, EntityType, Extent, Micros, UTime};
-use spirula_maps::{Epoch, HObject, ObjectLocator, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
+use spirula_maps::{
+    Epoch, HObject, ObjectLocator, ObjectName, OsdId, PgId, PoolId, ReqId, SnapContext, snap,
+};
 use spirula_osd::core::{Core, Shard};
 use spirula_osd::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 use spirula_osd::pg::config::PgConfig;
@@ -20,7 +22,7 @@ use spirula_osd::pg::{Ctx, Output, StoreReply, StoredObject, key};
 use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
 
 const POOL: PoolId = PoolId::new(1);
-const ME: i32 = 0;
+const ME: OsdId = OsdId::new(0);
 /// The most bytes of a store's record, with the log entry.
 const MAX_RECORD: usize = 8 << 20;
 
@@ -65,11 +67,11 @@ impl ClusterMap for OneOsd {
 
     fn placement(&self, _: PgId) -> Placement {
         Placement {
-            raw: vec![ME].into(),
-            up: vec![ME].into(),
-            up_primary: ME,
-            acting: vec![ME].into(),
-            primary: ME,
+            raw: [ME].into(),
+            up: [ME].into(),
+            up_primary: Some(ME),
+            acting: [ME].into(),
+            primary: Some(ME),
         }
     }
 
@@ -81,7 +83,7 @@ impl ClusterMap for OneOsd {
         (raw.pool == POOL).then(|| PgId::new(POOL, 0))
     }
 
-    fn osd(&self, id: i32) -> Option<OsdView> {
+    fn osd(&self, id: OsdId) -> Option<OsdView> {
         (id == ME).then_some(OsdView {
             up: self.epoch > Epoch::new(1),
             up_from: Epoch::new(2),
@@ -106,7 +108,7 @@ impl ClusterMap for OneOsd {
         false
     }
 
-    fn max_osd(&self) -> i32 {
+    fn max_osd(&self) -> u32 {
         1
     }
 
@@ -147,7 +149,7 @@ struct Host<'a> {
     core: Core,
     stored: &'a Stored,
     key: Bytes,
-    full: BTreeSet<i32>,
+    full: BTreeSet<OsdId>,
     versions: Versions,
     images: ImageIo,
     usec: Micros,

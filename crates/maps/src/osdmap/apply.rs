@@ -1,11 +1,11 @@
 //! Applying an incremental to a map.
 
-use crate::types::Epoch;
 use spirula_denc::Fsid;
 
 use super::CleanInterval;
 use super::{CrushBlob, Incremental, MAX_PRIMARY_AFFINITY, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo};
 use crate::features::OSDMAP_SIGNIFICANT;
+use crate::types::{Epoch, OsdId};
 
 /// The most OSD ids of a map: more than any cluster has, and few enough that a hostile incremental
 /// of a few bytes costs a few megabytes.
@@ -27,7 +27,7 @@ pub enum ApplyError {
     },
     /// The incremental names an OSD that the map has no room for.
     #[error("no osd.{0} in the map")]
-    NoSuchOsd(i32),
+    NoSuchOsd(OsdId),
     /// The incremental asks for too many OSDs.
     #[error("max_osd {0} is too large")]
     TooManyOsds(i32),
@@ -151,9 +151,8 @@ impl OsdMap {
     }
 
     /// The index of an OSD in the map's tables.
-    fn osd_index(&self, osd: i32) -> Result<usize> {
-        usize::try_from(osd)
-            .ok()
+    fn osd_index(&self, osd: OsdId) -> Result<usize> {
+        Some(osd.index())
             .filter(|i| *i < self.osd_state.len())
             .ok_or(ApplyError::NoSuchOsd(osd))
     }
@@ -170,8 +169,8 @@ impl OsdMap {
             }
         }
         for (osd, affinity) in &inc.new_primary_affinity {
-            let i = self.osd_index(*osd)?;
-            self.set_primary_affinity(i, *affinity);
+            self.osd_index(*osd)?;
+            self.set_primary_affinity(*osd, *affinity);
         }
         for name in &inc.old_erasure_code_profiles {
             self.erasure_code_profiles.remove(name);
@@ -196,7 +195,7 @@ impl OsdMap {
                 self.osd_xinfo[i].down_stamp = self.modified;
             }
             if now.contains(OsdState::EXISTS) && flip.contains(OsdState::EXISTS) {
-                self.forget_osd(i);
+                self.forget_osd(*osd, i);
             } else {
                 self.osd_state[i] = OsdState(now.0 ^ flip.0);
             }
@@ -218,11 +217,11 @@ impl OsdMap {
     }
 
     /// Clears all that is known of an OSD which no longer exists.
-    fn forget_osd(&mut self, i: usize) {
+    fn forget_osd(&mut self, osd: OsdId, i: usize) {
         self.osd_uuid[i] = Fsid::default();
         self.osd_info[i] = OsdInfo::default();
         self.osd_xinfo[i] = OsdXInfo::default();
-        self.set_primary_affinity(i, MAX_PRIMARY_AFFINITY);
+        self.set_primary_affinity(osd, MAX_PRIMARY_AFFINITY);
         for addrs in [
             &mut self.client_addrs,
             &mut self.cluster_addrs,
@@ -268,11 +267,10 @@ impl OsdMap {
             }
         }
         for (pg, osd) in &inc.new_primary_temp {
-            if *osd == -1 {
-                self.primary_temp.remove(pg);
-            } else {
-                self.primary_temp.insert(*pg, *osd);
-            }
+            match osd.0 {
+                Some(osd) => self.primary_temp.insert(*pg, osd),
+                None => self.primary_temp.remove(pg),
+            };
         }
         self.pg_upmap
             .extend(inc.new_pg_upmap.iter().map(|(pg, osds)| (*pg, osds.clone())));

@@ -12,7 +12,7 @@ use super::{OsdState, OsdXInfo, Profiles, SnapsByPool};
 use crate::codec::section_of;
 use crate::features::OSDMAP_SIGNIFICANT;
 use crate::pool::PgPool;
-use crate::types::{Epoch, PgId, PoolId, or_none};
+use crate::types::{Epoch, OsdId, OsdOrNone, PgId, PoolId, Positions, or_none};
 
 /// The changes from the epoch before to `epoch`. Empty, negative or `None` fields change nothing.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,23 +40,23 @@ pub struct Incremental {
     /// Pools that vanish.
     pub old_pools: BTreeSet<PoolId>,
     /// OSDs that come up, and where clients reach them.
-    pub new_up_client: BTreeMap<i32, EntityAddrVec>,
+    pub new_up_client: BTreeMap<OsdId, EntityAddrVec>,
     /// States to flip; 0 stands for UP, EXISTS destroys the OSD.
-    pub new_state: BTreeMap<i32, OsdState>,
+    pub new_state: BTreeMap<OsdId, OsdState>,
     /// Reweights.
-    pub new_weight: BTreeMap<i32, u32>,
+    pub new_weight: BTreeMap<OsdId, u32>,
     /// Temporary members; empty: no more.
-    pub new_pg_temp: BTreeMap<PgId, Vec<i32>>,
-    /// Temporary primaries; -1: no more.
-    pub new_primary_temp: BTreeMap<PgId, i32>,
+    pub new_pg_temp: BTreeMap<PgId, Positions>,
+    /// Temporary primaries; none: no more.
+    pub new_primary_temp: BTreeMap<PgId, OsdOrNone>,
     /// Primary affinities.
-    pub new_primary_affinity: BTreeMap<i32, u32>,
+    pub new_primary_affinity: BTreeMap<OsdId, u32>,
     /// Erasure-code profiles.
     pub new_erasure_code_profiles: Profiles,
     /// Profiles that vanish.
     pub old_erasure_code_profiles: Vec<String>,
     /// Given members.
-    pub new_pg_upmap: BTreeMap<PgId, Vec<i32>>,
+    pub new_pg_upmap: BTreeMap<PgId, Positions>,
     /// No more given members.
     pub old_pg_upmap: BTreeSet<PgId>,
     /// Replaced members.
@@ -73,13 +73,13 @@ pub struct Incremental {
     pub new_last_in_change: UTime,
 
     /// Of OSDs that come up: heartbeat addresses on the cluster network.
-    pub new_hb_back_up: BTreeMap<i32, EntityAddrVec>,
+    pub new_hb_back_up: BTreeMap<OsdId, EntityAddrVec>,
     /// `up_thru` of OSDs.
-    pub new_up_thru: BTreeMap<i32, Epoch>,
+    pub new_up_thru: BTreeMap<OsdId, Epoch>,
     /// The last clean intervals of OSDs.
-    pub new_last_clean_interval: BTreeMap<i32, CleanInterval>,
+    pub new_last_clean_interval: BTreeMap<OsdId, CleanInterval>,
     /// OSDs whose data is lost.
-    pub new_lost: BTreeMap<i32, Epoch>,
+    pub new_lost: BTreeMap<OsdId, Epoch>,
     /// Blocklist entries.
     pub new_blocklist: BTreeMap<EntityAddr, UTime>,
     /// Blocklist entries that vanish.
@@ -91,15 +91,15 @@ pub struct Incremental {
     /// Stretch mode.
     pub new_stretch: StretchChange,
     /// Of OSDs that come up: addresses on the cluster network.
-    pub new_up_cluster: BTreeMap<i32, EntityAddrVec>,
+    pub new_up_cluster: BTreeMap<OsdId, EntityAddrVec>,
     /// Dead.
     pub cluster_snapshot: String,
     /// The OSDs' ids of their own.
-    pub new_uuid: BTreeMap<i32, Fsid>,
+    pub new_uuid: BTreeMap<OsdId, Fsid>,
     /// More on the OSDs' lives.
-    pub new_xinfo: BTreeMap<i32, OsdXInfo>,
+    pub new_xinfo: BTreeMap<OsdId, OsdXInfo>,
     /// Of OSDs that come up: heartbeat addresses on the public network.
-    pub new_hb_front_up: BTreeMap<i32, EntityAddrVec>,
+    pub new_hb_front_up: BTreeMap<OsdId, EntityAddrVec>,
     /// The features with which it, and the map that results, were encoded, as far as they matter
     /// for that.
     pub encode_features: u64,

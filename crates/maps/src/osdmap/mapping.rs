@@ -4,63 +4,60 @@
 //! object → raw PG (hash) → PG → CRUSH → `pg_upmap`, `pg_upmap_items` → up set (who of them is up)
 //! → primary by affinity → acting set (`pg_temp`, `primary_temp`, or the up set).
 
-use spirula_crush::{ITEM_NONE, Workspace, hash32_2};
+use spirula_crush::{Workspace, hash32_2};
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
 use super::{MAX_PRIMARY_AFFINITY, OsdMap, WEIGHT_OUT};
 use crate::pool::PgPool;
-use crate::types::{ObjectLocator, ObjectName, PgId};
-
-/// No OSD, as a primary.
-pub const NO_OSD: i32 = -1;
+use crate::types::{ObjectLocator, ObjectName, OsdId, PgId, Positions, osd_or_hole};
 
 /// A replacement in a PG's members (`pg_upmap_items`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpmapItem {
     /// The OSD that CRUSH names.
-    pub from: i32,
-    /// The OSD that stands in its place.
-    pub to: i32,
+    pub from: OsdId,
+    /// The OSD that stands in its place; `None` for a hole.
+    pub to: Option<OsdId>,
 }
 
 impl Encode for UpmapItem {
     fn encode(&self, w: &mut Writer) {
-        w.i32(self.from);
-        w.i32(self.to);
+        w.put(&self.from);
+        osd_or_hole::encode(&self.to, w);
     }
 }
 
 impl Decode for UpmapItem {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            from: r.i32()?,
-            to: r.i32()?,
+            from: r.get()?,
+            to: osd_or_hole::decode(r)?,
         })
     }
 }
 
-/// Where a PG is. Members that are missing are [`ITEM_NONE`] in erasure-coded pools, and left out
-/// in others.
+/// Where a PG is. Members that are missing leave holes in erasure-coded pools, and are left out in
+/// others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PgMapping {
     /// The OSDs that CRUSH names and that are up.
-    pub up: Vec<i32>,
-    /// The first of them by affinity, or [`NO_OSD`].
-    pub up_primary: i32,
+    pub up: Positions,
+    /// The first of them by affinity.
+    pub up_primary: Option<OsdId>,
     /// The OSDs that serve.
-    pub acting: Vec<i32>,
-    /// The one that clients talk to, or [`NO_OSD`].
-    pub acting_primary: i32,
+    pub acting: Positions,
+    /// The one that clients talk to.
+    pub acting_primary: Option<OsdId>,
 }
 
 impl PgMapping {
     /// Nowhere: the pool does not exist.
     pub const fn nowhere() -> Self {
         Self {
-            up: Vec::new(),
-            up_primary: NO_OSD,
-            acting: Vec::new(),
-            acting_primary: NO_OSD,
+            up: Positions::EMPTY,
+            up_primary: None,
+            acting: Positions::EMPTY,
+            acting_primary: None,
         }
     }
 }
@@ -101,20 +98,16 @@ impl OsdMap {
         let mut up = self.crush_osds(ws, pool, pg, seed);
         self.apply_upmap(pg, &mut up);
         self.keep_up(pool, &mut up);
-        let mut up_primary = pick_primary(&up);
+        let mut up_primary = up.first();
         self.apply_affinity(seed, pool, &mut up, &mut up_primary);
 
         let mut acting = self.pg_temp.get(&pg).cloned().unwrap_or_default();
         self.keep_up(pool, &mut acting);
-        let mut acting_primary = match self.primary_temp.get(&pg) {
-            Some(osd) => *osd,
-            None => pick_primary(&acting),
-        };
+        let given = self.primary_temp.get(&pg).copied();
+        let mut acting_primary = given.or_else(|| acting.first());
         if acting.is_empty() {
             acting.clone_from(&up);
-            if acting_primary == NO_OSD {
-                acting_primary = up_primary;
-            }
+            acting_primary = acting_primary.or(up_primary);
         }
         PgMapping {
             up,
@@ -125,17 +118,17 @@ impl OsdMap {
     }
 
     /// The OSDs that CRUSH chooses for a PG, before any exception: the "raw" set.
-    pub fn map_pg_raw(&self, pg: PgId) -> Vec<i32> {
+    pub fn map_pg_raw(&self, pg: PgId) -> Positions {
         let Some(pool) = self.pool_of(pg) else {
-            return Vec::new();
+            return Positions::EMPTY;
         };
         let pg = pool.raw_pg_to_pg(pg);
         self.crush_osds(&mut Workspace::new(), pool, pg, pool.placement_seed(pg))
     }
 
-    fn crush_osds(&self, ws: &mut Workspace, pool: &PgPool, pg: PgId, seed: u32) -> Vec<i32> {
+    fn crush_osds(&self, ws: &mut Workspace, pool: &PgPool, pg: PgId, seed: u32) -> Positions {
         let size = usize::from(pool.size);
-        let mut osds = Vec::with_capacity(size);
+        let mut items = Vec::with_capacity(size);
         self.crush.map().do_rule_with(
             ws,
             pool.crush_rule.into(),
@@ -143,36 +136,37 @@ impl OsdMap {
             size,
             &self.osd_weight,
             Some(pg.pool.signed()),
-            &mut osds,
+            &mut items,
         );
-        filter(pool, &mut osds, |osd| self.exists(osd));
+        let mut osds: Positions = items.into_iter().map(OsdId::of_item).collect();
+        osds.keep(pool.can_shift_osds(), |osd| self.exists(osd));
         osds
     }
 
     /// Leaves only OSDs that are up.
-    fn keep_up(&self, pool: &PgPool, osds: &mut Vec<i32>) {
-        filter(pool, osds, |osd| self.is_up(osd));
+    fn keep_up(&self, pool: &PgPool, osds: &mut Positions) {
+        osds.keep(pool.can_shift_osds(), |osd| self.is_up(osd));
     }
 
     /// Whether `osd` is one that may hold data by its id, but is marked out. Ids out of range are
     /// not.
-    fn is_marked_out(&self, osd: i32) -> bool {
-        usize::try_from(osd).ok().and_then(|i| self.osd_weight.get(i)) == Some(&WEIGHT_OUT)
+    fn is_marked_out(&self, osd: OsdId) -> bool {
+        self.osd_weight.get(osd.index()) == Some(&WEIGHT_OUT)
     }
 
-    fn apply_upmap(&self, pg: PgId, osds: &mut Vec<i32>) {
+    fn apply_upmap(&self, pg: PgId, osds: &mut Positions) {
         if let Some(given) = self.pg_upmap.get(&pg) {
-            if given.iter().any(|osd| self.is_marked_out(*osd)) {
+            if given.osds().any(|osd| self.is_marked_out(osd)) {
                 // Then the replacements below don't apply either.
                 return;
             }
             osds.clone_from(given);
         }
         for UpmapItem { from, to } in self.pg_upmap_items.get(&pg).into_iter().flatten() {
-            if osds.contains(to) || self.is_marked_out(*to) {
+            if osds.slots().contains(to) || to.is_some_and(|to| self.is_marked_out(to)) {
                 continue;
             }
-            if let Some(place) = osds.iter_mut().find(|osd| *osd == from) {
+            if let Some(place) = osds.slots_mut().iter_mut().find(|osd| **osd == Some(*from)) {
                 *place = *to;
             }
         }
@@ -180,43 +174,23 @@ impl OsdMap {
 
     /// Chooses the primary: an OSD with an affinity below 1 refuses a fraction of its PGs. Where
     /// members have no fixed place, the primary moves to the front.
-    fn apply_affinity(&self, seed: u32, pool: &PgPool, osds: &mut [i32], primary: &mut i32) {
+    fn apply_affinity(&self, seed: u32, pool: &PgPool, osds: &mut Positions, primary: &mut Option<OsdId>) {
         if self.primary_affinity.is_none()
-            || osds.iter().all(|osd| self.affinity(*osd) == MAX_PRIMARY_AFFINITY)
+            || osds.osds().all(|osd| self.affinity(osd) == MAX_PRIMARY_AFFINITY)
         {
             return;
         }
-        let present = |i: &usize| osds[*i] != ITEM_NONE;
-        let accepts = |i: &usize| {
-            let affinity = self.affinity(osds[*i]);
-            affinity >= MAX_PRIMARY_AFFINITY || hash32_2(seed, osds[*i].cast_unsigned()) >> 16 < affinity
+        let accepts = |osd: &OsdId| {
+            let affinity = self.affinity(*osd);
+            affinity >= MAX_PRIMARY_AFFINITY || hash32_2(seed, osd.item().cast_unsigned()) >> 16 < affinity
         };
-        let places = || (0..osds.len()).filter(present);
         // Where all refuse, the first has to.
-        let Some(place) = places().find(accepts).or_else(|| places().next()) else {
+        let Some(chosen) = osds.osds().find(accepts).or_else(|| osds.first()) else {
             return;
         };
-        *primary = osds[place];
-        if pool.can_shift_osds() {
-            osds[..=place].rotate_right(1);
+        *primary = Some(chosen);
+        if let Some(place) = osds.of(chosen).filter(|_| pool.can_shift_osds()) {
+            osds.slots_mut()[..=place].rotate_right(1);
         }
     }
-}
-
-/// Removes the OSDs for which `keep` is false; leaves holes if members have a fixed place.
-fn filter(pool: &PgPool, osds: &mut Vec<i32>, keep: impl Fn(i32) -> bool) {
-    if pool.can_shift_osds() {
-        osds.retain(|osd| keep(*osd));
-    } else {
-        for osd in osds.iter_mut().filter(|osd| !keep(**osd)) {
-            *osd = ITEM_NONE;
-        }
-    }
-}
-
-fn pick_primary(osds: &[i32]) -> i32 {
-    osds.iter()
-        .copied()
-        .find(|osd| *osd != ITEM_NONE)
-        .unwrap_or(NO_OSD)
 }

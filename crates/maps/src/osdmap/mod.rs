@@ -21,7 +21,7 @@ use spirula_denc::{EntityAddr, EntityAddrVec, Fsid, UTime};
 pub use apply::{ApplyError, MAX_OSD_LIMIT};
 pub use cache::MappingCache;
 pub use incremental::Incremental;
-pub use mapping::{NO_OSD, PgMapping, UpmapItem};
+pub use mapping::{PgMapping, UpmapItem};
 pub use names::{OsdMapFlags, OsdState};
 pub use osd::{CleanInterval, OsdCounts, OsdInfo, OsdXInfo};
 pub use stretch::{StretchChange, StretchMode};
@@ -29,7 +29,7 @@ pub use stretch::{StretchChange, StretchMode};
 use crate::features::release;
 use crate::interval_set::IntervalSet;
 use crate::pool::PgPool;
-use crate::types::{Epoch, PgId, PoolId};
+use crate::types::{Epoch, OsdId, PgId, PoolId, Positions};
 
 /// A pool's removed or purged snapshots, by pool.
 pub type SnapsByPool = BTreeMap<PoolId, IntervalSet>;
@@ -115,9 +115,9 @@ pub struct OsdMap {
     /// Where clients reach them.
     pub client_addrs: Vec<EntityAddrVec>,
     /// Members of PGs that are not those CRUSH names.
-    pub pg_temp: BTreeMap<PgId, Vec<i32>>,
+    pub pg_temp: BTreeMap<PgId, Positions>,
     /// Primaries of PGs that are not the first member.
-    pub primary_temp: BTreeMap<PgId, i32>,
+    pub primary_temp: BTreeMap<PgId, OsdId>,
     /// Primary affinities, 16.16 fixed point, where one was ever set.
     pub primary_affinity: Option<Vec<u32>>,
     /// The CRUSH map.
@@ -125,7 +125,7 @@ pub struct OsdMap {
     /// Erasure-code profiles.
     pub erasure_code_profiles: Profiles,
     /// PGs whose members are given.
-    pub pg_upmap: BTreeMap<PgId, Vec<i32>>,
+    pub pg_upmap: BTreeMap<PgId, Positions>,
     /// PGs of which some members are replaced.
     pub pg_upmap_items: BTreeMap<PgId, Vec<UpmapItem>>,
     /// Counts the CRUSH maps.
@@ -252,12 +252,12 @@ impl OsdMap {
     }
 
     /// Sets an OSD's primary affinity; an id that is too large is ignored.
-    pub fn set_primary_affinity(&mut self, osd: usize, value: u32) {
+    pub fn set_primary_affinity(&mut self, osd: OsdId, value: u32) {
         let n = self.max_osd as usize;
         let affinity = self
             .primary_affinity
             .get_or_insert_with(|| vec![MAX_PRIMARY_AFFINITY; n]);
-        if let Some(a) = affinity.get_mut(osd) {
+        if let Some(a) = affinity.get_mut(osd.index()) {
             *a = value;
         }
     }

@@ -1,5 +1,6 @@
 //! Looking things up in a map.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, Fsid};
@@ -8,47 +9,47 @@ use super::OsdCounts;
 use super::{OsdMap, OsdMapFlags, OsdState, WEIGHT_IN, WEIGHT_OUT};
 use crate::features::release;
 use crate::pool::PgPool;
-use crate::types::{PgId, PoolId};
+use crate::types::{OsdId, PgId, PoolId};
 
 impl OsdMap {
     /// The index of an OSD id in the map's tables.
-    fn index(&self, osd: i32) -> Option<usize> {
-        usize::try_from(osd).ok().filter(|i| *i < self.osd_state.len())
+    fn index(&self, osd: OsdId) -> Option<usize> {
+        Some(osd.index()).filter(|i| *i < self.osd_state.len())
     }
 
     /// The state of an OSD; empty where there is none.
-    pub fn state(&self, osd: i32) -> OsdState {
+    pub fn state(&self, osd: OsdId) -> OsdState {
         self.index(osd).map_or(OsdState::empty(), |i| self.osd_state[i])
     }
 
     /// Whether the OSD exists.
-    pub fn exists(&self, osd: i32) -> bool {
+    pub fn exists(&self, osd: OsdId) -> bool {
         self.state(osd).contains(OsdState::EXISTS)
     }
 
     /// Whether the OSD exists and runs.
-    pub fn is_up(&self, osd: i32) -> bool {
+    pub fn is_up(&self, osd: OsdId) -> bool {
         self.state(osd).contains(OsdState::EXISTS.with(OsdState::UP))
     }
 
     /// Whether the OSD does not run.
-    pub fn is_down(&self, osd: i32) -> bool {
+    pub fn is_down(&self, osd: OsdId) -> bool {
         !self.is_up(osd)
     }
 
     /// Whether the OSD exists and gets data.
-    pub fn is_in(&self, osd: i32) -> bool {
+    pub fn is_in(&self, osd: OsdId) -> bool {
         self.exists(osd) && self.weight(osd) != WEIGHT_OUT
     }
 
     /// Whether the OSD gets no data.
-    pub fn is_out(&self, osd: i32) -> bool {
+    pub fn is_out(&self, osd: OsdId) -> bool {
         !self.is_in(osd)
     }
 
     /// Whether one of the flags `noup`, `nodown`, `noin` and `noout` holds for an OSD: set for all,
     /// for itself, for a bucket that it is in, or for its device class.
-    pub fn is_flagged(&self, osd: i32, flag: OsdState) -> bool {
+    pub fn is_flagged(&self, osd: OsdId, flag: OsdState) -> bool {
         let global = [
             (OsdState::NOUP, OsdMapFlags::NOUP),
             (OsdState::NODOWN, OsdMapFlags::NODOWN),
@@ -63,28 +64,28 @@ impl OsdMap {
             return true;
         }
         let crush = self.crush.map();
-        let class = crush.class_of(osd).and_then(|c| crush.class_id(c));
+        let class = crush.class_of(osd.item()).and_then(|c| crush.class_id(c));
         let of_class = class.and_then(|c| self.device_class_flags.get(&c));
         if of_class.is_some_and(|f| f.intersects(flag)) {
             return true;
         }
         self.crush_node_flags
             .iter()
-            .any(|(node, f)| f.intersects(flag) && crush.subtree_contains(*node, osd))
+            .any(|(node, f)| f.intersects(flag) && crush.subtree_contains(*node, osd.item()))
     }
 
     /// The OSD's reweight, 16.16 fixed point.
-    pub fn weight(&self, osd: i32) -> u32 {
+    pub fn weight(&self, osd: OsdId) -> u32 {
         self.index(osd).map_or(WEIGHT_OUT, |i| self.osd_weight[i])
     }
 
     /// The OSD's reweight, 0 to 1.
-    pub fn weight_f64(&self, osd: i32) -> f64 {
+    pub fn weight_f64(&self, osd: OsdId) -> f64 {
         f64::from(self.weight(osd)) / f64::from(WEIGHT_IN)
     }
 
     /// The OSD's primary affinity, 16.16 fixed point.
-    pub fn affinity(&self, osd: i32) -> u32 {
+    pub fn affinity(&self, osd: OsdId) -> u32 {
         match (&self.primary_affinity, self.index(osd)) {
             (Some(affinity), Some(i)) => affinity[i],
             _ => super::MAX_PRIMARY_AFFINITY,
@@ -92,9 +93,14 @@ impl OsdMap {
     }
 
     /// The ids of all OSDs.
-    pub fn osds(&self) -> impl Iterator<Item = i32> + '_ {
-        // `max_osd` is the length of tables in memory, far below 2³¹.
-        (0..self.max_osd.min(i32::MAX as u32).cast_signed()).filter(|osd| self.exists(*osd))
+    pub fn osds(&self) -> impl Iterator<Item = OsdId> + '_ {
+        OsdId::below(self.max_osd).filter(|osd| self.exists(*osd))
+    }
+
+    /// The OSDs at or below an item of the CRUSH map, whether they exist or not.
+    pub fn osds_below(&self, item: i32) -> BTreeSet<OsdId> {
+        let devices = self.crush.map().devices_below(item);
+        devices.into_iter().filter_map(OsdId::of_item).collect()
     }
 
     /// The numbers of OSDs.
@@ -109,21 +115,21 @@ impl OsdMap {
     }
 
     /// Where clients reach an OSD, if it exists and has an address.
-    pub fn client_addrs(&self, osd: i32) -> Option<&EntityAddrVec> {
+    pub fn client_addrs(&self, osd: OsdId) -> Option<&EntityAddrVec> {
         self.index(osd)
             .map(|i| &self.client_addrs[i])
             .filter(|a| self.exists(osd) && !a.is_blank())
     }
 
     /// Where other OSDs reach an OSD, if it exists and has an address.
-    pub fn cluster_addrs(&self, osd: i32) -> Option<&EntityAddrVec> {
+    pub fn cluster_addrs(&self, osd: OsdId) -> Option<&EntityAddrVec> {
         self.index(osd)
             .map(|i| &self.cluster_addrs[i])
             .filter(|a| self.exists(osd) && !a.is_blank())
     }
 
     /// The OSD with an id of its own.
-    pub fn osd_by_uuid(&self, uuid: &Fsid) -> Option<i32> {
+    pub fn osd_by_uuid(&self, uuid: &Fsid) -> Option<OsdId> {
         self.osds()
             .find(|osd| self.index(*osd).is_some_and(|i| self.osd_uuid[i] == *uuid))
     }
@@ -247,7 +253,7 @@ mod tests {
             map.set_max_osd(2);
             map
         };
-        let flagged = |map: &OsdMap, flag| [0, 1].map(|o| map.is_flagged(o, flag));
+        let flagged = |map: &OsdMap, flag| [0, 1].map(|o| map.is_flagged(OsdId::new(o), flag));
         assert_eq!(flagged(&plain, OsdState::NOOUT), [false; 2]);
         let mut map = plain.clone();
         map.flags.insert(OsdMapFlags::NOOUT);

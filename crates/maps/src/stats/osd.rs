@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::types::Epoch;
 use spirula_denc::{Decode, Encode, Reader, Result, Writer, at_least, versioned};
 
 use super::object::summed;
+use crate::types::{Epoch, OsdId};
 
 summed! {
     /// `store_statfs_t`: the space of a store, in bytes.
@@ -146,7 +146,7 @@ pub struct OsdStat {
     /// Its space.
     pub statfs: StoreStatfs,
     /// The OSDs that it exchanges heartbeats with.
-    pub hb_peers: Vec<i32>,
+    pub hb_peers: Vec<OsdId>,
     /// Snapshots waiting to be trimmed.
     pub snap_trim_queue_len: i32,
     /// PGs that are trimming.
@@ -172,7 +172,7 @@ pub struct OsdStat {
     /// OSDs in the sum that know their omap space by pool.
     pub num_per_pool_omap_osds: u32,
     /// Heartbeat times by peer.
-    pub hb_pingtime: BTreeMap<i32, PingTimes>,
+    pub hb_pingtime: BTreeMap<OsdId, PingTimes>,
 }
 
 // By hand: it repeats the space in two other forms.
@@ -233,7 +233,7 @@ impl Decode for OsdStat {
                 hb_peers: r.get()?,
                 ..Self::default()
             };
-            r.get::<Vec<i32>>()?;
+            r.get::<Vec<OsdId>>()?;
             s.op_queue_age_hist = r.get()?;
             s.os_perf_stat = decode_perf_stat(r)?;
             s.up_from = r.get()?;

@@ -6,7 +6,7 @@ use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer, at_least, vers
 
 use super::{ObjectStatCollection, PgState, StoreStatfs};
 use crate::interval_set::IntervalSet;
-use crate::types::{EVersion, Epoch, PgId, PgShard};
+use crate::types::{EVersion, Epoch, OsdId, OsdOrNone, PgId, PgShard, Positions};
 
 versioned! {
     /// `pg_history_t`: a PG's memory of its past.
@@ -50,7 +50,7 @@ versioned! {
 }
 
 /// `pg_stat_t`: a primary's report about its PG. Pacific's version 26.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PgStat {
     /// The last version.
     pub version: EVersion,
@@ -83,9 +83,9 @@ pub struct PgStat {
     /// Entries of the log on disk.
     pub ondisk_log_size: i64,
     /// The OSDs that CRUSH names.
-    pub up: Vec<i32>,
+    pub up: Positions,
     /// The OSDs that serve.
-    pub acting: Vec<i32>,
+    pub acting: Positions,
     /// The last report.
     pub last_fresh: UTime,
     /// The last change of state.
@@ -110,16 +110,16 @@ pub struct PgStat {
     pub last_became_active: UTime,
     /// The number of dirty objects is an estimate.
     pub dirty_stats_invalid: bool,
-    /// The first of `up`; -1 for none.
-    pub up_primary: i32,
-    /// The primary; -1 for none.
-    pub acting_primary: i32,
+    /// The first of `up`.
+    pub up_primary: OsdOrNone,
+    /// The primary.
+    pub acting_primary: OsdOrNone,
     /// The number of objects with omap is an estimate.
     pub omap_stats_invalid: bool,
     /// Cache tier.
     pub hitset_stats_invalid: bool,
     /// The OSDs that peering waits for.
-    pub blocked_by: Vec<i32>,
+    pub blocked_by: Vec<OsdId>,
     /// When it was last not degraded.
     pub last_undegraded: UTime,
     /// When it last had all its members.
@@ -144,13 +144,6 @@ pub struct PgStat {
     pub object_location_counts: BTreeMap<BTreeSet<PgShard>, i32>,
 }
 
-impl Default for PgStat {
-    fn default() -> Self {
-        // The only fields that are not zero or empty are the primaries.
-        Self::with_primaries(-1, -1)
-    }
-}
-
 /// Calls `$m!(field …)` with the fields before `state`, between it and its upper half, and after
 /// that, in the order of the encoding.
 macro_rules! pg_stat_fields {
@@ -164,22 +157,6 @@ macro_rules! pg_stat_fields {
              hitset_stats_invalid blocked_by last_undegraded last_fullsized hitset_bytes_stats_invalid last_peered
              last_became_peered pin_stats_invalid snaptrimq_len]
             [purged_snaps manifest_stats_invalid avail_no_missing object_location_counts]
-        }
-    };
-}
-
-macro_rules! empty_pg_stat {
-    (($up:expr, $acting:expr) [$($a:ident)*] [$($b:ident)*] [$($c:ident)*]) => {
-        {
-            let mut s = Self {
-                state: PgState::empty(),
-                $($a: Default::default(),)*
-                $($b: Default::default(),)*
-                $($c: Default::default(),)*
-            };
-            s.up_primary = $up;
-            s.acting_primary = $acting;
-            s
         }
     };
 }
@@ -215,10 +192,6 @@ fn low_half(n: u64) -> u32 {
 }
 
 impl PgStat {
-    fn with_primaries(up: i32, acting: i32) -> Self {
-        pg_stat_fields!(empty_pg_stat!(up, acting))
-    }
-
     /// The last epoch in which the PG was clean, as far as this report tells.
     pub fn effective_last_epoch_clean(&self) -> Epoch {
         if self.state.contains(PgState::CLEAN) {

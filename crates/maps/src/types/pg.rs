@@ -4,10 +4,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::types::Epoch;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer, versioned};
 
-use super::{HObject, PoolId};
+use super::{Epoch, HObject, OsdId, PoolId};
 
 /// `eversion_t`: a place in a PG's log. Ordered by epoch, then version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -281,7 +280,7 @@ impl FromStr for SpgId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PgShard {
     /// The OSD.
-    pub osd: i32,
+    pub osd: OsdId,
     /// Its shard, or [`SpgId::NO_SHARD`].
     pub shard: i8,
 }
@@ -300,7 +299,7 @@ impl fmt::Display for PgShard {
 impl Encode for PgShard {
     fn encode(&self, w: &mut Writer) {
         w.section(1, 1, |w| {
-            w.i32(self.osd);
+            w.put(&self.osd);
             w.i8(self.shard);
         });
     }
@@ -310,7 +309,7 @@ impl Decode for PgShard {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         r.section("pg_shard_t", 1, |_, r| {
             Ok(Self {
-                osd: r.i32()?,
+                osd: r.get()?,
                 shard: r.i8()?,
             })
         })

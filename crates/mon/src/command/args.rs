@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use spirula_maps::OsdId;
 use spirula_text::Format;
 
 use super::{Reply, errno};
@@ -199,7 +200,7 @@ impl Args {
     }
 
     /// An optional OSD: a number, or text like `osd.3`.
-    pub fn opt_osd(&self, name: &str) -> ArgResult<Option<i32>> {
+    pub fn opt_osd(&self, name: &str) -> ArgResult<Option<OsdId>> {
         match self.opt_str(name) {
             None => Ok(None),
             Some(text) => parse_osd(&text).map(Some).ok_or_else(|| {
@@ -212,18 +213,14 @@ impl Args {
     }
 
     /// A required OSD.
-    pub fn osd(&self, name: &str) -> ArgResult<i32> {
+    pub fn osd(&self, name: &str) -> ArgResult<OsdId> {
         self.opt_osd(name)?.ok_or_else(|| missing(name))
     }
 }
 
 /// Reads `3` or `osd.3`.
-pub fn parse_osd(text: &str) -> Option<i32> {
-    text.strip_prefix("osd.")
-        .unwrap_or(text)
-        .parse()
-        .ok()
-        .filter(|id| *id >= 0)
+pub fn parse_osd(text: &str) -> Option<OsdId> {
+    text.strip_prefix("osd.").unwrap_or(text).parse().ok()
 }
 
 fn missing(name: &str) -> Reply {
@@ -250,7 +247,7 @@ mod tests {
                 .iter()
                 .filter_map(|s| parse_osd(s))
                 .collect::<Vec<_>>(),
-            [1, 2]
+            [1, 2].map(OsdId::new)
         );
         assert!(a.flag("sure") && !a.flag("n2"));
         assert_eq!(a.int("none").unwrap_err().code, -errno::EINVAL);

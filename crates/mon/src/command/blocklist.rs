@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use spirula_denc::{AddrType, EntityAddr, UTime};
+use spirula_maps::OsdId;
 use spirula_text::{addr_legacy, general};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
@@ -67,10 +68,7 @@ fn parse(call: &Call<'_>) -> Result<EntityAddr, Reply> {
 /// known by its port; a client has none, and is known by its nonce.
 fn is_daemon(m: &View, addr: &EntityAddr) -> bool {
     let (map, manager) = (&m.state.osd.map, &m.state.manager.map);
-    let osds = map
-        .osds()
-        .filter(|o| map.is_up(*o))
-        .filter_map(|o| usize::try_from(o).ok());
+    let osds = map.osds().filter(|o| map.is_up(*o)).map(OsdId::index);
     let osds = osds.flat_map(|i| {
         let of = [
             &map.client_addrs,

@@ -1,7 +1,7 @@
 //! Changes to the CRUSH map's rules, classes and tunables, and to the map as a whole.
 
 use spirula_crush::{CrushMap, Profile, RULE_ERASURE, RULE_REPLICATED, RuleMode, SimpleRule};
-use spirula_maps::CrushBlob;
+use spirula_maps::{CrushBlob, OsdId};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::{Turn, View};
@@ -276,7 +276,7 @@ fn set_tunable(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 }
 
 /// The OSDs that a command names, with the official remarks on words that name no OSD.
-fn class_osds(m: &View, call: &Call<'_>) -> (Vec<i32>, String, bool) {
+fn class_osds(m: &View, call: &Call<'_>) -> (Vec<OsdId>, String, bool) {
     let (mut osds, mut notes, mut unreadable) = (Vec::new(), String::new(), false);
     let words = call.args.list("ids");
     if words.iter().any(|w| ["any", "all", "*"].contains(&w.as_str())) {
@@ -301,8 +301,8 @@ fn class_osds(m: &View, call: &Call<'_>) -> (Vec<i32>, String, bool) {
     (osds, notes, unreadable)
 }
 
-fn joined(osds: &[i32]) -> String {
-    osds.iter().map(i32::to_string).collect::<Vec<_>>().join(",")
+fn joined(osds: &[OsdId]) -> String {
+    osds.iter().map(OsdId::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn set_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
@@ -311,7 +311,7 @@ fn set_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let crush = m.view.state.osd.map.crush.map().clone();
     let mut changed = Vec::new();
     for osd in osds {
-        match crush.class_of(osd) {
+        match crush.class_of(osd.item()) {
             Some(old) if old == class => {
                 notes.push_str(&format!("osd.{osd} already set to class {class}. "));
             }
@@ -330,7 +330,7 @@ fn set_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         edit(m, |c| {
             changed
                 .iter()
-                .try_for_each(|o| c.set_device_class(*o, &class).map(drop))
+                .try_for_each(|o| c.set_device_class(o.item(), &class).map(drop))
         })?;
     }
     committed(format!(
@@ -345,13 +345,15 @@ fn rm_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         return refuse(errno::EINVAL, notes);
     }
     let crush = m.view.state.osd.map.crush.map().clone();
-    let (with, without): (Vec<i32>, Vec<i32>) = osds.into_iter().partition(|o| crush.class_of(*o).is_some());
+    let (with, without): (Vec<OsdId>, Vec<OsdId>) =
+        osds.into_iter().partition(|o| crush.class_of(o.item()).is_some());
     for osd in without {
         notes.push_str(&format!("osd.{osd} belongs to no class, "));
     }
     if !with.is_empty() {
         edit(m, |c| {
-            with.iter().try_for_each(|o| c.remove_device_class(*o).map(drop))
+            with.iter()
+                .try_for_each(|o| c.remove_device_class(o.item()).map(drop))
         })?;
     }
     committed(format!("{notes}done removing class of osd(s): {}", joined(&with)))

@@ -1,6 +1,7 @@
 //! Changes to the CRUSH hierarchy.
 
 use spirula_crush::{CrushMap, Location, weight_from_f64};
+use spirula_maps::OsdId;
 use spirula_text::general;
 
 use super::crush::{crush_error, edit, set_map};
@@ -50,7 +51,7 @@ fn weight(call: &Call<'_>) -> Result<(u32, f64), Reply> {
 }
 
 /// A command's OSD; the official refusals end differently.
-fn osd_of(m: &View, call: &Call<'_>, then: &str) -> Result<i32, Reply> {
+fn osd_of(m: &View, call: &Call<'_>, then: &str) -> Result<OsdId, Reply> {
     let osd = call.args.osd("id")?;
     if m.state.osd.map.exists(osd) {
         return Ok(osd);
@@ -78,7 +79,7 @@ fn place(m: &mut Turn<'_>, call: &Call<'_>, verb: &str) -> Done {
     let osd = osd_of(m.view, call, ". Create")?;
     let ((w, text), loc) = (weight(call)?, location(call)?);
     let name = format!("osd.{osd}");
-    if verb == "set" && !m.view.state.osd.map.crush.map().is_held(osd) {
+    if verb == "set" && !m.view.state.osd.map.crush.map().is_held(osd.item()) {
         return refuse(
             errno::ENOENT,
             format!(
@@ -88,7 +89,7 @@ fn place(m: &mut Turn<'_>, call: &Call<'_>, verb: &str) -> Done {
             ),
         );
     }
-    edit(m, |c| c.update_item(osd, w, &name, &loc))?;
+    edit(m, |c| c.update_item(osd.item(), w, &name, &loc))?;
     committed(format!(
         "{verb} item id {osd} name '{name}' weight {} at location {} to crush map",
         general(text, 6),
@@ -100,7 +101,7 @@ fn create_or_move(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let osd = osd_of(m.view, call, ".  create")?;
     let ((w, text), loc) = (weight(call)?, location(call)?);
     let name = format!("osd.{osd}");
-    edit(m, |c| c.create_or_move_item(osd, w, &name, &loc))?;
+    edit(m, |c| c.create_or_move_item(osd.item(), w, &name, &loc))?;
     committed(format!(
         "create-or-move updating item name '{name}' weight {} at location {} to crush map",
         general(text, 6),

@@ -241,13 +241,13 @@ fn get_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
         let v: Vec<Value> = osds
             .iter()
-            .map(|o| json!({"osd": o, "device_class": crush.class_of(*o).unwrap_or_default()}))
+            .map(|o| json!({"osd": o, "device_class": crush.class_of(o.item()).unwrap_or_default()}))
             .collect();
         return now(Reply::json(call.format, &json!(v)));
     }
     now(Reply::text(
         osds.iter()
-            .map(|o| format!("{}\n", crush.class_of(*o).unwrap_or_default()))
+            .map(|o| format!("{}\n", crush.class_of(o.item()).unwrap_or_default()))
             .collect::<String>(),
     ))
 }

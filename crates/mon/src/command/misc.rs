@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use spirula_maps::OsdId;
 use spirula_text::Format;
 
 use super::{Call, Done, Reply, commands, manager, now, services, status};
@@ -59,7 +60,7 @@ pub(crate) fn daemon_versions(m: &View) -> Vec<(String, String)> {
 }
 
 /// The metadata that an OSD sent when it booted.
-pub(super) fn osd_metadata(m: &View, osd: i32) -> BTreeMap<String, String> {
+pub(super) fn osd_metadata(m: &View, osd: OsdId) -> BTreeMap<String, String> {
     match m.kv.get("osd_metadata", &osd.to_string()) {
         Ok(Some(v)) => serde_json::from_slice(&v).unwrap_or_default(),
         _ => BTreeMap::new(),
@@ -154,7 +155,7 @@ fn node_ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
             .or_default()
             .push(name);
     }
-    let mut hosts: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    let mut hosts: BTreeMap<String, Vec<OsdId>> = BTreeMap::new();
     for osd in m.view.state.osd.map.osds() {
         let host = osd_metadata(m.view, osd)
             .remove("hostname")

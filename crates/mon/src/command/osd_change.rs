@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use spirula_denc::Fsid;
-use spirula_maps::osdmap::MAX_OSD_LIMIT;
+use spirula_maps::{OsdId, osdmap::MAX_OSD_LIMIT};
 use spirula_maps::{OsdMapFlags, OsdState, release};
 use spirula_text::general;
 
@@ -54,16 +54,17 @@ pub(super) fn uuid(call: &Call<'_>) -> Result<Option<Fsid>, Reply> {
 }
 
 /// The first id that is free.
-fn free_id(m: &View) -> i32 {
-    (0..i32::MAX).find(|o| !m.state.osd.map.exists(*o)).unwrap_or(0)
+fn free_id(m: &View) -> OsdId {
+    let free = OsdId::below(u32::MAX).find(|o| !m.state.osd.map.exists(*o));
+    free.unwrap_or_default()
 }
 
-pub(super) fn add_osd(m: &mut Turn<'_>, osd: i32, uuid: Option<Fsid>) {
+pub(super) fn add_osd(m: &mut Turn<'_>, osd: OsdId, uuid: Option<Fsid>) {
     let max = m.view.state.osd.map.max_osd;
     let destroyed = m.view.state.osd.map.state(osd).contains(OsdState::DESTROYED);
     let inc = m.pending_osd();
-    if u32::try_from(osd).is_ok_and(|o| o >= max) {
-        inc.new_max_osd = osd + 1;
+    if osd.index() >= max as usize {
+        inc.new_max_osd = osd.item() + 1;
     }
     // Not EXISTS: the weight below sets that when the map is applied, and a flip would take it away
     // again.
@@ -78,7 +79,7 @@ pub(super) fn add_osd(m: &mut Turn<'_>, osd: i32, uuid: Option<Fsid>) {
     }
 }
 
-pub(super) fn id_reply(call: &Call<'_>, osd: i32) -> Reply {
+pub(super) fn id_reply(call: &Call<'_>, osd: OsdId) -> Reply {
     match call.format.is_structured() {
         true => Reply::json(call.format, &json!({"osdid": osd})),
         false => Reply::text(format!("{osd}\n")),
@@ -86,7 +87,11 @@ pub(super) fn id_reply(call: &Call<'_>, osd: i32) -> Reply {
 }
 
 /// The id for a new OSD; as the error, the id of the OSD that has this store already.
-pub(super) fn wanted_id(m: &View, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<i32, i32>, Reply> {
+pub(super) fn wanted_id(
+    m: &View,
+    call: &Call<'_>,
+    uuid: Option<Fsid>,
+) -> Result<Result<OsdId, OsdId>, Reply> {
     let id = call.args.opt_osd("id")?;
     if let Some(known) = uuid.and_then(|u| m.state.osd.map.osd_by_uuid(&u)) {
         return match id {
@@ -108,7 +113,7 @@ pub(super) fn wanted_id(m: &View, call: &Call<'_>, uuid: Option<Fsid>) -> Result
             let text = format!("id {id} already in use and does not match uuid {uuid}");
             refuse(errno::EINVAL, text)
         }
-        Some(id) if id >= MAX_OSD_LIMIT.cast_signed() => {
+        Some(id) if id.index() >= MAX_OSD_LIMIT as usize => {
             refuse(errno::ERANGE, format!("osd id {id} is too large"))
         }
         Some(id) => Ok(Ok(id)),
@@ -127,7 +132,7 @@ fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     }
 }
 
-fn forget(m: &mut Turn<'_>, osd: i32) {
+fn forget(m: &mut Turn<'_>, osd: OsdId) {
     let state = m.view.state.osd.map.state(osd);
     m.pending_osd()
         .new_state
@@ -167,7 +172,7 @@ fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 }
 
 /// Checks the confirmation of a destructive command, and returns the OSD, which must be down.
-fn doomed(m: &View, call: &Call<'_>) -> Result<i32, Reply> {
+fn doomed(m: &View, call: &Call<'_>) -> Result<OsdId, Reply> {
     let osd = call.args.osd("id")?;
     let sure = call.args.flag("yes_i_really_mean_it") || call.args.flag("force");
     // The plain commands ask the statistics, their official inner halves the caller.
@@ -211,8 +216,8 @@ fn purge(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.args.prefix() == "osd purge-new" && !m.view.state.osd.map.state(osd).contains(OsdState::NEW) {
         return refuse(errno::EPERM, format!("osd.{osd} is not new"));
     }
-    if m.view.state.osd.map.crush.map().is_held(osd) {
-        super::crush::edit(m, |c| c.remove_item(osd, false))?;
+    if m.view.state.osd.map.crush.map().is_held(osd.item()) {
+        super::crush::edit(m, |c| c.remove_item(osd.item(), false))?;
     }
     remove_secrets(m, osd)?;
     forget(m, osd);
@@ -230,7 +235,7 @@ fn lost(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if m.view.state.osd.map.is_up(osd) {
         return refuse(errno::EBUSY, format!("osd.{osd} is not down"));
     }
-    let epoch = m.view.state.osd.map.osd_info[osd as usize].down_at;
+    let epoch = m.view.state.osd.map.osd_info[osd.index()].down_at;
     m.pending_osd().new_lost.insert(osd, epoch);
     committed(format!("marked osd lost in epoch {epoch}"))
 }
@@ -247,7 +252,7 @@ fn setmaxosd(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
             format!("cannot set max_osd to {n} which is > conf.mon_max_osd ({limit})"),
         );
     }
-    if let Some(o) = m.view.state.osd.map.osds().find(|o| *o >= new) {
+    if let Some(o) = m.view.state.osd.map.osds().find(|o| o.item() >= new) {
         return refuse(
             errno::EBUSY,
             format!("cannot shrink max_osd to {new} because osd.{o} (and possibly others) still in use"),

@@ -1,7 +1,7 @@
 //! How full the OSDs are, and how fast.
 
 use serde_json::{Value, json};
-use spirula_maps::StoreStatfs;
+use spirula_maps::{OsdId, StoreStatfs};
 use spirula_text::{Align, Table, size::bytes};
 
 use super::osd_tree::{Line, line_json, lines, weight_text};
@@ -70,28 +70,27 @@ fn collect(m: &View, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply> {
         },
         _ => {}
     }
-    let show = |osd: i32| class.as_deref().is_none_or(|c| crush.class_of(osd) == Some(c));
+    let show = |item: i32| class.as_deref().is_none_or(|c| crush.class_of(item) == Some(c));
     let all = class.is_none();
     let out = lines(&crush, root, false, &show, all)
         .into_iter()
         .filter(|l| tree || l.id >= 0)
         .map(|line| {
             let mut sum = StoreStatfs::default();
-            let below: Vec<i32> = if line.id >= 0 {
-                vec![line.id]
-            } else {
-                crush
-                    .devices_below(line.id)
-                    .into_iter()
-                    .filter(|o| show(*o))
-                    .collect()
+            let osd = OsdId::of_item(line.id);
+            let below: Vec<OsdId> = match osd {
+                Some(osd) => vec![osd],
+                None => {
+                    let all = map.osds_below(line.id).into_iter();
+                    all.filter(|o| show(o.item())).collect()
+                }
             };
             for osd in below.iter().filter(|o| map.exists(**o)) {
                 if let Some(s) = m.state.stats.osds.get(osd) {
                     sum.add(&s.statfs);
                 }
             }
-            let pgs = (line.id >= 0).then(|| m.state.stats.pgs_of(line.id).all);
+            let pgs = osd.map(|osd| m.state.stats.pgs_of(osd).all);
             Space { line, sum, pgs }
         })
         .collect();
@@ -192,17 +191,13 @@ fn df_table(tree: bool) -> Table {
 fn df_row(m: &View, s: &Space, var: f64, tree: bool) -> Vec<String> {
     let l = &s.line;
     let map = &m.state.osd.map;
-    let osd = l.id >= 0;
+    let osd = OsdId::of_item(l.id);
     let mut row = vec![
         l.id.to_string(),
         l.class.clone().unwrap_or_default(),
         weight_text(l.weight),
     ];
-    row.push(if osd {
-        weight_text(map.weight_f64(l.id))
-    } else {
-        "-".to_owned()
-    });
+    row.push(osd.map_or_else(|| "-".to_owned(), |osd| weight_text(map.weight_f64(osd))));
     let x = &s.sum;
     row.extend([x.total, x.used_raw(), data(x), omap(x), meta(x), x.available].map(bytes));
     let share = use_percent(x);
@@ -218,12 +213,12 @@ fn df_row(m: &View, s: &Space, var: f64, tree: bool) -> Vec<String> {
     });
     row.push(s.pgs.map_or_else(|| "-".to_owned(), |n| n.to_string()));
     row.push(match osd {
-        true if map.is_up(l.id) => "up".to_owned(),
-        true => "down".to_owned(),
-        false => String::new(),
+        Some(osd) if map.is_up(osd) => "up".to_owned(),
+        Some(_) => "down".to_owned(),
+        None => String::new(),
     });
     if tree {
-        let what = if osd {
+        let what = if osd.is_some() {
             l.name.clone()
         } else {
             format!("{} {}", l.type_name, l.name)
@@ -236,14 +231,11 @@ fn df_row(m: &View, s: &Space, var: f64, tree: bool) -> Vec<String> {
 fn node_json(m: &View, s: &Space, var: f64) -> Value {
     let mut v = line_json(&m.state.osd.map, &s.line);
     let x = &s.sum;
-    let osd = s.line.id >= 0;
+    let map = &m.state.osd.map;
+    let osd = OsdId::of_item(s.line.id);
     v.insert(
         "reweight".into(),
-        json!(if osd {
-            m.state.osd.map.weight_f64(s.line.id)
-        } else {
-            -1.0
-        }),
+        json!(osd.map_or(-1.0, |osd| map.weight_f64(osd))),
     );
     for (key, n) in [
         ("kb", x.total),
@@ -258,15 +250,8 @@ fn node_json(m: &View, s: &Space, var: f64) -> Value {
     v.insert("utilization".into(), json!(use_percent(x)));
     v.insert("var".into(), json!(var));
     v.insert("pgs".into(), json!(s.pgs.unwrap_or(0)));
-    if osd {
-        v.insert(
-            "status".into(),
-            json!(if m.state.osd.map.is_up(s.line.id) {
-                "up"
-            } else {
-                "down"
-            }),
-        );
+    if let Some(osd) = osd {
+        v.insert("status".into(), json!(if map.is_up(osd) { "up" } else { "down" }));
     } else {
         v.insert("children".into(), json!(s.line.children));
     }
@@ -305,7 +290,7 @@ fn perf(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 }
 
 fn blocked_by(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let mut counts = std::collections::BTreeMap::<i32, usize>::new();
+    let mut counts = std::collections::BTreeMap::<OsdId, usize>::new();
     for osd in m.view.state.stats.pgs.values().flat_map(|s| &s.blocked_by) {
         *counts.entry(*osd).or_default() += 1;
     }

@@ -4,14 +4,13 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 use spirula_denc::{EntityAddrVec, encode_to_vec};
-use spirula_maps::pool::PoolOption;
 use spirula_maps::{Epoch, IntervalSet, OsdMap, OsdState, PgPool, PoolFlags, PoolId, release};
+use spirula_maps::{OsdId, Positions, osd_or_hole, pool::PoolOption};
 use spirula_text::{addr_legacy, general};
 
 use super::status::{addrvec, legacy_addr};
 use super::{Call, Done, Reply, commands, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::health::osd_list;
 
 commands! {
     "osd dump epoch?:Int(0)" "osd" "r" dump, "show the OSDMap";
@@ -55,8 +54,8 @@ fn getcrushmap(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 }
 
 /// One OSD's line of `osd dump`.
-pub(super) fn osd_line(map: &OsdMap, osd: i32) -> String {
-    let i = osd as usize;
+pub(super) fn osd_line(map: &OsdMap, osd: OsdId) -> String {
+    let i = osd.index();
     let side = |b: bool, yes: &'static str, no: &'static str| if b { yes } else { no };
     let mut t = format!(
         "osd.{osd} {} {} weight {}",
@@ -128,14 +127,14 @@ fn dump_text(map: &OsdMap) -> String {
         t.push('\n');
     }
     for (pg, osds) in &map.pg_upmap {
-        t.push_str(&format!("pg_upmap {pg} {}\n", osd_list(osds)));
+        t.push_str(&format!("pg_upmap {pg} {osds}\n"));
     }
     for (pg, items) in &map.pg_upmap_items {
-        let flat: Vec<i32> = items.iter().flat_map(|i| [i.from, i.to]).collect();
-        t.push_str(&format!("pg_upmap_items {pg} {}\n", osd_list(&flat)));
+        let flat: Positions = items.iter().flat_map(|i| [Some(i.from), i.to]).collect();
+        t.push_str(&format!("pg_upmap_items {pg} {flat}\n"));
     }
     for (pg, osds) in &map.pg_temp {
-        t.push_str(&format!("pg_temp {pg} {}\n", osd_list(osds)));
+        t.push_str(&format!("pg_temp {pg} {osds}\n"));
     }
     for (pg, osd) in &map.primary_temp {
         t.push_str(&format!("primary_temp {pg} {osd}\n"));
@@ -177,8 +176,8 @@ fn dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 }
 
 /// One OSD of the map.
-pub(super) fn osd_json(map: &OsdMap, osd: i32) -> Value {
-    let i = osd as usize;
+pub(super) fn osd_json(map: &OsdMap, osd: OsdId) -> Value {
+    let i = osd.index();
     let info = &map.osd_info[i];
     let states: Vec<&str> = map.osd_state[i].names().collect();
     json!({
@@ -293,7 +292,7 @@ pub(super) fn dump_json(map: &OsdMap) -> Value {
     let xinfo: Vec<Value> = map
         .osds()
         .map(|o| {
-            let x = &map.osd_xinfo[o as usize];
+            let x = &map.osd_xinfo[o.index()];
             json!({
                 "osd": o, "down_stamp": x.down_stamp.to_string(), "laggy_probability": x.laggy_probability(),
                 "laggy_interval": x.laggy_interval, "features": x.features, "old_weight": x.old_weight,
@@ -314,7 +313,7 @@ pub(super) fn dump_json(map: &OsdMap) -> Value {
     let upmap_items = map.pg_upmap_items.iter().map(|(pg, items)| {
         let m: Vec<Value> = items
             .iter()
-            .map(|i| json!({"from": i.from, "to": i.to}))
+            .map(|i| json!({"from": i.from, "to": osd_or_hole::number(i.to)}))
             .collect();
         json!({"pgid": pg.to_string(), "mappings": m})
     });
@@ -375,7 +374,7 @@ fn info(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if let Some(id) = one.filter(|id| !map.exists(*id)) {
         return refuse(errno::EINVAL, format!("osd.{id} does not exist"));
     }
-    let ids: Vec<i32> = map.osds().filter(|o| one.is_none_or(|id| id == *o)).collect();
+    let ids: Vec<OsdId> = map.osds().filter(|o| one.is_none_or(|id| id == *o)).collect();
     if call.format.is_structured() {
         let list: Vec<Value> = ids.iter().map(|o| osd_json(&map, *o)).collect();
         let v = if one.is_some() {

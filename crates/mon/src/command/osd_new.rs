@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use spirula_cephx::{AuthName, CryptoKey, EntityAuth, KeyServer};
 use spirula_crush::is_valid_name;
 use spirula_denc::{EntityType, Fsid};
+use spirula_maps::OsdId;
 
 use super::osd_change::{add_osd, id_reply, uuid, wanted_id};
 use super::{Call, Done, Outcome, Reply, commands, config_key, errno, now, refuse};
@@ -106,7 +107,7 @@ fn parse_secrets(cephx: Option<&str>, lockbox: Option<&str>, device: Option<&str
 }
 
 /// The entities that an OSD's secrets are for.
-fn entities(osd: i32, uuid: &Fsid, secrets: &Secrets) -> Vec<(AuthName, EntityAuth)> {
+fn entities(osd: OsdId, uuid: &Fsid, secrets: &Secrets) -> Vec<(AuthName, EntityAuth)> {
     let with = |key: &CryptoKey, caps: &[(&str, String)]| EntityAuth {
         key: key.clone(),
         caps: caps
@@ -213,9 +214,8 @@ fn new(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 
 /// Removes the keys of an OSD that no longer exists: its own and its lockbox's, that of its device,
 /// and the values that it kept for itself.
-pub(super) fn remove_secrets(m: &mut Turn<'_>, osd: i32) -> Result<(), Reply> {
-    let index = usize::try_from(osd).ok();
-    let uuid = index.and_then(|i| m.view.state.osd.map.osd_uuid.get(i)).copied();
+pub(super) fn remove_secrets(m: &mut Turn<'_>, osd: OsdId) -> Result<(), Reply> {
+    let uuid = m.view.state.osd.map.osd_uuid.get(osd.index()).copied();
     let mut kept = vec![format!("daemon-private/osd.{osd}/")];
     let mut names = vec![AuthName::new(EntityType::OSD, osd.to_string())];
     if let Some(uuid) = uuid.filter(|u| !u.is_zero()) {
@@ -233,7 +233,7 @@ pub(super) fn remove_secrets(m: &mut Turn<'_>, osd: i32) -> Result<(), Reply> {
 
 impl View {
     /// The device class that `osd new` has given to an OSD.
-    pub(crate) fn given_class(&self, osd: i32) -> Option<String> {
+    pub(crate) fn given_class(&self, osd: OsdId) -> Option<String> {
         let kept = self.kv.get(CLASS, &osd.to_string()).ok().flatten()?;
         // Earlier versions kept whatever was given.
         String::from_utf8(kept.to_vec())

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use spirula_maps::{ObjectLocator, ObjectName, release};
+use spirula_maps::{ObjectLocator, ObjectName, OsdId, OsdOrNone, Positions, release};
 use spirula_text::{Align, Table};
 
 use super::status::{addrvec, osd_line, osdmap_summary, shown_flags};
 use super::{ArgResult, Call, Done, Reply, commands, errno, misc, now, parse_osd, refuse};
 use crate::core::{Turn, View};
-use crate::health::osd_list;
 
 commands! {
     "osd stat" "osd" "r" stat, "summarize the OSDMap";
@@ -46,7 +45,7 @@ fn stat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 }
 
 fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let osds: Vec<i32> = super::osd_dump::map_of(m.view, call)?.osds().collect();
+    let osds: Vec<OsdId> = super::osd_dump::map_of(m.view, call)?.osds().collect();
     if call.format.is_structured() {
         return now(Reply::json(call.format, &json!(osds)));
     }
@@ -70,7 +69,7 @@ fn getmaxosd(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 }
 
 /// A command's OSD, which must exist.
-pub(super) fn existing(m: &View, call: &Call<'_>, name: &str) -> ArgResult<i32> {
+pub(super) fn existing(m: &View, call: &Call<'_>, name: &str) -> ArgResult<OsdId> {
     let osd = call.args.osd(name)?;
     if m.state.osd.map.exists(osd) {
         Ok(osd)
@@ -82,8 +81,8 @@ pub(super) fn existing(m: &View, call: &Call<'_>, name: &str) -> ArgResult<i32> 
 fn find(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let osd = existing(m.view, call, "id")?;
     let map = &m.view.state.osd.map;
-    let i = osd as usize;
-    let location: BTreeMap<String, String> = map.crush.map().location(osd).into_iter().collect();
+    let i = osd.index();
+    let location: BTreeMap<String, String> = map.crush.map().location(osd.item()).into_iter().collect();
     let metadata = misc::osd_metadata(m.view, osd);
     let mut v = Map::new();
     v.insert("osd".into(), json!(osd));
@@ -103,7 +102,7 @@ fn find(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 }
 
 fn metadata(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let one = |m: &View, osd: i32| {
+    let one = |m: &View, osd: OsdId| {
         let mut v = Map::from_iter([("id".to_owned(), json!(osd))]);
         // OSDs of earlier builds tell their number too, as a text.
         let said = misc::osd_metadata(m, osd).into_iter().filter(|(k, _)| k != "id");
@@ -137,7 +136,7 @@ fn versions(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 
 /// OSDs are not bound to NUMA nodes, so only the host is shown.
 fn numa_status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let hosts: Vec<(i32, String)> = m
+    let hosts: Vec<(OsdId, String)> = m
         .view
         .state
         .osd
@@ -191,18 +190,11 @@ fn map(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     };
     if call.format.is_structured() {
         let v = json!({"epoch": map.epoch, "pool": pool, "pool_id": id, "objname": full, "raw_pgid": raw.to_string(),
-            "pgid": pg.to_string(), "up": at.up, "up_primary": at.up_primary, "acting": at.acting,
-            "acting_primary": at.acting_primary});
+            "pgid": pg.to_string(), "up": at.up, "up_primary": OsdOrNone(at.up_primary), "acting": at.acting,
+            "acting_primary": OsdOrNone(at.acting_primary)});
         return now(Reply::json(call.format, &v));
     }
-    let primary = |p: i32| if p < 0 { String::new() } else { format!("p{p}") };
-    let list = |o: &[i32], p: i32| {
-        format!(
-            "({}, {})",
-            osd_list(o),
-            if p < 0 { "p-1".to_owned() } else { primary(p) }
-        )
-    };
+    let list = |osds: &Positions, primary| format!("({osds}, p{})", OsdOrNone(primary));
     now(Reply::text(format!(
         "osdmap e{} pool '{pool}' ({id}) object '{full}' -> pg {raw} ({pg}) -> up {} acting {}\n",
         map.epoch,
@@ -275,7 +267,7 @@ fn no_osd(word: &str) -> i32 {
 }
 
 /// The OSDs that a question names: all words must be valid, and the answer repeats one that is not.
-pub(super) fn asked(m: &View, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
+pub(super) fn asked(m: &View, call: &Call<'_>) -> Result<Vec<OsdId>, Reply> {
     let words = call.args.list("ids");
     osd_ids(m, &words).map_err(|refusal| {
         let unreadable = words.iter().find(|w| parse_osd(w).is_none());
@@ -287,7 +279,7 @@ pub(super) fn asked(m: &View, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
 }
 
 /// OSDs named by a list: ids, `any`/`all`/`*`. The second part names those that do not parse.
-pub(super) fn osd_ids(m: &View, words: &[String]) -> Result<Vec<i32>, Reply> {
+pub(super) fn osd_ids(m: &View, words: &[String]) -> Result<Vec<OsdId>, Reply> {
     if words.iter().any(|w| ["any", "all", "*"].contains(&w.as_str())) {
         return Ok(m.state.osd.map.osds().collect());
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use spirula_maps::StoreStatfs;
+use spirula_maps::{OsdId, StoreStatfs};
 use spirula_text::{Align, Table, size::short};
 
 use super::{Call, Done, Reply, commands, errno, misc, now};
@@ -85,7 +85,7 @@ fn one_of(pattern: &[char]) -> Option<(Set<'_>, &[char])> {
 }
 
 /// The OSDs below all buckets whose names fit a pattern; `None` if there are none.
-fn below(m: &View, pattern: &str) -> Option<BTreeSet<i32>> {
+fn below(m: &View, pattern: &str) -> Option<BTreeSet<OsdId>> {
     let map = m.state.osd.map.clone();
     let crush = map.crush.map();
     let chars = |text: &str| text.chars().collect::<Vec<_>>();
@@ -94,20 +94,20 @@ fn below(m: &View, pattern: &str) -> Option<BTreeSet<i32>> {
         let name = crush.name(b.id).unwrap_or_default();
         fits(&pattern, &chars(name))
     });
-    let mut found = fitting.map(|b| crush.devices_below(b.id)).peekable();
+    let mut found = fitting.map(|b| map.osds_below(b.id)).peekable();
     found.peek()?;
     Some(found.flatten().collect())
 }
 
 struct Row {
-    osd: i32,
+    osd: OsdId,
     host: String,
     store: StoreStatfs,
     served: Served,
     state: Vec<&'static str>,
 }
 
-fn row(m: &View, osd: i32) -> Row {
+fn row(m: &View, osd: OsdId) -> Row {
     // As in Ceph nothing is shown of the store of an OSD that is out.
     let stat = m
         .state

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use spirula_maps::{PgId, PgStat, PgState};
+use spirula_maps::{OsdId, PgId, PgStat, PgState};
 
 use super::osd_query::asked;
 use super::{Call, Done, Reply, commands, errno, now, refuse};
@@ -16,13 +16,13 @@ commands! {
 }
 
 /// A set of OSDs as `set<int>` prints.
-fn list(osds: &BTreeSet<i32>) -> String {
-    osds.iter().map(i32::to_string).collect::<Vec<_>>().join(",")
+fn list(osds: &BTreeSet<OsdId>) -> String {
+    osds.iter().map(OsdId::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// The OSDs that a question names; there must be at least one.
-fn asked_set(m: &View, call: &Call<'_>) -> Result<BTreeSet<i32>, Reply> {
-    let osds: BTreeSet<i32> = asked(m, call)?.into_iter().collect();
+fn asked_set(m: &View, call: &Call<'_>) -> Result<BTreeSet<OsdId>, Reply> {
+    let osds: BTreeSet<OsdId> = asked(m, call)?.into_iter().collect();
     match osds.is_empty() {
         true => refuse(errno::EINVAL, "must specify one or more OSDs"),
         false => Ok(osds),
@@ -32,18 +32,18 @@ fn asked_set(m: &View, call: &Call<'_>) -> Result<BTreeSet<i32>, Reply> {
 /// OSDs by whether they may be removed for good.
 #[derive(Default)]
 struct Removable {
-    safe: BTreeSet<i32>,
+    safe: BTreeSet<OsdId>,
     /// OSDs to which PGs are mapped.
-    active: BTreeSet<i32>,
+    active: BTreeSet<OsdId>,
     /// OSDs without statistics, while not all PGs are active and clean.
-    missing: BTreeSet<i32>,
+    missing: BTreeSet<OsdId>,
     /// OSDs that last reported that they still have PGs, while not all PGs are active and clean.
-    stored: BTreeSet<i32>,
+    stored: BTreeSet<OsdId>,
     /// The number of PGs on the active OSDs.
     pgs: usize,
 }
 
-fn sort_removable(m: &View, osds: &BTreeSet<i32>) -> Result<Removable, Reply> {
+fn sort_removable(m: &View, osds: &BTreeSet<OsdId>) -> Result<Removable, Reply> {
     let (map, stats) = (&m.state.osd.map, &m.state.stats);
     let unknown = stats.pgs.values().filter(|s| s.state == PgState::empty()).count();
     if unknown > 0 {
@@ -56,7 +56,7 @@ fn sort_removable(m: &View, osds: &BTreeSet<i32>) -> Result<Removable, Reply> {
     for osd in osds {
         let pgs = stats.pgs.values();
         let mapped = pgs
-            .filter(|s| s.up.contains(osd) || s.acting.contains(osd))
+            .filter(|s| s.up.contains(*osd) || s.acting.contains(*osd))
             .count();
         let stat = stats.osds.get(osd).filter(|_| map.is_up(*osd));
         let among = match stat {
@@ -111,7 +111,7 @@ impl Removable {
 }
 
 /// Refuses if an OSD holds data that is needed, or may be.
-pub(super) fn removable(m: &View, osd: i32) -> Result<(), Reply> {
+pub(super) fn removable(m: &View, osd: OsdId) -> Result<(), Reply> {
     sort_removable(m, &BTreeSet::from([osd]))?.check()
 }
 
@@ -132,7 +132,7 @@ fn safe_to_destroy(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 /// The state of PGs if OSDs are stopped.
 #[derive(Default)]
 struct Offline {
-    osds: BTreeSet<i32>,
+    osds: BTreeSet<OsdId>,
     unknown: Vec<PgId>,
     no_pool: Vec<PgId>,
     already_inactive: Vec<PgId>,
@@ -143,7 +143,7 @@ struct Offline {
 }
 
 impl Offline {
-    fn of(m: &View, osds: &BTreeSet<i32>) -> Self {
+    fn of(m: &View, osds: &BTreeSet<OsdId>) -> Self {
         let mut out = Self {
             osds: osds.clone(),
             ..Self::default()
@@ -161,9 +161,9 @@ impl Offline {
         }
         let is_degraded = stat.state.contains(PgState::DEGRADED);
         // An OSD of an earlier version does not say which members lack nothing.
-        let whole: BTreeSet<i32> = match is_degraded && !stat.avail_no_missing.is_empty() {
+        let whole: BTreeSet<OsdId> = match is_degraded && !stat.avail_no_missing.is_empty() {
             true => stat.avail_no_missing.iter().map(|s| s.osd).collect(),
-            false => stat.acting.iter().copied().collect(),
+            false => stat.acting.osds().collect(),
         };
         if whole.is_disjoint(&self.osds) {
             return;
@@ -219,22 +219,11 @@ impl Offline {
     }
 }
 
-/// The devices at or below an item, in the order of their numbers.
-fn devices_below(m: &View, item: i32, out: &mut BTreeSet<i32>) {
-    match m.state.osd.map.crush.map().bucket(item) {
-        Some(bucket) => bucket.items.iter().for_each(|i| devices_below(m, *i, out)),
-        None if item >= 0 => {
-            out.insert(item);
-        }
-        None => {}
-    }
-}
-
 /// Up to `max` OSDs that may be stopped together, beginning with these: their neighbours in the
 /// CRUSH hierarchy, level by level as long as all of a level may be.
-fn most_to_stop(m: &View, osds: BTreeSet<i32>, max: usize) -> Offline {
+fn most_to_stop(m: &View, osds: BTreeSet<OsdId>, max: usize) -> Offline {
     let mut report = Offline::of(m, &osds);
-    let Some(mut at) = osds.first().copied() else {
+    let Some(mut at) = osds.first().map(|osd| osd.item()) else {
         return report;
     };
     if !report.is_ok() || osds.len() >= max {
@@ -243,10 +232,8 @@ fn most_to_stop(m: &View, osds: BTreeSet<i32>, max: usize) -> Offline {
     let mut osds = osds;
     while let Some(parent) = m.state.osd.map.crush.map().parent(at) {
         at = parent.id;
-        let mut candidates = BTreeSet::new();
-        devices_below(m, at, &mut candidates);
         let mut failed = false;
-        for osd in candidates {
+        for osd in m.state.osd.map.osds_below(at) {
             if !m.state.osd.map.is_up(osd) || !osds.insert(osd) {
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use spirula_crush::{ChooseArgs, CrushMap};
-use spirula_maps::{OsdMap, OsdState, PoolId};
+use spirula_maps::{OsdId, OsdMap, OsdState, PoolId};
 use spirula_text::{Align, Table};
 
 use super::osd_dump::map_of;
@@ -132,7 +132,7 @@ pub(super) fn line_json(map: &OsdMap, l: &Line) -> Map<String, Value> {
     v
 }
 
-fn wanted(map: &OsdMap, osd: i32, states: &[String]) -> bool {
+fn wanted(map: &OsdMap, osd: OsdId, states: &[String]) -> bool {
     let group = |a: &str, b: &str, is_a: bool| {
         let (wa, wb) = (states.iter().any(|s| s == a), states.iter().any(|s| s == b));
         (!wa && !wb) || (wa && is_a) || (wb && !is_a)
@@ -143,7 +143,7 @@ fn wanted(map: &OsdMap, osd: i32, states: &[String]) -> bool {
         && (!states.iter().any(|s| s == "destroyed") || destroyed)
 }
 
-fn status_of(map: &OsdMap, osd: i32) -> &'static str {
+fn status_of(map: &OsdMap, osd: OsdId) -> &'static str {
     if map.is_up(osd) {
         "up"
     } else if map.state(osd).contains(OsdState::DESTROYED) {
@@ -153,7 +153,7 @@ fn status_of(map: &OsdMap, osd: i32) -> &'static str {
     }
 }
 
-fn osd_part(map: &OsdMap, osd: i32) -> [(String, Value); 4] {
+fn osd_part(map: &OsdMap, osd: OsdId) -> [(String, Value); 4] {
     [
         ("exists".to_owned(), json!(u8::from(map.exists(osd)))),
         ("status".to_owned(), json!(status_of(map, osd))),
@@ -187,11 +187,11 @@ fn tree_reply(m: &View, call: &Call<'_>, root: Option<&str>) -> Done {
             id => id,
         },
     };
-    let show = |osd: i32| wanted(&map, osd, &states);
+    let show = |item: i32| OsdId::of_item(item).is_some_and(|osd| wanted(&map, osd, &states));
     let lines = lines(&crush, root, false, &show, states.is_empty());
-    let strays: Vec<i32> = map
+    let strays: Vec<OsdId> = map
         .osds()
-        .filter(|o| root.is_none() && !crush.is_held(*o) && wanted(&map, *o, &states))
+        .filter(|o| root.is_none() && !crush.is_held(o.item()) && wanted(&map, *o, &states))
         .collect();
     if call.format.is_structured() {
         return now(Reply::json(call.format, &tree_json(&map, &lines, &strays)));
@@ -199,15 +199,14 @@ fn tree_reply(m: &View, call: &Call<'_>, root: Option<&str>) -> Done {
     now(Reply::text(tree_text(&map, &lines, &strays)))
 }
 
-fn tree_json(map: &OsdMap, lines: &[Line], strays: &[i32]) -> Value {
+fn tree_json(map: &OsdMap, lines: &[Line], strays: &[OsdId]) -> Value {
     let nodes: Vec<Value> = lines
         .iter()
         .map(|l| {
             let mut v = line_json(map, l);
-            if l.id >= 0 {
-                v.extend(osd_part(map, l.id));
-            } else {
-                v.insert("children".into(), json!(l.children));
+            match OsdId::of_item(l.id) {
+                Some(osd) => v.extend(osd_part(map, osd)),
+                None => drop(v.insert("children".into(), json!(l.children))),
             }
             Value::Object(v)
         })
@@ -230,7 +229,7 @@ fn tree_json(map: &OsdMap, lines: &[Line], strays: &[i32]) -> Value {
     json!({"nodes": nodes, "stray": stray})
 }
 
-fn tree_text(map: &OsdMap, lines: &[Line], strays: &[i32]) -> String {
+fn tree_text(map: &OsdMap, lines: &[Line], strays: &[OsdId]) -> String {
     use Align::{Left, Right};
     let mut t = Table::new(&[
         ("ID", Left, Right),
@@ -241,7 +240,7 @@ fn tree_text(map: &OsdMap, lines: &[Line], strays: &[i32]) -> String {
         ("REWEIGHT", Left, Right),
         ("PRI-AFF", Left, Right),
     ]);
-    let osd_cells = |osd: i32| {
+    let osd_cells = |osd: OsdId| {
         if !map.exists(osd) {
             return ["DNE".to_owned(), "0".to_owned(), String::new()];
         }
@@ -264,9 +263,7 @@ fn tree_text(map: &OsdMap, lines: &[Line], strays: &[i32]) -> String {
             weight_text(l.weight),
             format!("{indent}{what}"),
         ];
-        if l.id >= 0 {
-            row.extend(osd_cells(l.id));
-        }
+        row.extend(OsdId::of_item(l.id).map(osd_cells).into_iter().flatten());
         t.row(row);
     }
     for o in strays {
@@ -293,8 +290,8 @@ fn ls_tree(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let Some(id) = crush.item_id(&name) else {
         return refuse(errno::ENOENT, format!("\"{name}\" does not exist"));
     };
-    let osds: Vec<i32> = crush
-        .devices_below(id)
+    let osds: Vec<OsdId> = map
+        .osds_below(id)
         .into_iter()
         .filter(|o| map.exists(*o))
         .collect();

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spirula_maps::UpmapItem;
 use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
+use spirula_maps::{OsdId, OsdOrNone, Positions, UpmapItem};
 use spirula_maps::{OsdState, PgId};
 use spirula_proto::mon::LogPriority;
 use spirula_text::general;
@@ -44,7 +44,7 @@ commands! {
 fn each(
     m: &mut Turn<'_>,
     call: &Call<'_>,
-    mut change: impl FnMut(&mut Turn<'_>, i32) -> (String, bool),
+    mut change: impl FnMut(&mut Turn<'_>, OsdId) -> (String, bool),
 ) -> Done {
     let mut lines = Vec::new();
     let mut changed = false;
@@ -105,7 +105,7 @@ fn out(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         let weight = m.view.state.osd.map.weight(osd);
         m.set_weight(osd, WEIGHT_OUT);
         if weight != WEIGHT_IN {
-            let mut x = m.view.state.osd.map.osd_xinfo[osd as usize];
+            let mut x = m.view.state.osd.map.osd_xinfo[osd.index()];
             x.old_weight = weight;
             m.pending_osd().new_xinfo.insert(osd, x);
         }
@@ -130,7 +130,7 @@ fn in_(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         if m.view.state.osd.map.is_in(osd) {
             return (format!("osd.{osd} is already in. "), false);
         }
-        let old = m.view.state.osd.map.osd_xinfo[osd as usize].old_weight;
+        let old = m.view.state.osd.map.osd_xinfo[osd.index()].old_weight;
         m.set_weight(osd, if old > 0 { old } else { WEIGHT_IN });
         (format!("marked in osd.{osd}. "), true)
     })
@@ -214,7 +214,7 @@ fn group_flags(text: &str) -> Result<OsdState, Reply> {
 /// The targets of flags, and the official remarks on words that name no target.
 #[derive(Default)]
 struct Targets {
-    osds: BTreeSet<i32>,
+    osds: BTreeSet<OsdId>,
     nodes: BTreeSet<i32>,
     classes: BTreeSet<i32>,
     notes: String,
@@ -322,7 +322,7 @@ fn pgid(m: &View, call: &Call<'_>) -> Result<PgId, Reply> {
     }
 }
 
-fn members(m: &View, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
+fn members(m: &View, call: &Call<'_>) -> Result<Vec<OsdId>, Reply> {
     let osds = osd_ids(m, &call.args.list("id"))?;
     match osds.iter().find(|o| !m.state.osd.map.exists(**o)) {
         Some(o) => refuse(errno::ENOENT, format!("osd.{o} does not exist")),
@@ -344,19 +344,19 @@ fn pg_temp(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     }
     let text = match osds.is_empty() {
         true => format!("done cleaning up pg_temp of {pg}"),
-        false => format!("set {pg} pg_temp mapping to {}", crate::health::osd_list(&osds)),
+        false => format!("set {pg} pg_temp mapping to {}", Positions::from(osds.clone())),
     };
-    m.pending_osd().new_pg_temp.insert(pg, osds);
+    m.pending_osd().new_pg_temp.insert(pg, osds.into());
     committed(text)
 }
 
 fn primary_temp(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let pg = pgid(m.view, call)?;
-    let osd = if call.args.str("id")? == "-1" {
-        -1
+    let osd = OsdOrNone(if call.args.str("id")? == "-1" {
+        None
     } else {
-        existing(m.view, call, "id")?
-    };
+        Some(existing(m.view, call, "id")?)
+    });
     m.pending_osd().new_primary_temp.insert(pg, osd);
     committed(format!("set {pg} primary_temp mapping to {osd}"))
 }
@@ -401,8 +401,8 @@ fn pg_upmap(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
             osds.push(osd);
         }
     }
-    let text = format!("set {pg} pg_upmap mapping to {}", crate::health::osd_list(&osds));
-    m.pending_osd().new_pg_upmap.insert(pg, osds);
+    let text = format!("set {pg} pg_upmap mapping to {}", Positions::from(osds.clone()));
+    m.pending_osd().new_pg_upmap.insert(pg, osds.into());
     committed(text)
 }
 
@@ -420,23 +420,21 @@ fn upmap_items(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if osds.is_empty() || !osds.len().is_multiple_of(2) {
         return refuse(errno::EINVAL, "you must specify pairs of osd ids to be remapped");
     }
-    let item = |pair: &[i32]| UpmapItem {
-        from: pair[0],
-        to: pair[1],
-    };
-    let (same, items): (Vec<UpmapItem>, Vec<UpmapItem>) =
-        osds.chunks(2).map(item).partition(|i| i.from == i.to);
-    let notes: String = same
-        .iter()
-        .map(|i| format!("from osd.{} == to osd.{}, ", i.from, i.to))
+    let pairs = || osds.chunks(2).map(|pair| (pair[0], pair[1]));
+    let notes: String = pairs()
+        .filter(|(from, to)| from == to)
+        .map(|(from, to)| format!("from osd.{from} == to osd.{to}, "))
         .collect();
+    let pairs = || pairs().filter(|(from, to)| from != to);
+    let item = |(from, to)| UpmapItem { from, to: Some(to) };
+    let items: Vec<UpmapItem> = pairs().map(item).collect();
     if items.is_empty() {
         return refuse(
             errno::EINVAL,
             format!("{notes}no valid upmap items(pairs) is specified"),
         );
     }
-    let text: Vec<String> = items.iter().map(|i| format!("{}->{}", i.from, i.to)).collect();
+    let text: Vec<String> = pairs().map(|(from, to)| format!("{from}->{to}")).collect();
     m.pending_osd().new_pg_upmap_items.insert(pg, items);
     committed(format!(
         "{notes}set {pg} pg_upmap_items mapping to [{}]",

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use spirula_maps::{PgId, PgStat, PgState, PoolId};
+use spirula_maps::{OsdId, PgId, PgStat, PgState, PoolId};
 use spirula_text::{Align, Table, size::bytes};
 
 use super::pg_dump::{OMAP_NOTE, pg_json};
 use super::{Call, Done, Reply, commands, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::health::{osd_list, state_text};
+use crate::health::state_text;
 
 commands! {
     "pg stat" "pg" "r" stat, "summarize the placement groups";
@@ -99,9 +99,7 @@ fn map(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     }
     let text = format!(
         "osdmap e{} pg {raw} ({pg}) -> up {} acting {}\n",
-        map.epoch,
-        osd_list(&at.up),
-        osd_list(&at.acting)
+        map.epoch, at.up, at.acting
     );
     now(Reply::text(text))
 }
@@ -211,8 +209,8 @@ fn ls_table(m: &View, pgs: &[(&PgId, &PgStat)]) -> String {
             spirula_text::time::age(m.now.since(s.last_change)),
             s.version.to_string(),
             format!("{}:{}", s.reported_epoch, s.reported_seq),
-            format!("{}p{}", osd_list(&s.up), s.up_primary),
-            format!("{}p{}", osd_list(&s.acting), s.acting_primary),
+            format!("{}p{}", s.up, s.up_primary),
+            format!("{}p{}", s.acting, s.acting_primary),
             s.last_scrub_stamp.to_string(),
             s.last_deep_scrub_stamp.to_string(),
         ]);
@@ -241,11 +239,13 @@ fn ls_by_pool(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 
 fn ls_by_primary(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let osd = running(m.view, call)?;
-    list(m.view, call, wanted_pool(call)?, |s| s.acting_primary == osd)
+    list(m.view, call, wanted_pool(call)?, |s| {
+        s.acting_primary.0 == Some(osd)
+    })
 }
 
 /// The OSD whose PGs are asked for.
-fn running(m: &View, call: &Call<'_>) -> Result<i32, Reply> {
+fn running(m: &View, call: &Call<'_>) -> Result<OsdId, Reply> {
     let osd = call.args.osd("osd")?;
     match m.state.osd.map.is_up(osd) {
         true => Ok(osd),
@@ -256,7 +256,7 @@ fn running(m: &View, call: &Call<'_>) -> Result<i32, Reply> {
 fn ls_by_osd(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let osd = running(m.view, call)?;
     list(m.view, call, wanted_pool(call)?, |s| {
-        s.up.contains(&osd) || s.acting.contains(&osd)
+        s.up.contains(osd) || s.acting.contains(osd)
     })
 }
 
@@ -304,9 +304,9 @@ fn dump_stuck(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         t.row([
             pg.to_string(),
             state_text(s.state),
-            osd_list(&s.up),
+            s.up.to_string(),
             s.up_primary.to_string(),
-            osd_list(&s.acting),
+            s.acting.to_string(),
             s.acting_primary.to_string(),
         ]);
     }

@@ -1,12 +1,12 @@
 //! Statistics of PGs in full.
 
 use serde_json::{Map, Value, json};
-use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, PoolId, StoreStatfs};
+use spirula_maps::{ObjectStatSum, OsdId, OsdStat, PgId, PgStat, PoolId, Positions, StoreStatfs};
 use spirula_text::{Align, Table, size::bytes};
 
 use super::{Call, Done, Reply, commands, now};
 use crate::core::{Turn, View};
-use crate::health::{osd_list, state_text};
+use crate::health::state_text;
 use crate::service::PoolTotals;
 
 commands! {
@@ -93,7 +93,7 @@ pub(super) fn perf_json(s: &OsdStat) -> Value {
         "commit_latency_ns": p.commit_latency_ns, "apply_latency_ns": p.apply_latency_ns})
 }
 
-fn osd_json(osd: Option<i32>, s: &OsdStat) -> Value {
+fn osd_json(osd: Option<OsdId>, s: &OsdStat) -> Value {
     let f = &s.statfs;
     let kb = |n: i64| n / 1024;
     let mut v = Map::new();
@@ -318,9 +318,9 @@ fn pgs_table(m: &View) -> String {
             s.last_change.to_string(),
             s.version.to_string(),
             format!("{}:{}", s.reported_epoch, s.reported_seq),
-            osd_list(&s.up),
+            s.up.to_string(),
             s.up_primary.to_string(),
-            osd_list(&s.acting),
+            s.acting.to_string(),
             s.acting_primary.to_string(),
             s.last_scrub.to_string(),
             s.last_scrub_stamp.to_string(),
@@ -347,9 +347,9 @@ fn brief_table(m: &View) -> String {
         t.row([
             pg.to_string(),
             state_text(s.state),
-            osd_list(&s.up),
+            s.up.to_string(),
             s.up_primary.to_string(),
-            osd_list(&s.acting),
+            s.acting.to_string(),
             s.acting_primary.to_string(),
         ]);
     }
@@ -402,7 +402,11 @@ fn osds_table(m: &View, each: bool) -> String {
             let mut row = vec![o.to_string()];
             row.extend(space(&s.statfs));
             let pgs = m.state.stats.pgs_of(*o);
-            row.extend([osd_list(&s.hb_peers), pgs.all.to_string(), pgs.led.to_string()]);
+            row.extend([
+                Positions::from(s.hb_peers.clone()).to_string(),
+                pgs.all.to_string(),
+                pgs.led.to_string(),
+            ]);
             t.row(row);
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spirula_maps::{PgId, PgStat, PgState};
+use spirula_maps::{OsdId, PgId, PgStat, PgState};
 use spirula_proto::internal::report::{ForceCopy, OsdReportReply};
 
 use super::{Call, Done, Outcome, Reply, commands, errno};
@@ -76,7 +76,7 @@ fn tell(
     mut text: String,
     mut failed: Option<errno::Errno>,
 ) -> Done {
-    let mut by_primary: BTreeMap<i32, Vec<PgId>> = BTreeMap::new();
+    let mut by_primary: BTreeMap<OsdId, Vec<PgId>> = BTreeMap::new();
     for pg in pgs {
         let Some(stat) = m.view.state.stats.pgs.get(&pg) else {
             text.push_str(&format!("pg {pg} does not exist; "));
@@ -88,7 +88,11 @@ fn tell(
                 text.push_str(&why);
                 failed = objection.or(failed);
             }
-            None => by_primary.entry(stat.acting_primary).or_default().push(pg),
+            None => {
+                if let Some(primary) = stat.acting_primary.0 {
+                    by_primary.entry(primary).or_default().push(pg);
+                }
+            }
         }
     }
     for (osd, pgs) in by_primary {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use spirula_maps::{Epoch, PgState, PoolId};
+use spirula_maps::{Epoch, OsdId, PgState, PoolId};
 use spirula_text::Names;
 
 use super::{Call, Done, Reply, commands, manager, misc, now, services};
@@ -35,7 +35,7 @@ fn clean_epochs(m: &View) -> Value {
         .map(|(p, f)| json!({"poolid": p, "floor": f}))
         .collect();
     let up = m.state.osd.map.osds().filter(|o| m.state.osd.map.is_up(*o));
-    let osds: Vec<(i32, Epoch)> = up
+    let osds: Vec<(OsdId, Epoch)> = up
         .filter_map(|o| Some((o, m.state.osd.lives.get(o)?.min_last_epoch_clean)))
         .collect();
     let least = osds.iter().map(|(_, e)| *e).min().unwrap_or_default();
@@ -50,19 +50,19 @@ fn pgs_by_osd(m: &View) -> Value {
         acting: usize,
         up_not_acting: usize,
     }
-    let mut counts: BTreeMap<i32, Pgs> = BTreeMap::new();
+    let mut counts: BTreeMap<OsdId, Pgs> = BTreeMap::new();
     for s in m.state.stats.pgs.values() {
-        if s.acting_primary >= 0 {
-            counts.entry(s.acting_primary).or_default().primary += 1;
+        if let Some(primary) = s.acting_primary.0 {
+            counts.entry(primary).or_default().primary += 1;
         }
-        for osd in s.acting.iter().filter(|o| m.state.osd.map.exists(**o)) {
-            counts.entry(*osd).or_default().acting += 1;
+        for osd in s.acting.osds().filter(|o| m.state.osd.map.exists(*o)) {
+            counts.entry(osd).or_default().acting += 1;
         }
-        for osd in s.up.iter().filter(|o| !s.acting.contains(o)) {
-            counts.entry(*osd).or_default().up_not_acting += 1;
+        for osd in s.up.osds().filter(|o| !s.acting.contains(*o)) {
+            counts.entry(osd).or_default().up_not_acting += 1;
         }
     }
-    let one = |(osd, n): (i32, Pgs)| {
+    let one = |(osd, n): (OsdId, Pgs)| {
         json!({
             "osd": osd, "num_primary_pg": n.primary, "num_acting_pg": n.acting,
             "num_up_not_acting_pg": n.up_not_acting,
@@ -72,7 +72,7 @@ fn pgs_by_osd(m: &View) -> Value {
 }
 
 fn osd_metadata(m: &View) -> Value {
-    let one = |osd: i32| {
+    let one = |osd: OsdId| {
         let mut v = Map::from_iter([("id".to_owned(), json!(osd))]);
         v.extend(misc::osd_metadata(m, osd).into_iter().map(|(k, x)| (k, json!(x))));
         Value::Object(v)

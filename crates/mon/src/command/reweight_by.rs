@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use spirula_crush::weight_to_f64;
-use spirula_maps::osdmap::WEIGHT_IN;
 use spirula_maps::{Incremental, OsdMap, PoolId};
+use spirula_maps::{OsdId, osdmap::WEIGHT_IN};
 use spirula_text::general;
 
 use super::{Call, Done, Outcome, Reply, commands, errno, now, refuse};
@@ -32,7 +32,7 @@ struct Pgs {
 
 /// PGs of each OSD that is up and in, before and after a change.
 struct Spread {
-    osds: BTreeMap<i32, Pgs>,
+    osds: BTreeMap<OsdId, Pgs>,
     total: usize,
     moved: usize,
     /// Whether there are numbers after the change.
@@ -54,20 +54,20 @@ impl Spread {
         {
             let before = map.map_pg(pg).up;
             s.total += map.pool_of(pg).map_or(0, |p| usize::from(p.size));
-            for osd in &before {
-                if let Some(n) = s.osds.get_mut(osd) {
+            for osd in before.osds() {
+                if let Some(n) = s.osds.get_mut(&osd) {
                     n.before += 1;
                 }
             }
             let Some(after) = next.map(|n| n.map_pg(pg).up) else {
                 continue;
             };
-            for osd in &after {
-                if let Some(n) = s.osds.get_mut(osd) {
+            for osd in after.osds() {
+                if let Some(n) = s.osds.get_mut(&osd) {
                     n.after += 1;
                 }
             }
-            s.moved += before.iter().filter(|o| !after.contains(o)).count();
+            s.moved += before.osds().filter(|o| !after.contains(*o)).count();
         }
         s
     }
@@ -89,7 +89,7 @@ impl Spread {
     }
 
     /// The OSDs with the fewest and the most PGs; the first of several.
-    fn extremes(&self) -> Vec<(&'static str, i32, Pgs)> {
+    fn extremes(&self) -> Vec<(&'static str, OsdId, Pgs)> {
         let least = self.osds.iter().min_by_key(|(_, n)| n.before);
         let most = self.osds.iter().rev().max_by_key(|(_, n)| n.before);
         let pairs = [("min", least), ("max", most)].into_iter();
@@ -223,23 +223,26 @@ impl Wish {
     }
 
     /// The average use, and each OSD's.
-    fn uses(&self, m: &View) -> Result<(f64, Vec<(i32, f64)>), Reply> {
+    fn uses(&self, m: &View) -> Result<(f64, Vec<(OsdId, f64)>), Reply> {
         match self.by_pg {
             true => self.pgs_per_weight(m),
             false => bytes_used(m),
         }
     }
 
-    fn pgs_per_weight(&self, m: &View) -> Result<(f64, Vec<(i32, f64)>), Reply> {
+    fn pgs_per_weight(&self, m: &View) -> Result<(f64, Vec<(OsdId, f64)>), Reply> {
         let map = &m.state.osd.map;
-        let mut pgs: BTreeMap<i32, usize> = BTreeMap::new();
+        let mut pgs: BTreeMap<OsdId, usize> = BTreeMap::new();
         let counted = m.state.stats.pgs.iter();
         let counted = counted.filter(|(pg, _)| self.pools.is_empty() || self.pools.contains(&pg.pool));
-        for osd in counted.flat_map(|(_, s)| &s.acting).filter(|o| map.exists(**o)) {
-            *pgs.entry(*osd).or_default() += 1;
+        for osd in counted
+            .flat_map(|(_, s)| s.acting.osds())
+            .filter(|o| map.exists(*o))
+        {
+            *pgs.entry(osd).or_default() += 1;
         }
         let crush = map.crush.map();
-        let weight = |osd: i32| crush.item_weight(osd).map_or(0.0, weight_to_f64);
+        let weight = |osd: OsdId| crush.item_weight(osd.item()).map_or(0.0, weight_to_f64);
         pgs.retain(|osd, _| weight(*osd) > 0.0);
         let copies: usize = pgs.values().sum();
         let least = usize::try_from(m.values.uint("mon_reweight_min_pgs_per_osd")).unwrap_or(usize::MAX);
@@ -252,8 +255,8 @@ impl Wish {
     }
 
     /// New weights, the OSDs furthest from the average first.
-    fn weights(&self, map: &OsdMap, average: f64, mut uses: Vec<(i32, f64)>) -> Vec<(i32, u32)> {
-        let far = |x: &(i32, f64)| (x.1 - average).abs();
+    fn weights(&self, map: &OsdMap, average: f64, mut uses: Vec<(OsdId, f64)>) -> Vec<(OsdId, u32)> {
+        let far = |x: &(OsdId, f64)| (x.1 - average).abs();
         uses.sort_by(|a, b| far(b).total_cmp(&far(a)));
         let overloaded = average * self.overload as f64 / 100.0;
         let step = (self.max_change * f64::from(WEIGHT_IN)) as u32;
@@ -281,7 +284,7 @@ fn too_little<T>(what: String) -> Result<T, Reply> {
     refuse(errno::EDOM, text)
 }
 
-fn bytes_used(m: &View) -> Result<(f64, Vec<(i32, f64)>), Reply> {
+fn bytes_used(m: &View) -> Result<(f64, Vec<(OsdId, f64)>), Reply> {
     let raw = m.state.stats.raw(&m.state.osd.map);
     let n = m.state.stats.osds.len().max(1) as u64;
     let least = m.values.uint("mon_reweight_min_bytes_per_osd");
@@ -353,10 +356,16 @@ mod tests {
         let mut map = OsdMap::new(Fsid::default(), CrushMap::with_default_root("osd").unwrap());
         let mut inc = Incremental::new(map.fsid, map.epoch.next());
         inc.new_max_osd = 4;
-        for osd in 0..4 {
+        for osd in OsdId::below(4) {
             inc.new_state.insert(osd, OsdState::EXISTS);
-            inc.new_weight
-                .insert(osd, if osd == 1 { WEIGHT_IN / 2 } else { WEIGHT_IN });
+            inc.new_weight.insert(
+                osd,
+                if osd.index() == 1 {
+                    WEIGHT_IN / 2
+                } else {
+                    WEIGHT_IN
+                },
+            );
         }
         map.apply(&inc).unwrap();
         let mut wish = Wish {
@@ -369,8 +378,10 @@ mod tests {
             no_increasing: false,
         };
         let uses = vec![(0, 0.9), (1, 0.2), (2, 0.55), (3, 0.3)];
+        let uses: Vec<_> = uses.into_iter().map(|(n, used)| (OsdId::new(n), used)).collect();
         let step = (0.05 * f64::from(WEIGHT_IN)) as u32;
-        let (down, up) = ((0, WEIGHT_IN - step), (1, WEIGHT_IN / 2 + step));
+        let down = (OsdId::new(0), WEIGHT_IN - step);
+        let up = (OsdId::new(1), WEIGHT_IN / 2 + step);
         assert_eq!(wish.weights(&map, 0.5, uses.clone()), [down, up]);
         wish.no_increasing = true;
         assert_eq!(wish.weights(&map, 0.5, uses.clone()), [down]);

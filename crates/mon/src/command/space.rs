@@ -136,7 +136,14 @@ fn by_class(m: &View) -> BTreeMap<String, StoreStatfs> {
         .iter()
         .filter(|(o, _)| m.state.osd.map.is_in(**o))
     {
-        let class = m.state.osd.map.crush.map().class_of(*osd).unwrap_or_default();
+        let class = m
+            .state
+            .osd
+            .map
+            .crush
+            .map()
+            .class_of(osd.item())
+            .unwrap_or_default();
         out.entry(class.to_owned()).or_default().add(&stat.statfs);
     }
     out

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use spirula_denc::UTime;
-use spirula_maps::{OsdMap, OsdXInfo};
+use spirula_maps::{OsdId, OsdMap, OsdXInfo};
 
 use crate::options::Values;
 
@@ -20,16 +20,16 @@ const FORGIVEN_AFTER: u32 = 48;
 /// from the reporter's monotonic clock to the monitor's steady one.
 #[derive(Debug, Clone, Default)]
 pub struct Failure {
-    reports: BTreeMap<i32, Duration>,
+    reports: BTreeMap<OsdId, Duration>,
 }
 
 impl Failure {
-    pub(super) fn report(&mut self, reporter: i32, since: Duration) {
+    pub(super) fn report(&mut self, reporter: OsdId, since: Duration) {
         self.reports.insert(reporter, since);
     }
 
     /// Removes a complaint that its reporter has withdrawn.
-    pub(crate) fn cancel(&mut self, reporter: i32) {
+    pub(crate) fn cancel(&mut self, reporter: OsdId) {
         self.reports.remove(&reporter);
     }
 
@@ -94,16 +94,19 @@ pub(super) fn lag(x: &OsdXInfo, elapsed: Duration, halflife: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-fn xinfo(map: &OsdMap, osd: i32) -> OsdXInfo {
-    let index = usize::try_from(osd).ok();
-    index
-        .and_then(|i| map.osd_xinfo.get(i))
-        .copied()
-        .unwrap_or_default()
+fn xinfo(map: &OsdMap, osd: OsdId) -> OsdXInfo {
+    map.osd_xinfo.get(osd.index()).copied().unwrap_or_default()
 }
 
 /// The grace for an OSD: longer if it or its reporters were found to be slow before.
-fn grace(map: &OsdMap, target: i32, f: &Failure, failed_for: Duration, p: &Policy, wall: UTime) -> Duration {
+fn grace(
+    map: &OsdMap,
+    target: OsdId,
+    f: &Failure,
+    failed_for: Duration,
+    p: &Policy,
+    wall: UTime,
+) -> Duration {
     if !p.adjust {
         return p.grace;
     }
@@ -122,7 +125,7 @@ fn grace(map: &OsdMap, target: i32, f: &Failure, failed_for: Duration, p: &Polic
 /// anything.
 pub(super) fn judge(
     map: &OsdMap,
-    target: i32,
+    target: OsdId,
     f: &mut Failure,
     silent: Option<Duration>,
     p: &Policy,
@@ -134,8 +137,11 @@ pub(super) fn judge(
     let failed_for = clocks.steady.saturating_sub(since);
     let grace = grace(map, target, f, failed_for, p, clocks.wall);
     let crush = map.crush.map();
-    let place = |osd: i32| -> String {
-        let at = crush.location(osd).into_iter().find(|(kind, _)| *kind == p.level);
+    let place = |osd: OsdId| -> String {
+        let at = crush
+            .location(osd.item())
+            .into_iter()
+            .find(|(kind, _)| *kind == p.level);
         at.map_or_else(|| format!("osd.{osd}"), |(_, name)| name)
     };
     let places: BTreeSet<String> = f.reports.keys().map(|o| place(*o)).collect();
@@ -223,7 +229,7 @@ mod tests {
         }
     }
 
-    fn reports(all: &[(i32, u64)]) -> Failure {
+    fn reports(all: &[(OsdId, u64)]) -> Failure {
         let mut f = Failure::default();
         all.iter().for_each(|(o, since)| f.report(*o, secs(*since)));
         f
@@ -238,19 +244,53 @@ mod tests {
     #[test]
     fn it_takes_reporters_on_different_hosts_and_all_of_them_for_the_grace() {
         let (m, p) = (map(), policy(&[]));
-        let ask = |all: &[(i32, u64)], silent, at| judge(&m, 5, &mut reports(all), silent, &p, clocks(at));
-        assert_eq!(ask(&[(0, 100), (1, 100)], None, 130), None, "one host");
-        let verdict = ask(&[(0, 100), (2, 105)], None, 125).unwrap();
+        let ask = |all: &[(OsdId, u64)], silent, at| {
+            judge(&m, OsdId::new(5), &mut reports(all), silent, &p, clocks(at))
+        };
+        assert_eq!(
+            ask(&[(OsdId::new(0), 100), (OsdId::new(1), 100)], None, 130),
+            None,
+            "one host"
+        );
+        let verdict = ask(&[(OsdId::new(0), 100), (OsdId::new(2), 105)], None, 125).unwrap();
         assert_eq!((verdict.reporters, verdict.failed_for), (2, secs(20)));
-        assert_eq!(ask(&[(0, 100), (2, 105)], None, 124), None);
+        assert_eq!(
+            ask(&[(OsdId::new(0), 100), (OsdId::new(2), 105)], None, 124),
+            None
+        );
         // The monitor's own silence is a voice, but never the only one.
-        assert_eq!(ask(&[(0, 100)], Some(secs(20)), 120).unwrap().reporters, 2);
-        assert_eq!(ask(&[(0, 100)], Some(secs(19)), 120), None);
+        assert_eq!(
+            ask(&[(OsdId::new(0), 100)], Some(secs(20)), 120)
+                .unwrap()
+                .reporters,
+            2
+        );
+        assert_eq!(ask(&[(OsdId::new(0), 100)], Some(secs(19)), 120), None);
         assert_eq!(ask(&[], Some(secs(900)), 1000), None);
         let p = policy(&[("mon_osd_reporter_subtree_level", "osd")]);
-        assert!(judge(&m, 5, &mut reports(&[(0, 0), (1, 0)]), None, &p, clocks(20)).is_some());
+        assert!(
+            judge(
+                &m,
+                OsdId::new(5),
+                &mut reports(&[(OsdId::new(0), 0), (OsdId::new(1), 0)]),
+                None,
+                &p,
+                clocks(20)
+            )
+            .is_some()
+        );
         let p = policy(&[("mon_osd_min_down_reporters", "1")]);
-        assert!(judge(&m, 5, &mut reports(&[(4, 0)]), None, &p, clocks(20)).is_some());
+        assert!(
+            judge(
+                &m,
+                OsdId::new(5),
+                &mut reports(&[(OsdId::new(4), 0)]),
+                None,
+                &p,
+                clocks(20)
+            )
+            .is_some()
+        );
     }
 
     #[test]
@@ -263,29 +303,29 @@ mod tests {
             ..OsdXInfo::default()
         };
         m.osd_xinfo[5] = slow;
-        let f = reports(&[(0, 0), (2, 0)]);
+        let f = reports(&[(OsdId::new(0), 0), (OsdId::new(2), 0)]);
         let p = policy(&[]);
         let wall = UTime::from_secs(1_000_000);
-        let g = grace(&m, 5, &f, secs(0), &p, wall).as_secs_f64();
+        let g = grace(&m, OsdId::new(5), &f, secs(0), &p, wall).as_secs_f64();
         assert!((49.9..50.1).contains(&g), "{g}");
         // After an hour of silence half of it is left.
-        let g = grace(&m, 5, &f, secs(3600), &p, wall).as_secs_f64();
+        let g = grace(&m, OsdId::new(5), &f, secs(3600), &p, wall).as_secs_f64();
         assert!((34.9..35.1).contains(&g), "{g}");
         slow.laggy_interval = 20;
         m.osd_xinfo[0] = slow;
-        let g = grace(&m, 5, &f, secs(3600), &p, wall).as_secs_f64();
+        let g = grace(&m, OsdId::new(5), &f, secs(3600), &p, wall).as_secs_f64();
         assert!((39.9..40.1).contains(&g), "{g}");
         let p = policy(&[("mon_osd_adjust_heartbeat_grace", "false")]);
-        assert_eq!(grace(&m, 5, &f, secs(0), &p, wall), secs(20));
+        assert_eq!(grace(&m, OsdId::new(5), &f, secs(0), &p, wall), secs(20));
     }
 
     #[test]
     fn complaints_that_nobody_confirms_are_forgotten() {
         let (m, p) = (map(), policy(&[]));
-        let mut f = reports(&[(0, 0)]);
-        assert_eq!(judge(&m, 5, &mut f, None, &p, clocks(619)), None);
+        let mut f = reports(&[(OsdId::new(0), 0)]);
+        assert_eq!(judge(&m, OsdId::new(5), &mut f, None, &p, clocks(619)), None);
         assert!(!f.is_empty());
-        assert_eq!(judge(&m, 5, &mut f, None, &p, clocks(620)), None);
+        assert_eq!(judge(&m, OsdId::new(5), &mut f, None, &p, clocks(620)), None);
         assert!(f.is_empty());
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use spirula_invariant::dropped;
 use spirula_manager::Request;
+use spirula_maps::OsdId;
 use spirula_proto::Payload;
 use spirula_proto::internal::image_io::{ImageIoQuery, ImageIoReport};
 
@@ -14,7 +15,7 @@ impl Monitor {
     /// Sends the queries that are due. To be called several times a second if this monitor leads.
     pub(crate) fn watch_image_io(&mut self) {
         let (map, sessions) = (&self.view.state.osd.map, &self.view.sessions);
-        let osds = || -> BTreeSet<i32> {
+        let osds = || -> BTreeSet<OsdId> {
             let osds = sessions.values().filter_map(super::Session::osd);
             osds.filter(|osd| map.is_up(*osd)).collect()
         };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use spirula_denc::UTime;
 use spirula_invariant::{dropped, invariant};
-use spirula_maps::osdmap::WEIGHT_OUT;
 use spirula_maps::{Epoch, Incremental, OsdCounts, OsdMap, OsdState, OsdXInfo};
+use spirula_maps::{OsdId, osdmap::WEIGHT_OUT};
 use spirula_proto::internal::report::{FailureKind, OsdFailureReport};
 use spirula_proto::mon::LogPriority;
 
@@ -20,13 +20,13 @@ const BEACONS_MISSED: u32 = 2;
 impl View {
     /// The text for an OSD that others or this monitor found dead:
     /// `osd.0 failed (root=default,host=a) (WHY)`.
-    fn failed(&self, osd: i32, why: &str) -> String {
-        let path = self.state.osd.map.crush.map().location(osd);
+    fn failed(&self, osd: OsdId, why: &str) -> String {
+        let path = self.state.osd.map.crush.map().location(osd.item());
         let place: Vec<String> = path.iter().rev().map(|(k, v)| format!("{k}={v}")).collect();
         format!("osd.{osd} failed ({}) ({why})", place.join(","))
     }
 
-    fn down_long_enough(&self, map: &OsdMap, osd: i32, down: Duration) -> bool {
+    fn down_long_enough(&self, map: &OsdMap, osd: OsdId, down: Duration) -> bool {
         if map.state(osd).contains(OsdState::DESTROYED) {
             let interval = self.values.uint("mon_osd_destroyed_out_interval");
             return interval > 0 && down.as_secs() >= interval;
@@ -42,7 +42,7 @@ impl View {
 
 impl Turn<'_> {
     /// Marks an OSD down in the next map; the text is for the cluster log.
-    pub(crate) fn mark_down(&mut self, osd: i32, text: Option<String>) {
+    pub(crate) fn mark_down(&mut self, osd: OsdId, text: Option<String>) {
         if !self.view.state.osd.map.is_up(osd) {
             return; // It is down already.
         }
@@ -59,7 +59,7 @@ impl Turn<'_> {
     }
 
     /// Whether an OSD may be marked down by itself: no flag forbids it, and enough are up.
-    fn may_mark_down(&self, osd: i32) -> bool {
+    fn may_mark_down(&self, osd: OsdId) -> bool {
         let map = &self.view.state.osd.map;
         if !map.is_up(osd) || map.is_flagged(osd, OsdState::NODOWN) {
             return false;
@@ -75,7 +75,7 @@ impl Turn<'_> {
     }
 
     /// Marks an OSD down whose process is certainly gone.
-    fn mark_dead(&mut self, target: i32, reporter: i32) {
+    fn mark_dead(&mut self, target: OsdId, reporter: OsdId) {
         let map = &self.view.state.osd.map;
         invariant!(map.is_up(target), "an OSD that was up"; osd = target, reporter = reporter, epoch = map.epoch);
         let text = self
@@ -89,7 +89,7 @@ impl Turn<'_> {
     }
 
     /// Notes that an OSD that was marked down while it ran has stopped serving.
-    pub(super) fn confirmed_dead(&mut self, osd: i32, epoch: Epoch) {
+    pub(super) fn confirmed_dead(&mut self, osd: OsdId, epoch: Epoch) {
         let map = &self.view.state.osd.map;
         if !map.exists(osd) || map.is_up(osd) || epoch > map.epoch {
             return dropped!(self.dropped, DropReason::ReportStale; osd = osd, epoch = epoch);
@@ -118,7 +118,7 @@ impl Turn<'_> {
         share >= self.view.values.float("mon_osd_min_in_ratio")
     }
 
-    fn mark_out(&mut self, osd: i32, down: Duration) {
+    fn mark_out(&mut self, osd: OsdId, down: Duration) {
         let map = &self.view.state.osd.map;
         invariant!(!map.is_up(osd) && !map.is_out(osd), "an OSD that is down and in"; osd = osd, epoch = map.epoch);
         let (weight, base) = (
@@ -138,10 +138,12 @@ impl Turn<'_> {
 }
 
 impl Monitor {
-    pub(super) fn failure(&mut self, reporter: i32, f: &OsdFailureReport) {
+    pub(super) fn failure(&mut self, reporter: OsdId, f: &OsdFailureReport) {
         let (target, map) = (f.target, &self.view.state.osd.map);
-        let index = usize::try_from(target).unwrap_or(usize::MAX);
-        let up_from = map.osd_info.get(index).map_or(Epoch::NONE, |i| i.up_from);
+        let up_from = map
+            .osd_info
+            .get(target.index())
+            .map_or(Epoch::NONE, |i| i.up_from);
         let same_life = map.client_addrs(target).is_some_and(|a| *a == f.target_addrs) && f.epoch >= up_from;
         if !same_life || !map.is_up(reporter) || !map.is_up(target) || reporter == target {
             return dropped!(self.dropped, DropReason::ReportStale; osd = target, reporter = reporter);
@@ -181,7 +183,7 @@ impl Monitor {
     }
 
     /// Marks an OSD down if enough others have complained for long enough.
-    fn judge(&mut self, target: i32) {
+    fn judge(&mut self, target: OsdId) {
         let policy = Policy::of(&self.view.values);
         let clocks = Clocks {
             steady: self.view.steady.now(),
@@ -271,24 +273,23 @@ impl Monitor {
     }
 }
 
-fn xinfo(map: &OsdMap, osd: i32) -> OsdXInfo {
-    let index = usize::try_from(osd).unwrap_or(usize::MAX);
-    map.osd_xinfo.get(index).copied().unwrap_or_default()
+fn xinfo(map: &OsdMap, osd: OsdId) -> OsdXInfo {
+    map.osd_xinfo.get(osd.index()).copied().unwrap_or_default()
 }
 
 /// The OSDs that are up and that a change marks down.
-fn going_down<'a>(inc: &'a Incremental, map: &'a OsdMap) -> impl Iterator<Item = i32> + 'a {
+fn going_down<'a>(inc: &'a Incremental, map: &'a OsdMap) -> impl Iterator<Item = OsdId> + 'a {
     let down = inc.new_state.iter().filter(|(_, s)| s.contains(OsdState::UP));
     down.map(|(o, _)| *o).filter(|o| map.is_up(*o))
 }
 
 /// Whether everything in the bucket of at least this type that holds an OSD is down.
-fn all_around_is_down(map: &OsdMap, osd: i32, type_id: i32) -> bool {
+fn all_around_is_down(map: &OsdMap, osd: OsdId, type_id: i32) -> bool {
     let crush = map.crush.map();
     let mut seen = BTreeSet::new();
-    let mut at = osd;
+    let mut at = osd.item();
     while let Some(parent) = crush.parent(at).filter(|b| seen.insert(b.id)) {
-        if crush.devices_below(parent.id).iter().any(|o| map.is_up(*o)) {
+        if map.osds_below(parent.id).iter().any(|o| map.is_up(*o)) {
             return false;
         }
         if i32::from(parent.type_id) >= type_id {

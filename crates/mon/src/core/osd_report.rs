@@ -6,7 +6,7 @@ use std::time::Duration;
 use spirula_denc::{EntityAddr, UTime};
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
-use spirula_maps::{CleanInterval, Epoch};
+use spirula_maps::{CleanInterval, Epoch, OsdId, OsdOrNone, Positions};
 use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PgId, PoolFlags};
 use spirula_proto::internal::report::{
     BootDenied, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply,
@@ -25,9 +25,9 @@ const MAX_ADDRESSES: usize = 8;
 
 impl View {
     /// The extended info of an OSD that boots, and its weight if it is marked in.
-    fn after_boot(&self, map: &OsdMap, osd: i32, b: &OsdBoot) -> (OsdXInfo, Option<u32>) {
+    fn after_boot(&self, map: &OsdMap, osd: OsdId, b: &OsdBoot) -> (OsdXInfo, Option<u32>) {
         let (known, state) = (map.exists(osd), map.state(osd));
-        let mut x = map.osd_xinfo.get(osd as usize).copied().unwrap_or_default();
+        let mut x = map.osd_xinfo.get(osd.index()).copied().unwrap_or_default();
         failure::after_boot(&mut x, b.boot_epoch != Epoch::NONE, self.now, &self.values);
         x.features = b.features;
         let wanted = self.values.flag("mon_osd_auto_mark_in")
@@ -47,7 +47,7 @@ impl View {
     fn place(
         &self,
         map: &OsdMap,
-        osd: i32,
+        osd: OsdId,
         b: &OsdBoot,
     ) -> Result<Option<spirula_crush::CrushMap>, (errno::Errno, String)> {
         let mut crush = (**map.crush.map()).clone();
@@ -63,12 +63,13 @@ impl View {
             };
             let weight = spirula_crush::weight_from_f64(weight).map_err(fail)?;
             changed |= crush
-                .create_or_move_item(osd, weight, &name, &b.crush_location)
+                .create_or_move_item(osd.item(), weight, &name, &b.crush_location)
                 .map_err(fail)?;
         }
         let class = self.given_class(osd).unwrap_or_else(|| b.device_class.clone());
-        if !class.is_empty() && crush.class_of(osd).is_none() && crush.item_type(osd).is_some() {
-            changed |= crush.set_device_class(osd, &class).map_err(fail)?;
+        if !class.is_empty() && crush.class_of(osd.item()).is_none() && crush.item_type(osd.item()).is_some()
+        {
+            changed |= crush.set_device_class(osd.item(), &class).map_err(fail)?;
         }
         Ok(changed.then_some(crush))
     }
@@ -118,15 +119,15 @@ impl View {
         {
             return; // Encoding will refuse it with the reason.
         }
-        let full: Vec<i32> = next
+        let full: Vec<OsdId> = next
             .osds()
             .filter(|o| next.state(*o).contains(OsdState::FULL))
             .collect();
-        let back: Vec<i32> = next
+        let back: Vec<OsdId> = next
             .osds()
             .filter(|o| next.state(*o).contains(OsdState::BACKFILLFULL))
             .collect();
-        let near: Vec<i32> = next
+        let near: Vec<OsdId> = next
             .osds()
             .filter(|o| next.state(*o).contains(OsdState::NEARFULL))
             .collect();
@@ -136,7 +137,7 @@ impl View {
                 .map()
                 .rule_device_shares(u32::from(pool.crush_rule))
                 .unwrap_or_default();
-            let any = |list: &[i32]| list.iter().any(|o| devices.contains_key(o));
+            let any = |list: &[OsdId]| list.iter().any(|o| devices.contains_key(&o.item()));
             let quota = pool.flags.contains(PoolFlags::FULL_QUOTA);
             let mut flags = pool.flags;
             flags.remove(
@@ -172,21 +173,21 @@ enum Booted {
 
 impl Turn<'_> {
     /// Gives a PG these acting members for a while, or none, as an OSD asks.
-    fn temporary_members(&mut self, osd: i32, pg: PgId, acting: Vec<i32>) {
+    fn temporary_members(&mut self, osd: OsdId, pg: PgId, acting: Positions) {
         let map = self.view.state.osd.map.clone();
         // As in Ceph the PG's primary has its say, and nobody else.
         let sane = map.has_pg(pg)
             && map
                 .pool_of(pg)
-                .is_some_and(|p| acting.len() <= usize::from(p.size))
-            && acting.iter().all(|o| map.is_up(*o))
-            && map.map_pg(pg).acting_primary == osd;
+                .is_some_and(|p| acting.slots().len() <= usize::from(p.size))
+            && acting.slots().iter().all(|o| o.is_some_and(|o| map.is_up(o)))
+            && map.map_pg(pg).acting_primary == Some(osd);
         let pending = self.changes.osd.as_ref().and_then(|inc| inc.new_pg_temp.get(&pg));
         if !sane {
             return dropped!(self.dropped, DropReason::ReportStale; osd = osd, pg = pg);
         }
         let have = pending.or_else(|| map.pg_temp.get(&pg));
-        if have.map(Vec::as_slice).unwrap_or_default() != acting.as_slice() {
+        if have.map(Positions::slots).unwrap_or_default() != acting.slots() {
             self.pending_osd().new_pg_temp.insert(pg, acting);
             // Mostly it leads the next interval, too, which begins with this map: so it need not
             // ask for that to be recorded.
@@ -195,7 +196,7 @@ impl Turn<'_> {
     }
 
     /// Notes in the next map that an OSD was up in this epoch.
-    fn note_up_thru(&mut self, osd: i32, epoch: Epoch) {
+    fn note_up_thru(&mut self, osd: OsdId, epoch: Epoch) {
         let newest = self.view.state.osd.map.epoch;
         invariant!(epoch <= newest.next(), "no epoch behind the next one"; osd = osd, epoch = epoch, newest = newest);
         if self.view.state.osd.map.is_up(osd) {
@@ -205,15 +206,15 @@ impl Turn<'_> {
     }
 
     /// Marks an OSD up, and creates it and its place in the CRUSH map if they are missing.
-    fn boot(&mut self, osd: i32, b: &OsdBoot) -> Result<Booted, (errno::Errno, String)> {
+    fn boot(&mut self, osd: OsdId, b: &OsdBoot) -> Result<Booted, (errno::Errno, String)> {
         let map = self.view.state.osd.map.clone();
-        if b.osd != osd || !(0..MAX_OSD_LIMIT.cast_signed()).contains(&osd) {
+        if b.osd != osd || osd.index() >= MAX_OSD_LIMIT as usize {
             return Err((errno::EPERM, format!("osd.{} with the key of osd.{osd}", b.osd)));
         }
         if b.fsid != self.view.me.fsid {
             return Err((errno::EINVAL, format!("its store belongs to cluster {}", b.fsid)));
         }
-        let index = osd as usize;
+        let index = osd.index();
         let known = map.exists(osd);
         let uuid = map.osd_uuid.get(index).copied().unwrap_or_default();
         if known && !uuid.is_zero() && uuid != b.uuid {
@@ -256,8 +257,8 @@ impl Turn<'_> {
             inc.crush = CrushBlob::new(crush).raw().clone();
         }
         if !known {
-            if osd as u32 >= map.max_osd {
-                inc.new_max_osd = osd + 1;
+            if osd.index() >= map.max_osd as usize {
+                inc.new_max_osd = osd.item() + 1;
             }
             inc.new_state.insert(osd, OsdState::EXISTS);
         }
@@ -275,7 +276,7 @@ impl Turn<'_> {
     }
 
     /// Marks an OSD in or out in the next map.
-    pub(crate) fn set_weight(&mut self, osd: i32, weight: u32) {
+    pub(crate) fn set_weight(&mut self, osd: OsdId, weight: u32) {
         let was = self.view.state.osd.map.weight(osd);
         let now = self.view.now;
         let inc = self.pending_osd();
@@ -285,7 +286,7 @@ impl Turn<'_> {
         }
     }
 
-    fn fullness(&mut self, osd: i32, state: Fullness) {
+    fn fullness(&mut self, osd: OsdId, state: Fullness) {
         let all = OsdState::NEARFULL
             .with(OsdState::BACKFILLFULL)
             .with(OsdState::FULL);
@@ -304,12 +305,12 @@ impl Turn<'_> {
     }
 
     /// Marks an OSD down at its own request.
-    fn mark_ending(&mut self, osd: i32) {
+    fn mark_ending(&mut self, osd: OsdId) {
         let map = &self.view.state.osd.map;
         if !map.is_up(osd) {
             return; // The map says so already.
         }
-        let up_from = map.osd_info.get(osd as usize).map_or(Epoch::NONE, |i| i.up_from);
+        let up_from = map.osd_info.get(osd.index()).map_or(Epoch::NONE, |i| i.up_from);
         self.mark_down(osd, Some(format!("osd.{osd} marked itself down")));
         let interval = CleanInterval {
             begin: up_from,
@@ -452,7 +453,7 @@ impl Monitor {
                     .osd
                     .map
                     .osd_info
-                    .get(osd as usize)
+                    .get(osd.index())
                     .map_or(Epoch::NONE, |i| i.up_thru);
                 if a.want > up_thru && a.want <= self.view.state.osd.map.epoch {
                     self.turn(|turn| turn.note_up_thru(osd, a.want));
@@ -476,7 +477,7 @@ impl Monitor {
     }
 
     /// Handles an OSD's goodbye. It gets its answer when the map has it down.
-    fn going_down(&mut self, id: SessionId, osd: i32, tid: u64, g: OsdGoingDown) {
+    fn going_down(&mut self, id: SessionId, osd: OsdId, tid: u64, g: OsdGoingDown) {
         if g.osd == osd {
             self.turn(|turn| turn.mark_ending(osd));
         }
@@ -497,17 +498,17 @@ impl Monitor {
 /// Drops temporary mappings that have no effect any more, and any mapping of a pool that is gone.
 fn drop_stale_mappings(inc: &mut Incremental, next: &OsdMap) {
     for (pg, acting) in &next.pg_temp {
-        let useless = !next.has_pg(*pg) || acting.iter().all(|o| next.is_down(*o)) || {
+        let useless = !next.has_pg(*pg) || acting.osds().all(|o| next.is_down(o)) || {
             let m = next.map_pg(*pg);
             m.up == *acting
         };
         if useless {
-            inc.new_pg_temp.insert(*pg, Vec::new());
+            inc.new_pg_temp.insert(*pg, Positions::EMPTY);
         }
     }
     for (pg, osd) in &next.primary_temp {
         if next.pool_of(*pg).is_none() || next.is_down(*osd) {
-            inc.new_primary_temp.insert(*pg, -1);
+            inc.new_primary_temp.insert(*pg, OsdOrNone::NONE);
         }
     }
     for pg in next.pg_upmap.keys().filter(|pg| next.pool_of(**pg).is_none()) {
@@ -525,7 +526,7 @@ fn drop_stale_mappings(inc: &mut Incremental, next: &OsdMap) {
 }
 
 /// Adds the changes for an OSD that comes up.
-fn come_up(inc: &mut Incremental, map: &OsdMap, osd: i32, b: &OsdBoot, now: UTime) {
+fn come_up(inc: &mut Incremental, map: &OsdMap, osd: OsdId, b: &OsdBoot, now: UTime) {
     // The change of a state is told as the bits that change: to tell it twice would mark the OSD
     // down.
     invariant!(!map.is_up(osd), "an OSD that is down before it boots"; osd = osd, epoch = map.epoch);
@@ -534,7 +535,7 @@ fn come_up(inc: &mut Incremental, map: &OsdMap, osd: i32, b: &OsdBoot, now: UTim
     inc.new_hb_back_up.insert(osd, b.heartbeat_back.clone());
     inc.new_hb_front_up.insert(osd, b.heartbeat_front.clone());
     inc.new_last_up_change = now;
-    let index = osd as usize;
+    let index = osd.index();
     if map.osd_uuid.get(index) != Some(&b.uuid) {
         inc.new_uuid.insert(osd, b.uuid);
     }

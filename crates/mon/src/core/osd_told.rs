@@ -1,5 +1,6 @@
 //! Reports of OSDs that the monitor only remembers: nothing of them is replicated.
 
+use spirula_maps::OsdId;
 use spirula_proto::internal::report::{ConfigReport, OsdReportReply, PgStatsAck, PgStatsReport};
 
 use super::{SessionId, View};
@@ -11,7 +12,7 @@ const MAX_CONFIG_BYTES: usize = 256 << 10;
 impl View {
     /// Keeps an OSD's options with the session, which ends with the daemon. Returns whether there
     /// is room for them.
-    pub(super) fn config_report(&mut self, id: SessionId, osd: i32, c: ConfigReport) -> bool {
+    pub(super) fn config_report(&mut self, id: SessionId, osd: OsdId, c: ConfigReport) -> bool {
         let layers = [&c.file, &c.central, &c.overrides];
         let pairs = layers.iter().flat_map(|l| l.iter());
         let bytes: usize = pairs.map(|(k, v)| k.len() + v.len()).sum();
@@ -32,7 +33,7 @@ impl View {
 
     /// Handles the statistics of an OSD and its PGs; returns the acknowledgement, or `None` if they
     /// can't be read.
-    pub(super) fn pg_stats(&mut self, osd: i32, r: &PgStatsReport) -> Option<OsdReportReply> {
+    pub(super) fn pg_stats(&mut self, osd: OsdId, r: &PgStatsReport) -> Option<OsdReportReply> {
         let life = self.state.osd.lives.entry(osd);
         life.slow_ops = r.slow_ops.clone();
         if let Some(sample) = r.clock.clone() {

@@ -63,7 +63,7 @@ impl View {
         let s = self.sessions.get_mut(&id)?;
         let class = s
             .osd()
-            .and_then(|o| self.state.osd.map.crush.map().class_of(o))
+            .and_then(|o| self.state.osd.map.crush.map().class_of(o.item()))
             .unwrap_or_default();
         let config = self
             .state

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use spirula_cephx::{AuthName, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityName};
+use spirula_maps::OsdId;
 use spirula_proto::RawMessage;
 use spirula_proto::internal::Neighbour;
 use spirula_proto::internal::report::OsdReportReply;
@@ -88,7 +89,7 @@ impl View {
     }
 
     /// The session of an OSD.
-    pub(crate) fn osd_session(&self, osd: i32) -> Option<SessionId> {
+    pub(crate) fn osd_session(&self, osd: OsdId) -> Option<SessionId> {
         let mut of_osd = self.sessions.iter().filter(|(_, s)| s.osd() == Some(osd));
         of_osd.next_back().map(|(id, _)| *id)
     }
@@ -122,9 +123,9 @@ impl Session {
 
     /// The OSD's number, if the peer is an OSD: it is named so, and has the capabilities that Ceph
     /// asks of a reporting OSD.
-    pub fn osd(&self) -> Option<i32> {
+    pub fn osd(&self) -> Option<OsdId> {
         let may = || self.caps.is_allowed_service("osd", "x");
-        self.name.osd_number().filter(|_| may())
+        self.name.osd_number().and_then(OsdId::of_item).filter(|_| may())
     }
 
     /// The name in messages: daemons have their number, clients the global id.

@@ -23,7 +23,9 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, Keyring, ServerHandshake};
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, EntityType, Fsid, UTime};
-use spirula_maps::{Epoch, MonMap, OsdCounts, OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, release};
+use spirula_maps::{
+    Epoch, MonMap, OsdCounts, OsdId, OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, Positions, release,
+};
 use spirula_proto::internal::report::{
     FullState, Fullness, OsdAlive, OsdBoot, OsdGoingDown, OsdReport, PgStatsReport, PgTempWanted,
 };
@@ -197,26 +199,26 @@ impl World {
         all.remove(at).decode().unwrap()
     }
 
-    fn boot(&mut self, osd: i32) {
+    fn boot(&mut self, osd: u16) {
         self.boot_as(osd, "h", 9, Epoch::NONE);
     }
 
     /// Boots an OSD on a host, with the nonce of its process; `boot_epoch` is not 0 if that process
     /// was up before.
-    fn boot_as(&mut self, osd: i32, host: &str, nonce: u32, boot_epoch: Epoch) {
-        let id = 100 + SessionId::try_from(osd).unwrap();
+    fn boot_as(&mut self, osd: u16, host: &str, nonce: u32, boot_epoch: Epoch) {
+        let id = 100 + SessionId::from(osd);
         self.open(
             id,
             AuthName::new(EntityType::OSD, osd.to_string()),
             "allow profile osd",
         );
-        let addr = |port: i32| {
+        let addr = |port: u16| {
             EntityAddr::v2(format!("127.0.0.1:{}", port + osd * 10).parse().unwrap(), nonce).into()
         };
         let boot = OsdBoot {
-            osd,
+            osd: OsdId::new(osd),
             fsid: Fsid([7; 16]),
-            uuid: Fsid([osd.cast_unsigned() as u8 + 1; 16]),
+            uuid: Fsid([osd as u8 + 1; 16]),
             public_addrs: addr(6800),
             cluster_addrs: addr(6801),
             heartbeat_front: addr(6802),
@@ -237,15 +239,15 @@ impl World {
             let at = self.mon.view.state.osd.map.map_pg(pg);
             let stat = PgStat {
                 state: PgState::ACTIVE.with(PgState::CLEAN),
-                acting_primary: at.acting_primary,
-                up_primary: at.up_primary,
+                acting_primary: at.acting_primary.into(),
+                up_primary: at.up_primary.into(),
                 acting: at.acting,
                 up: at.up,
                 reported_epoch: self.mon.view.state.osd.map.epoch,
                 last_active: self.now,
                 ..PgStat::default()
             };
-            let session = 100 + SessionId::try_from(stat.acting_primary).unwrap();
+            let session = 100 + SessionId::from(at.acting_primary.unwrap());
             let report = PgStatsReport {
                 seq: 1,
                 pgs: BTreeMap::from([(pg, Blob::of(&stat))]),
@@ -276,7 +278,7 @@ fn osds_boot_and_a_pool_is_placed_on_them() {
     let ack = w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
     assert_eq!((ack.result, ack.status.as_str()), (0, "pool 'p' created"));
     for pg in w.mon.view.state.osd.map.pgs().collect::<Vec<_>>() {
-        assert_eq!(w.mon.view.state.osd.map.map_pg(pg).acting.len(), 3);
+        assert_eq!(w.mon.view.state.osd.map.map_pg(pg).acting.count(), 3);
     }
 }
 
@@ -342,33 +344,40 @@ fn an_osd_goes_down_at_once_when_it_says_so_and_soon_when_its_connection_breaks(
     (0..3).for_each(|o| w.boot(o));
     let bye = OsdReport::GoingDown(OsdGoingDown {
         epoch: Epoch::new(4),
-        osd: 0,
+        osd: OsdId::new(0),
         reason: String::new(),
     });
     w.send(100, bye.to_message());
-    assert!(w.mon.view.state.osd.map.is_down(0));
+    assert!(w.mon.view.state.osd.map.is_down(OsdId::new(0)));
     w.mon.close(101, w.now);
     w.pass(Duration::from_millis(500));
-    assert!(w.mon.view.state.osd.map.is_up(1));
+    assert!(w.mon.view.state.osd.map.is_up(OsdId::new(1)));
     w.pass(Duration::from_millis(600));
-    assert!(w.mon.view.state.osd.map.is_down(1));
+    assert!(w.mon.view.state.osd.map.is_down(OsdId::new(1)));
     let health = w.mon.view.health();
     assert_eq!(health["OSD_DOWN"].count, 2);
     // It comes back with its place and weight.
     w.boot(1);
-    assert!(w.mon.view.state.osd.map.is_up(1) && w.mon.view.state.osd.map.is_in(1));
+    assert!(w.mon.view.state.osd.map.is_up(OsdId::new(1)) && w.mon.view.state.osd.map.is_in(OsdId::new(1)));
     // After ten minutes a down OSD is marked out.
     w.pass(Duration::from_secs(601));
     assert!(
-        w.mon.view.state.osd.map.is_out(0) && w.mon.view.state.osd.map.state(0).contains(OsdState::AUTOOUT)
+        w.mon.view.state.osd.map.is_out(OsdId::new(0))
+            && w.mon
+                .view
+                .state
+                .osd
+                .map
+                .state(OsdId::new(0))
+                .contains(OsdState::AUTOOUT)
     );
     // Not the next one: 2 of 3 are too few already.
     w.mon.close(102, w.now);
     w.pass(Duration::from_secs(601));
-    assert!(w.mon.view.state.osd.map.is_down(2) && w.mon.view.state.osd.map.is_in(2));
+    assert!(w.mon.view.state.osd.map.is_down(OsdId::new(2)) && w.mon.view.state.osd.map.is_in(OsdId::new(2)));
     // An OSD that comes back is in again.
     w.boot(0);
-    assert!(w.mon.view.state.osd.map.is_in(0));
+    assert!(w.mon.view.state.osd.map.is_in(OsdId::new(0)));
 }
 
 #[test]
@@ -377,10 +386,10 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
     let admin = w.admin();
     (0..3).for_each(|o| w.boot(o));
     w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":32}"#);
-    let led = |w: &World, osd: i32, nth: usize| {
+    let led = |w: &World, osd, nth: usize| {
         let map = &w.mon.view.state.osd.map;
         map.pgs()
-            .filter(|pg| map.map_pg(*pg).acting_primary == osd)
+            .filter(|pg| map.map_pg(*pg).acting_primary == Some(OsdId::new(osd)))
             .nth(nth)
             .unwrap()
     };
@@ -389,14 +398,15 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
         w.mon.view.state.osd.map.epoch,
         w.mon.view.state.osd.map.osd_info[1].up_thru,
     );
-    let wish = |w: &mut World, osd: i32, report: OsdReport| {
-        let session = 100 + SessionId::try_from(osd).unwrap();
+    let wish = |w: &mut World, osd: u64, report: OsdReport| {
+        let session: SessionId = 100 + osd;
         w.mon.message(session, report.to_message(), w.now);
     };
-    let temporary = |pg: usize, acting: &[i32]| {
+    let osds = |numbers: &[u16]| -> Positions { numbers.iter().map(|n| OsdId::new(*n)).collect() };
+    let temporary = |pg: usize, acting: &[u16]| {
         OsdReport::PgTemp(PgTempWanted {
             epoch: begun,
-            acting: BTreeMap::from([(pgs[pg], acting.to_vec())]),
+            acting: BTreeMap::from([(pgs[pg], osds(acting))]),
         })
     };
     // The first wish is proposed at once; those that come before its commit wait.
@@ -416,7 +426,11 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
     w.settle();
     let map = &w.mon.view.state.osd.map;
     assert_eq!(map.epoch, begun.after(2));
-    let expected = [(pgs[0], vec![0, 1]), (pgs[1], vec![1, 2]), (pgs[3], vec![2])];
+    let expected = [
+        (pgs[0], osds(&[0, 1])),
+        (pgs[1], osds(&[1, 2])),
+        (pgs[3], osds(&[2])),
+    ];
     assert_eq!(map.pg_temp, BTreeMap::from(expected));
     // The primary of the next interval need not ask to have it recorded.
     assert!(up_thru < begun);
@@ -450,7 +464,7 @@ fn statistics_make_health_and_status() {
     (0..3).for_each(|o| w.boot(o));
     w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#);
     for _ in 0..8 {
-        (0..3).for_each(|o| w.mon.view.state.osd.seen(o, w.mon.view.steady.now()));
+        (0..3).for_each(|o| w.mon.view.state.osd.seen(OsdId::new(o), w.mon.view.steady.now()));
         w.pass(Duration::from_secs(10));
     }
     assert!(

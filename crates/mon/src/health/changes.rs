@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
+use spirula_maps::OsdId;
 use spirula_proto::mon::LogPriority;
 
 use super::{Checks, Severity};
@@ -145,7 +146,7 @@ impl View {
     /// after a start nothing is known yet.
     fn is_settled(&self) -> bool {
         let map = &self.state.osd.map;
-        let reported = |o: i32| !map.is_up(o) || self.state.stats.osds.contains_key(&o);
+        let reported = |o: OsdId| !map.is_up(o) || self.state.stats.osds.contains_key(&o);
         self.now.since(self.started) >= SETTLE || map.osds().all(reported)
     }
 

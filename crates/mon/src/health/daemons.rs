@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_denc::UTime;
+use spirula_maps::OsdId;
 use spirula_text::size;
 
 use super::{Check, Checks, Severity, error, warn};
@@ -32,7 +33,7 @@ impl DiskUse {
 }
 
 /// Checks for OSDs that had more than `most` objects repaired since they started.
-fn too_many_repairs(repaired: impl Iterator<Item = (i32, u64)>, most: u64) -> Option<Check> {
+fn too_many_repairs(repaired: impl Iterator<Item = (OsdId, u64)>, most: u64) -> Option<Check> {
     let detail: Vec<String> = repaired
         .filter(|(_, n)| *n > most)
         .map(|(osd, n)| format!("osd.{osd} had {n} reads repaired"))
@@ -284,7 +285,11 @@ mod tests {
 
     #[test]
     fn osds_whose_reads_are_often_repaired_are_named() {
-        let repaired = || [(0, 10), (1, 11), (3, 500)].into_iter();
+        let repaired = || {
+            [(0, 10), (1, 11), (3, 500)]
+                .into_iter()
+                .map(|(n, count)| (OsdId::new(n), count))
+        };
         assert!(too_many_repairs(repaired(), 500).is_none());
         let check = too_many_repairs(repaired(), 10).unwrap();
         assert_eq!(

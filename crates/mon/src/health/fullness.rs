@@ -1,6 +1,6 @@
 //! Checks of how full OSDs are.
 
-use spirula_maps::{OsdMap, OsdState};
+use spirula_maps::{OsdId, OsdMap, OsdState};
 
 use super::{Checks, error, warn};
 
@@ -12,7 +12,7 @@ pub(super) fn check(map: &OsdMap, failsafe: f32, out: &mut Checks) {
         (OsdState::BACKFILLFULL, "OSD_BACKFILLFULL", "backfill full", false),
         (OsdState::NEARFULL, "OSD_NEARFULL", "near full", false),
     ] {
-        let osds: Vec<i32> = map.osds().filter(|o| map.state(*o).contains(state)).collect();
+        let osds: Vec<OsdId> = map.osds().filter(|o| map.state(*o).contains(state)).collect();
         if osds.is_empty() {
             continue;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use spirula_asok::osd_network::{slow_limit, slowest};
 use spirula_denc::Micros;
-use spirula_maps::PingSeries;
+use spirula_maps::{OsdId, PingSeries};
 
 use super::{Checks, warn};
 use crate::core::View;
@@ -19,13 +19,13 @@ const GRACES: u64 = 60;
 struct Slow {
     /// The longest average.
     time: Micros,
-    from: i32,
-    to: i32,
+    from: OsdId,
+    to: OsdId,
     improving: bool,
 }
 
 impl Slow {
-    fn of(from: i32, to: i32, s: &PingSeries, limit: Micros) -> Option<Self> {
+    fn of(from: OsdId, to: OsdId, s: &PingSeries, limit: Micros) -> Option<Self> {
         let [one, five, fifteen] = s.average;
         let time = slowest(s);
         (time > limit).then_some(Self {
@@ -90,10 +90,10 @@ impl View {
     }
 
     /// `osd.0 [rack1] (down)`: the OSD with its buckets, except the root and the level of hosts.
-    fn osd_with_place(&self, osd: i32) -> String {
+    fn osd_with_place(&self, osd: OsdId) -> String {
         let map = &self.state.osd.map;
         let level = self.values.get("mon_osd_reporter_subtree_level");
-        let path = map.crush.map().location(osd);
+        let path = map.crush.map().location(osd.item());
         let names: BTreeSet<String> = path
             .into_iter()
             .filter(|(kind, _)| kind != "root" && kind != level)

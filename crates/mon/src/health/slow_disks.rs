@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use spirula_maps::OsdId;
+
 use super::{Checks, place, plural, warn};
 use crate::core::View;
 
@@ -69,7 +71,7 @@ fn ms(time: Duration) -> String {
 
 impl View {
     /// Notes the time that an OSD's store took of late; 0 if it was idle.
-    pub(crate) fn commit_time(&mut self, osd: i32, nanoseconds: u64) {
+    pub(crate) fn commit_time(&mut self, osd: OsdId, nanoseconds: u64) {
         if nanoseconds == 0 {
             return;
         }
@@ -89,9 +91,9 @@ impl View {
     }
 
     /// The median of the other OSDs of the same device class.
-    fn commit_time_of_others(&self, osd: i32) -> Option<Duration> {
+    fn commit_time_of_others(&self, osd: OsdId) -> Option<Duration> {
         let (map, now) = (&self.state.osd.map, self.steady.now());
-        let class = |o: i32| map.crush.map().class_of(o);
+        let class = |o: OsdId| map.crush.map().class_of(o.item());
         let alike = map
             .osds()
             .filter(|o| *o != osd && map.is_up(*o) && class(*o) == class(osd));
@@ -120,7 +122,7 @@ impl View {
             names.push(format!("osd.{osd}"));
             detail.push(format!(
                 "osd.{osd} ({}) takes {} to commit, others {others}; see `ceph osd perf`",
-                place(map, osd),
+                place(map, osd.item()),
                 ms(average)
             ));
         }

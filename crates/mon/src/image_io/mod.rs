@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use spirula_manager::ImagesToName;
-use spirula_maps::PoolId;
+use spirula_maps::{OsdId, PoolId};
 use spirula_proto::internal::image_io::{ImageIo as Counts, ImageIoCounts, ImageIoPoll};
 
 use names::Names;
@@ -117,7 +117,7 @@ pub(crate) struct ImageIo {
     /// When the next round is due.
     due: Duration,
     /// The OSDs whose answers are waited for.
-    waiting: BTreeSet<i32>,
+    waiting: BTreeSet<OsdId>,
     is_under_way: bool,
     /// The time between the newest round and the one before; `None` if there was none.
     span: Option<Duration>,
@@ -129,7 +129,7 @@ pub(crate) struct ImageIo {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Ask these OSDs.
-    Poll(BTreeSet<i32>, ImageIoPoll),
+    Poll(BTreeSet<OsdId>, ImageIoPoll),
     /// Find the names of these images; [`ImageIo::named`] takes them.
     Name(ImagesToName),
 }
@@ -174,7 +174,7 @@ impl ImageIo {
     }
 
     /// Handles the passing of time; `osds` are those that can be asked.
-    pub(crate) fn tick(&mut self, now: Duration, osds: impl FnOnce() -> BTreeSet<i32>) -> Vec<Action> {
+    pub(crate) fn tick(&mut self, now: Duration, osds: impl FnOnce() -> BTreeSet<OsdId>) -> Vec<Action> {
         self.expire(now);
         if self.queries.is_empty() {
             return Vec::new();
@@ -191,7 +191,7 @@ impl ImageIo {
         actions
     }
 
-    fn begin_round(&mut self, now: Duration, osds: BTreeSet<i32>) -> Action {
+    fn begin_round(&mut self, now: Duration, osds: BTreeSet<OsdId>) -> Action {
         self.round += 1;
         self.span = self.began.map(|began| now - began);
         self.began = Some(now);
@@ -220,7 +220,7 @@ impl ImageIo {
 
     /// Handles an OSD's answer. Before the end of the first round its counts are of an unknown
     /// time, from when another monitor had asked.
-    pub(crate) fn answer(&mut self, osd: i32, answer: ImageIoCounts) {
+    pub(crate) fn answer(&mut self, osd: OsdId, answer: ImageIoCounts) {
         if answer.round == self.round {
             self.waiting.remove(&osd);
         }

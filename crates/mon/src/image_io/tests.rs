@@ -29,10 +29,10 @@ struct World {
 
 impl World {
     fn tick(&mut self, now: Duration) {
-        for action in self.io.tick(now, || BTreeSet::from([0, 1])) {
+        for action in self.io.tick(now, || BTreeSet::from([0, 1].map(OsdId::new))) {
             match action {
                 Action::Poll(osds, poll) => {
-                    assert_eq!(osds, BTreeSet::from([0, 1]));
+                    assert_eq!(osds, BTreeSet::from([0, 1].map(OsdId::new)));
                     self.polls.push(poll);
                 }
                 Action::Name(unnamed) => self.asked.push(unnamed),
@@ -46,9 +46,9 @@ impl World {
         self.tick(now);
         assert_eq!(self.polls.len(), before + 1, "no round was due");
         let round = self.polls[before].round;
-        self.io.answer(0, ImageIoCounts { round, images });
+        self.io.answer(OsdId::new(0), ImageIoCounts { round, images });
         let images = Vec::new();
-        self.io.answer(1, ImageIoCounts { round, images });
+        self.io.answer(OsdId::new(1), ImageIoCounts { round, images });
         self.tick(now + Duration::from_millis(250));
     }
 
@@ -187,14 +187,14 @@ fn who_does_not_answer_is_not_waited_for() {
     w.tick(at(5));
     let round = w.polls[1].round;
     let images = vec![counts(PoolId::new(1), "", "a", 5)];
-    w.io.answer(0, ImageIoCounts { round, images });
+    w.io.answer(OsdId::new(0), ImageIoCounts { round, images });
     w.tick(at(5) + Duration::from_millis(500));
     assert!(w.asked.is_empty());
     w.tick(at(6));
     assert_eq!(w.asked.len(), 1);
     // A late answer counts in the next round.
     let images = vec![counts(PoolId::new(1), "", "a", 10)];
-    w.io.answer(1, ImageIoCounts { round, images });
+    w.io.answer(OsdId::new(1), ImageIoCounts { round, images });
     w.round(at(10), Vec::new());
     w.name_all();
     let sums = w.report(&pool(1), Kind::Counters, 0);
@@ -245,13 +245,13 @@ fn a_late_answer_to_an_older_round_does_not_end_the_newer_one() {
     w.tick(at(5));
     for osd in [0, 1] {
         let images = Vec::new();
-        w.io.answer(osd, ImageIoCounts { round: old, images });
+        w.io.answer(OsdId::new(osd), ImageIoCounts { round: old, images });
     }
     w.tick(at(5) + Duration::from_millis(250));
     let round = w.polls[1].round;
     for (osd, writes) in [(0, 20), (1, 30)] {
         let images = vec![counts(PoolId::new(1), "", "a", writes)];
-        w.io.answer(osd, ImageIoCounts { round, images });
+        w.io.answer(OsdId::new(osd), ImageIoCounts { round, images });
     }
     w.tick(at(5) + Duration::from_millis(500));
     w.name_all();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_invariant::invariant;
-use spirula_maps::{Epoch, OsdMap};
+use spirula_maps::{Epoch, OsdId, OsdMap};
 use spirula_proto::internal::report::SlowOps;
 
 use crate::core::Failure;
@@ -38,7 +38,7 @@ pub struct Life {
 /// The states of all OSDs.
 #[derive(Debug, Default)]
 pub(crate) struct Lives {
-    lives: BTreeMap<i32, Life>,
+    lives: BTreeMap<OsdId, Life>,
 }
 
 impl Lives {
@@ -57,21 +57,21 @@ impl Lives {
         }
     }
 
-    pub(crate) fn get(&self, osd: i32) -> Option<&Life> {
+    pub(crate) fn get(&self, osd: OsdId) -> Option<&Life> {
         self.lives.get(&osd)
     }
 
-    pub(crate) fn entry(&mut self, osd: i32) -> &mut Life {
+    pub(crate) fn entry(&mut self, osd: OsdId) -> &mut Life {
         self.lives.entry(osd).or_default()
     }
 
-    pub(crate) fn seen(&mut self, osd: i32, now: Duration) {
+    pub(crate) fn seen(&mut self, osd: OsdId, now: Duration) {
         let life = self.entry(osd);
         life.seen = now;
         life.lost = None;
     }
 
-    pub(crate) fn lost(&mut self, osd: i32, now: Duration) {
+    pub(crate) fn lost(&mut self, osd: OsdId, now: Duration) {
         self.entry(osd).lost = Some(now);
     }
 
@@ -95,7 +95,7 @@ impl Lives {
         }
     }
 
-    fn went_down(&mut self, osd: i32, now: Duration) {
+    fn went_down(&mut self, osd: OsdId, now: Duration) {
         let life = self.entry(osd);
         life.failure.clear();
         life.clock = Clock::default();

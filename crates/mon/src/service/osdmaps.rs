@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_denc::{decode_all, encode_to_vec};
-use spirula_maps::{Epoch, Incremental, OsdMap};
+use spirula_maps::{Epoch, Incremental, OsdId, OsdMap};
 use spirula_proto::mon::MOsdMap;
 use spirula_proto::{Payload, RawMessage};
 
@@ -302,12 +302,12 @@ impl OsdMaps {
     }
 
     /// Notes a sign of life of an OSD.
-    pub(crate) fn seen(&mut self, osd: i32, now: Duration) {
+    pub(crate) fn seen(&mut self, osd: OsdId, now: Duration) {
         self.lives.seen(osd, now);
     }
 
     /// Notes that an OSD's last session broke.
-    pub(crate) fn lost(&mut self, osd: i32, now: Duration) {
+    pub(crate) fn lost(&mut self, osd: OsdId, now: Duration) {
         self.lives.lost(osd, now);
     }
 }

@@ -2,7 +2,7 @@
 //! everything here is added up and shown.
 
 use spirula_denc::{Result, UTime, decode_all};
-use spirula_maps::{Epoch, OsdMap, OsdStat, PgId, PgStat, PoolId, StoreStatfs};
+use spirula_maps::{Epoch, OsdId, OsdMap, OsdStat, PgId, PgStat, PoolId, StoreStatfs};
 use spirula_proto::Blob;
 use spirula_proto::internal::report::PgStatsReport;
 
@@ -24,7 +24,7 @@ pub(super) struct Reported {
 
 /// Decodes a report of `osd`, without PGs that it does not lead by this map, and pools that do not
 /// exist.
-pub(super) fn read(osd: i32, report: &PgStatsReport, map: &OsdMap, now: UTime) -> Result<Reported> {
+pub(super) fn read(osd: OsdId, report: &PgStatsReport, map: &OsdMap, now: UTime) -> Result<Reported> {
     let mut out = Reported {
         osd: None,
         pgs: Vec::new(),
@@ -35,7 +35,7 @@ pub(super) fn read(osd: i32, report: &PgStatsReport, map: &OsdMap, now: UTime) -
         out.osd = Some(osd_stat(decode_all(&report.osd_stat)?, map));
     }
     for (pg, blob) in &report.pgs {
-        let leads = || map.map_pg(*pg).acting_primary == osd;
+        let leads = || map.map_pg(*pg).acting_primary == Some(osd);
         if map.has_pg(*pg) && fits(blob) && leads() {
             out.pgs.push((*pg, pg_stat(decode_all(blob)?, map.epoch, now)));
         }
@@ -93,9 +93,10 @@ fn pg_stat(mut s: PgStat, epoch: Epoch, now: UTime) -> PgStat {
     for n in [&mut s.log_size, &mut s.ondisk_log_size] {
         *n = (*n).clamp(0, MAX);
     }
-    for list in [&mut s.up, &mut s.acting, &mut s.blocked_by] {
+    for list in [&mut s.up, &mut s.acting] {
         list.truncate(MAX_LIST);
     }
+    s.blocked_by.truncate(MAX_LIST);
     s.avail_no_missing.truncate(MAX_LIST);
     s.stats.sum.bound();
     s

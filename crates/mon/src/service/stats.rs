@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirula_denc::{UTime, versioned};
 use spirula_maps::{
-    Epoch, IntervalSet, ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, PoolId, StoreStatfs,
+    Epoch, IntervalSet, ObjectStatSum, OsdId, OsdMap, OsdStat, PgId, PgStat, PgState, PoolId, StoreStatfs,
 };
 use spirula_proto::internal::report::PgStatsReport;
 use spirula_proto::mon::Statfs;
@@ -141,7 +141,7 @@ impl Served {
 struct Sample {
     at: UTime,
     pools: BTreeMap<PoolId, ObjectStatSum>,
-    served: BTreeMap<i32, Served>,
+    served: BTreeMap<OsdId, Served>,
 }
 
 /// All statistics.
@@ -153,10 +153,10 @@ pub struct Stats {
     /// The statistics by PG, as its primary last reported it.
     pub pgs: BTreeMap<PgId, PgStat>,
     /// The statistics by OSD.
-    pub osds: BTreeMap<i32, OsdStat>,
-    stores: BTreeMap<(PoolId, i32), StoreStatfs>,
+    pub osds: BTreeMap<OsdId, OsdStat>,
+    stores: BTreeMap<(PoolId, OsdId), StoreStatfs>,
     /// The clients' I/O on each OSD since the first report.
-    served: BTreeMap<i32, Served>,
+    served: BTreeMap<OsdId, Served>,
     samples: VecDeque<Sample>,
     map_epoch: Epoch,
     /// The kept totals of the pools, by id.
@@ -170,8 +170,6 @@ pub struct Stats {
 pub(crate) fn unknown_pg(now: UTime) -> PgStat {
     PgStat {
         last_change: now,
-        up_primary: -1,
-        acting_primary: -1,
         ..PgStat::default()
     }
 }
@@ -268,8 +266,8 @@ impl Stats {
             let pool = pg.pool;
             let stored = || {
                 stat.acting
-                    .iter()
-                    .all(|osd| self.stores.contains_key(&(pool, *osd)))
+                    .osds()
+                    .all(|osd| self.stores.contains_key(&(pool, osd)))
             };
             *pools.entry(pool).or_insert(true) &= stat.state != PgState::empty() && stored();
         }
@@ -285,7 +283,7 @@ impl Stats {
     /// Handles a report of `osd`. A report that does not decode is an error of the sender.
     pub(crate) fn report(
         &mut self,
-        osd: i32,
+        osd: OsdId,
         report: &PgStatsReport,
         map: &OsdMap,
         now: UTime,
@@ -340,9 +338,9 @@ impl Stats {
         self.stores
             .retain(|(pool, osd), _| map.pools.contains_key(pool) && map.exists(*osd));
         for stat in self.pgs.values_mut() {
-            let primary = stat.acting_primary;
+            let led = stat.acting_primary.0.is_some_and(|primary| map.is_up(primary));
             let reported = stat.state != PgState::empty();
-            if reported && !map.is_up(primary) && !stat.state.contains(PgState::STALE) {
+            if reported && !led && !stat.state.contains(PgState::STALE) {
                 stat.state.insert(PgState::STALE);
                 stat.last_change = now;
                 self.version += 1;
@@ -381,15 +379,12 @@ impl Stats {
         for stat in self.pgs.range(range).map(|(_, s)| s) {
             t.sum.add(&stat.stats.sum);
             t.add_logs(stat.log_size, stat.ondisk_log_size);
-            t.up += stat.up.len();
-            t.acting += stat.acting.len();
+            t.up += stat.up.slots().len();
+            t.acting += stat.acting.slots().len();
             t.pgs += 1;
         }
-        for store in self
-            .stores
-            .range((pool, i32::MIN)..=(pool, i32::MAX))
-            .map(|(_, s)| s)
-        {
+        let of_pool = self.stores.range((pool, OsdId::new(0))..);
+        for (_, store) in of_pool.take_while(|((p, _), _)| *p == pool) {
             t.store.add(store);
             t.stores += 1;
         }
@@ -450,7 +445,7 @@ impl Stats {
     }
 
     /// The clients' I/O on an OSD per second, averaged over the window.
-    pub fn served(&self, osd: i32) -> Served {
+    pub fn served(&self, osd: OsdId) -> Served {
         let (Some(old), Some(new)) = (self.samples.front(), self.samples.back()) else {
             return Served::default();
         };
@@ -471,7 +466,8 @@ impl Stats {
         let rule = u32::from(p.crush_rule);
         let shares = map.crush.map().rule_device_shares(rule).unwrap_or_default();
         let mut least: Option<f64> = None;
-        for (osd, share) in shares {
+        let of_osds = shares.into_iter();
+        for (osd, share) in of_osds.filter_map(|(item, share)| Some((OsdId::of_item(item)?, share))) {
             let Some(stat) = self.osds.get(&osd) else { continue };
             if stat.statfs.total == 0 || share <= 0.0 || !map.is_in(osd) {
                 continue;
@@ -520,11 +516,11 @@ impl Stats {
     }
 
     /// The number of PGs whose up set an OSD is in, and of those that it leads.
-    pub fn pgs_of(&self, osd: i32) -> PgsOfOsd {
+    pub fn pgs_of(&self, osd: OsdId) -> PgsOfOsd {
         let mut n = PgsOfOsd::default();
         for s in self.pgs.values() {
-            n.all += usize::from(s.up.contains(&osd) || s.acting.contains(&osd));
-            n.led += usize::from(s.up_primary == osd);
+            n.all += usize::from(s.up.contains(osd) || s.acting.contains(osd));
+            n.led += usize::from(s.up_primary.0 == Some(osd));
         }
         n
     }
@@ -548,8 +544,8 @@ mod tests {
         let mut stats = Stats::new(UTime::ZERO);
         for (osd, avail_kib) in [(0, 3_896_624), (1, 3_896_856), (2, 3_896_624)] {
             let name = format!("osd.{osd}");
-            crush.insert_item(osd, 255, &name, &root).unwrap();
-            let stat = stats.osds.entry(osd).or_default();
+            crush.insert_item(osd.into(), 255, &name, &root).unwrap();
+            let stat = stats.osds.entry(OsdId::new(osd)).or_default();
             stat.statfs.total = 4 << 30;
             stat.statfs.available = avail_kib * 1024;
         }
@@ -583,7 +579,7 @@ mod tests {
                 pool: PoolId::new(1),
                 seed: 0,
             },
-            vec![0, 1],
+            [0, 1].map(OsdId::new).into(),
         );
         let pool = PgPool {
             pg_num: 1,
@@ -595,7 +591,7 @@ mod tests {
         let report = |stats: &mut Stats, seconds: u32, writes: i64, kb: i64| {
             let mut stat = PgStat {
                 state: PgState::ACTIVE,
-                acting: vec![0, 1],
+                acting: [0, 1].map(OsdId::new).into(),
                 reported_seq: u64::from(seconds),
                 ..PgStat::default()
             };
@@ -612,12 +608,12 @@ mod tests {
                 pgs,
                 ..PgStatsReport::default()
             };
-            stats.report(0, &report, &map, at(seconds)).unwrap();
+            stats.report(OsdId::new(0), &report, &map, at(seconds)).unwrap();
             stats.tick(at(seconds), &map);
         };
         // I/O before the first report counts for no OSD.
         report(&mut stats, 0, 1000, 1000);
-        assert_eq!(stats.served(0), Served::default());
+        assert_eq!(stats.served(OsdId::new(0)), Served::default());
         report(&mut stats, 1, 1010, 1000);
         report(&mut stats, 4, 1040, 1008);
         let want = Served {
@@ -625,13 +621,16 @@ mod tests {
             write_bytes: 2048,
             ..Served::default()
         };
-        assert_eq!((stats.served(0), stats.served(1)), (want, Served::default()));
+        assert_eq!(
+            (stats.served(OsdId::new(0)), stats.served(OsdId::new(1))),
+            (want, Served::default())
+        );
         // Another primary knows less; then a long time nothing happens.
         report(&mut stats, 5, 5, 5);
         for seconds in 6..20 {
             report(&mut stats, seconds, 5, 5);
         }
-        assert_eq!(stats.served(0), Served::default());
+        assert_eq!(stats.served(OsdId::new(0)), Served::default());
     }
 
     #[test]
@@ -648,7 +647,7 @@ mod tests {
                     pool: PoolId::new(1),
                     seed,
                 },
-                vec![0, 1],
+                [0, 1].map(OsdId::new).into(),
             );
         }
         map.pools.insert(
@@ -661,7 +660,7 @@ mod tests {
         let report = |seeds: &[u32], bytes: i64| {
             let mut stat = PgStat {
                 state: PgState::ACTIVE,
-                acting: vec![0, 1],
+                acting: [0, 1].map(OsdId::new).into(),
                 ..PgStat::default()
             };
             stat.stats.sum.num_bytes = bytes;
@@ -689,10 +688,16 @@ mod tests {
         let at = |s: u32| UTime::from_secs(1000 + s);
         let mut kv = MemKv::default();
         let mut stats = Stats::read(&kv, at(0)).unwrap();
-        stats.report(0, &report(&[0], 5), &map, at(0)).unwrap();
+        stats
+            .report(OsdId::new(0), &report(&[0], 5), &map, at(0))
+            .unwrap();
         assert!(stats.keep(&map, at(11)).is_empty(), "one PG is unknown");
-        stats.report(0, &report(&[0, 1], 5), &map, at(12)).unwrap();
-        stats.report(1, &report(&[], 5), &map, at(12)).unwrap();
+        stats
+            .report(OsdId::new(0), &report(&[0, 1], 5), &map, at(12))
+            .unwrap();
+        stats
+            .report(OsdId::new(1), &report(&[], 5), &map, at(12))
+            .unwrap();
         assert!(stats.keep(&map, at(13)).is_empty(), "too early");
         kv.apply(&stats.keep(&map, at(30)));
         let mut stats = Stats::read(&kv, at(40)).unwrap();
@@ -705,11 +710,17 @@ mod tests {
             )
         };
         assert_eq!(read(&stats), (10, 30, 10));
-        stats.report(0, &report(&[1], 7), &map, at(41)).unwrap();
+        stats
+            .report(OsdId::new(0), &report(&[1], 7), &map, at(41))
+            .unwrap();
         assert_eq!(read(&stats), (10, 30, 10));
-        stats.report(0, &report(&[0], 7), &map, at(42)).unwrap();
+        stats
+            .report(OsdId::new(0), &report(&[0], 7), &map, at(42))
+            .unwrap();
         assert_eq!(read(&stats), (10, 30, 10), "an OSD is missing");
-        stats.report(1, &report(&[], 7), &map, at(43)).unwrap();
+        stats
+            .report(OsdId::new(1), &report(&[], 7), &map, at(43))
+            .unwrap();
         assert_eq!(read(&stats), (14, 42, 14));
         map.pools.clear();
         kv.apply(&stats.keep(&map, at(60)));

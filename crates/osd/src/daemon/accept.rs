@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use spirula_denc::{EntityAddr, EntityName, EntityType};
 use spirula_invariant::dropped;
+use spirula_maps::OsdId;
 use spirula_monc::{RefusalLog, Seat, TicketAuth};
 use spirula_msgr::{Acceptor, Connection, Sender};
 use spirula_proto::osd::{MOsdBackoff, MOsdOp};
@@ -186,14 +187,14 @@ impl Osd {
     }
 
     /// Notes another OSD that has connected; returns the connection's number.
-    pub fn osd_opened(&mut self, osd: i32, sender: Sender) -> u64 {
+    pub fn osd_opened(&mut self, osd: OsdId, sender: Sender) -> u64 {
         let conn = self.peers.opened(osd, sender);
         self.spacing().tell();
         conn
     }
 
     /// Notes that the connection of another OSD has ended.
-    pub fn osd_closed(&mut self, osd: i32, conn: u64) {
+    pub fn osd_closed(&mut self, osd: OsdId, conn: u64) {
         self.peers.closed(osd, conn);
     }
 }
@@ -241,7 +242,7 @@ fn client_message(shell: &Shared, conn: u64, sender: &Sender, msg: &RawMessage) 
     }
 }
 
-async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: PeerInfo) {
+async fn serve_osd(shell: &Shared, mut connection: Connection, osd: OsdId, info: PeerInfo) {
     let sender = connection.sender().clone();
     debug_assert_eq!(info.name.kind, EntityType::OSD);
     let conn = shell.with(|o| o.osd_opened(osd, sender));

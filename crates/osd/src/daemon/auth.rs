@@ -7,6 +7,7 @@ use std::rc::Rc;
 use spirula_cephx::caps::{ClassCall, OsdCap, OsdRequest};
 use spirula_cephx::{Accepted, AuthName, CryptoKey, RotatingKeys, RotatingSecrets, TicketKeys};
 use spirula_denc::EntityType;
+use spirula_maps::OsdId;
 
 use crate::pg::cluster::PoolView;
 use crate::pg::op::Access;
@@ -45,9 +46,9 @@ pub(super) struct PeerInfo {
 impl PeerInfo {
     /// The number of the OSD that the peer is: its entity is named as an OSD and may do what OSDs
     /// must. One with a client's capabilities is a client.
-    pub(super) fn osd(&self) -> Option<i32> {
+    pub(super) fn osd(&self) -> Option<OsdId> {
         let may = self.caps.as_ref().is_some_and(OsdCap::is_allow_all);
-        self.name.osd_number().filter(|_| may)
+        self.name.osd_number().and_then(OsdId::of_item).filter(|_| may)
     }
 }
 
@@ -116,7 +117,7 @@ mod tests {
             };
             info.osd()
         };
-        assert_eq!(osd("osd.3", "allow *"), Some(3));
+        assert_eq!(osd("osd.3", "allow *"), Some(OsdId::new(3)));
         for (name, caps) in [
             ("osd.3", "allow rwx"),
             ("osd.3", "allow r pool=a"),

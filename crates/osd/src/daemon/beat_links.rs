@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use spirula_denc::{EntityAddr, EntityType};
 use spirula_invariant::dropped;
-use spirula_maps::OsdMap;
+use spirula_maps::{OsdId, OsdMap};
 use spirula_msgr::{Connection, Sender};
 use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::{MsgType, RawMessage};
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MAX_QUEUED: usize = 64 << 10;
 
 /// A peer on a network.
-pub type BeatPeer = (i32, Net);
+pub type BeatPeer = (OsdId, Net);
 
 /// The connection to one peer.
 struct Link {
@@ -92,7 +92,7 @@ impl BeatLinks {
     }
 
     /// Ends a peer's connections, which seem to be dead.
-    pub(super) fn redial(&mut self, osd: i32) {
+    pub(super) fn redial(&mut self, osd: OsdId) {
         for net in Net::BOTH {
             if let Some(link) = self.links.get_mut(&(osd, net)) {
                 link.cut();
@@ -101,8 +101,8 @@ impl BeatLinks {
     }
 
     /// Ends the connections to all but these peers.
-    pub(super) fn keep(&mut self, peers: impl Iterator<Item = i32>, map: &OsdMap) {
-        let peers: BTreeSet<i32> = peers.collect();
+    pub(super) fn keep(&mut self, peers: impl Iterator<Item = OsdId>, map: &OsdMap) {
+        let peers: BTreeSet<OsdId> = peers.collect();
         self.links
             .retain(|(osd, net), link| peers.contains(osd) && net.addr(map, *osd) == Some(link.addr));
     }
@@ -233,7 +233,7 @@ async fn receive(shell: &Shared, peer: BeatPeer, addr: EntityAddr, mut connectio
 }
 
 /// Serves a connection on which a peer sends pings.
-pub(super) async fn serve(shell: &Shared, mut connection: Connection, osd: i32) {
+pub(super) async fn serve(shell: &Shared, mut connection: Connection, osd: OsdId) {
     let sender = connection.sender().clone();
     while let Ok(msg) = connection.recv().await {
         if msg.kind() != MsgType::HEARTBEAT {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use spirula_cephx::CryptoKey;
 use spirula_denc::{EntityAddr, Fsid};
+use spirula_maps::OsdId;
 use spirula_store::{EncryptionKey, MkfsOptions};
 
 use super::OsdError;
@@ -14,7 +15,7 @@ use super::OsdError;
 #[derive(Debug, Clone)]
 pub struct OsdConfig {
     /// The OSD's number.
-    pub id: i32,
+    pub id: OsdId,
     /// The file or block device of its store.
     pub device: PathBuf,
     /// A separate file or device for the store's log.
@@ -89,7 +90,7 @@ impl OsdConfig {
 #[derive(Debug, Clone)]
 pub struct MkfsConfig<'a> {
     /// The OSD's number.
-    pub id: i32,
+    pub id: OsdId,
     /// The file (which is created) or block device.
     pub device: &'a Path,
     /// A separate file or device for the log.
@@ -112,7 +113,7 @@ pub fn mkfs(c: &MkfsConfig<'_>) -> Result<(), OsdError> {
     let opts = MkfsOptions {
         fsid: c.fsid.0,
         osd_uuid: c.uuid.0,
-        whoami: u32::try_from(c.id).map_err(|_| OsdError::Config("a negative OSD number"))?,
+        whoami: c.id.into(),
         key: c.encryption_key.clone(),
         ..MkfsOptions::default()
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, EntityAddrVec, Micros};
 use spirula_invariant::dropped;
-use spirula_maps::{Epoch, OsdMap};
+use spirula_maps::{Epoch, OsdId, OsdMap};
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
 use spirula_proto::internal::report::{OsdFailureReport, OsdReport};
 use spirula_proto::{Blob, Payload, RawMessage};
@@ -72,7 +72,7 @@ pub(super) struct Beats {
 }
 
 impl Beats {
-    pub(super) fn new(id: i32, values: &Values) -> Self {
+    pub(super) fn new(id: OsdId, values: &Values) -> Self {
         Self {
             core: Heartbeats::new(id, settings(values)),
             links: BeatLinks::default(),
@@ -168,7 +168,7 @@ impl Beating<'_> {
     }
 
     /// The OSDs that share PGs with this one.
-    fn partners(&self) -> BTreeSet<i32> {
+    fn partners(&self) -> BTreeSet<OsdId> {
         let members = self.pgs.pgs().flat_map(|pg| pg.seen().members());
         members.filter(|o| *o != self.setup.id()).collect()
     }
@@ -202,7 +202,7 @@ impl Beating<'_> {
     }
 
     /// Notes that an OSD's address refuses connections.
-    pub(super) fn refused(&mut self, osd: i32, addr: EntityAddr) {
+    pub(super) fn refused(&mut self, osd: OsdId, addr: EntityAddr) {
         let now = self.setup.usec();
         let map = self.maps.map();
         let data = map.cluster_addrs(osd).and_then(|a| a.v2()) == Some(&addr);
@@ -213,10 +213,10 @@ impl Beating<'_> {
     }
 
     /// The answers to a peer's ping.
-    pub(super) fn asked(&self, osd: i32, ping: &Beat) -> Vec<RawMessage> {
+    pub(super) fn asked(&self, osd: OsdId, ping: &Beat) -> Vec<RawMessage> {
         let map = self.maps.map();
         let mut out = vec![Heartbeat::Pong(self.padded(ping.stamp)).to_message()];
-        let index = usize::try_from(osd).unwrap_or(usize::MAX);
+        let index = osd.index();
         let down_at = map.osd_info.get(index).map_or(Epoch::NONE, |i| i.down_at);
         if !map.exists(osd) || !map.is_up(osd) && down_at > ping.epoch {
             out.push(Heartbeat::YouDied(self.plain(ping.stamp)).to_message());
@@ -247,12 +247,12 @@ impl Osd {
     }
 
     /// Notes that a peer's address refuses connections: its process is gone.
-    pub fn peer_refused(&mut self, osd: i32, addr: EntityAddr) {
+    pub fn peer_refused(&mut self, osd: OsdId, addr: EntityAddr) {
         self.beating().refused(osd, addr);
     }
 
     /// Handles a peer's ping; returns the answers. An OSD that is ending gives none.
-    pub fn heartbeat_asked(&mut self, osd: i32, msg: &Heartbeat) -> Vec<RawMessage> {
+    pub fn heartbeat_asked(&mut self, osd: OsdId, msg: &Heartbeat) -> Vec<RawMessage> {
         match msg {
             Heartbeat::Ping(ping) if ping.fsid != self.maps.map().fsid => {
                 dropped!(self.perf.dropped, Dropped::Misdirected; osd = osd, fsid = ping.fsid);

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use spirula_asok::op_history::{OpClock, TrackedOp, filters};
 use spirula_denc::Micros;
+use spirula_maps::OsdId;
 
 use super::state::Osd;
 use crate::pg::describe::{OpRecord, Progress};
@@ -41,7 +42,7 @@ impl TrackedOp for OpRecord {
         }
         add("started", s.started);
         if !self.peers.is_empty() {
-            let peers: Vec<String> = self.peers.iter().map(i32::to_string).collect();
+            let peers: Vec<String> = self.peers.iter().map(OsdId::to_string).collect();
             add(
                 &format!("waiting for subops from {}", peers.join(",")),
                 s.sub_ops_sent,
@@ -120,7 +121,7 @@ mod tests {
                 local_commit: Micros::new(14),
                 peer_commit: Micros::new(15),
             },
-            peers: vec![1, 2],
+            peers: vec![OsdId::new(1), OsdId::new(2)],
             progress: Progress::Done,
         };
         let events = op.events(Some(Micros::new(20)));

@@ -1,7 +1,7 @@
 //! The daemon's life: whether it goes on or ends.
 
 use super::OsdError;
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, OsdId};
 
 /// The stages of a daemon's life.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(super) struct Life {
 
 impl Life {
     /// Notes that the daemon can't go on.
-    pub(super) fn fail(&mut self, id: i32, e: OsdError) {
+    pub(super) fn fail(&mut self, id: OsdId, e: OsdError) {
         tracing::error!("osd.{id} stops: {e}");
         self.failed.get_or_insert(e);
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use spirula_denc::{EntityAddr, EntityType};
 use spirula_invariant::{dropped, impossible};
+use spirula_maps::OsdId;
 use spirula_msgr::Sender;
 use spirula_proto::{MsgType, RawMessage};
 
@@ -37,15 +38,15 @@ struct Link {
 /// The connections to all other OSDs.
 #[derive(Default)]
 pub(super) struct Links {
-    links: BTreeMap<i32, Link>,
+    links: BTreeMap<OsdId, Link>,
     /// OSDs to connect to.
-    wanted: Vec<i32>,
+    wanted: Vec<OsdId>,
 }
 
 impl Links {
     /// Sends a message, and asks for a connection if there is none. An OSD that is down gets
     /// nothing.
-    pub(super) fn send(&mut self, osd: i32, msg: RawMessage, maps: &Maps, dropped: &mut DropCounts) {
+    pub(super) fn send(&mut self, osd: OsdId, msg: RawMessage, maps: &Maps, dropped: &mut DropCounts) {
         let map = maps.map();
         let Some(addr) = map
             .cluster_addrs(osd)
@@ -89,7 +90,7 @@ impl Links {
     /// Ends connections to OSDs that are down or moved, at once: nobody will read what is queued,
     /// and on a network that loses everything it would never be written. Returns the OSDs whose
     /// connections were ended.
-    pub(super) fn map_changed(&mut self, maps: &Maps) -> Vec<i32> {
+    pub(super) fn map_changed(&mut self, maps: &Maps) -> Vec<OsdId> {
         let map = maps.map();
         let mut ended = Vec::new();
         for (osd, link) in &mut self.links {
@@ -125,13 +126,13 @@ impl Links {
     }
 
     /// Takes the connections that [`Links::send`] has asked for.
-    pub(super) fn take_wanted(&mut self) -> Vec<(i32, EntityAddr)> {
+    pub(super) fn take_wanted(&mut self) -> Vec<(OsdId, EntityAddr)> {
         let addr = |osd| Some((osd, self.links.get(&osd)?.addr));
         self.wanted.drain(..).filter_map(addr).collect()
     }
 
     /// Notes that a wanted connection is being made.
-    pub(super) fn started(&mut self, osd: i32, cut: Cut) {
+    pub(super) fn started(&mut self, osd: OsdId, cut: Cut) {
         let Some(link) = self.links.get_mut(&osd) else {
             impossible!("a connection that was asked for"; osd = osd);
         };
@@ -139,7 +140,7 @@ impl Links {
     }
 
     /// Notes that a connection is established; returns whether it is wanted.
-    pub(super) fn connected(&mut self, osd: i32, addr: EntityAddr, sender: &Sender) -> bool {
+    pub(super) fn connected(&mut self, osd: OsdId, addr: EntityAddr, sender: &Sender) -> bool {
         let Some(link) = self.links.get_mut(&osd).filter(|l| l.addr == addr) else {
             return false;
         };
@@ -150,7 +151,7 @@ impl Links {
         true
     }
 
-    fn ended(&mut self, osd: i32) {
+    fn ended(&mut self, osd: OsdId) {
         if let Some(link) = self.links.get_mut(&osd) {
             link.sender = None;
             link.queue.clear();
@@ -166,7 +167,7 @@ pub(super) fn is_refused(e: &spirula_msgr::Error) -> bool {
 }
 
 /// Connects to another OSD and receives.
-pub(super) async fn run(shell: Shared, osd: i32, addr: EntityAddr) {
+pub(super) async fn run(shell: Shared, osd: OsdId, addr: EntityAddr) {
     let mut login = shell.dialer.mon.login_at(EntityType::OSD);
     match spirula_msgr::connect(addr, EntityType::OSD, &shell.dialer.data, &mut login).await {
         Ok(mut connection) => {
@@ -193,22 +194,22 @@ pub(super) async fn run(shell: Shared, osd: i32, addr: EntityAddr) {
 
 impl Osd {
     /// Takes the connections to other OSDs that are to be made.
-    pub fn wanted_links(&mut self) -> Vec<(i32, EntityAddr)> {
+    pub fn wanted_links(&mut self) -> Vec<(OsdId, EntityAddr)> {
         self.peers.links.take_wanted()
     }
 
     /// Notes that a wanted connection is being made; `cut` ends the attempt.
-    pub fn link_started(&mut self, osd: i32, cut: Cut) {
+    pub fn link_started(&mut self, osd: OsdId, cut: Cut) {
         self.peers.links.started(osd, cut);
     }
 
     /// Notes that a connection is established; returns whether it is still wanted.
-    pub fn link_up(&mut self, osd: i32, addr: EntityAddr, sender: &Sender) -> bool {
+    pub fn link_up(&mut self, osd: OsdId, addr: EntityAddr, sender: &Sender) -> bool {
         self.peers.links.connected(osd, addr, sender)
     }
 
     /// Notes that a connection has ended, or could not be made.
-    pub fn link_down(&mut self, osd: i32) {
+    pub fn link_down(&mut self, osd: OsdId) {
         self.peers.links.ended(osd);
         self.peers.versions.forget(osd);
         self.space.forget(osd);
@@ -219,7 +220,7 @@ impl Osd {
     ///
     /// # Errors
     /// Where it does not decode.
-    pub fn osd_message(&mut self, osd: i32, msg: &RawMessage) -> spirula_proto::Result<()> {
+    pub fn osd_message(&mut self, osd: OsdId, msg: &RawMessage) -> spirula_proto::Result<()> {
         match msg.kind() {
             kind if PeerMessage::is_kind(kind) => {
                 let m = self.peers.versions.read(osd, msg)?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use spirula_denc::decode_all;
+use spirula_maps::OsdId;
 
 use super::OsdError;
 use super::maps::Maps;
@@ -15,7 +16,7 @@ use crate::pg::key;
 use crate::pg::log::LogEntry;
 
 /// A core with the PGs that the store remembers.
-pub(super) fn core(id: i32, cfg: Arc<PgConfig>, maps: &Maps, io: &mut StoreIo) -> Result<Core, OsdError> {
+pub(super) fn core(id: OsdId, cfg: Arc<PgConfig>, maps: &Maps, io: &mut StoreIo) -> Result<Core, OsdError> {
     let mut core = Core::new(id, Shard::WHOLE, cfg, maps.view().clone());
     let (from, to) = info_range();
     for (k, v) in io.load_records(&from, &to)? {

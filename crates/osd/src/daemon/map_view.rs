@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
 use spirula_maps::{
-    Epoch, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolFlags, PoolId,
+    Epoch, ObjectLocator, ObjectName, OsdId, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolFlags, PoolId,
     PoolType, pool::PoolOption,
 };
 
@@ -67,10 +67,10 @@ impl ClusterMap for MapView {
     fn placement(&self, pgid: PgId) -> Placement {
         let m = self.map.map_pg(pgid);
         Placement {
-            raw: self.map.map_pg_raw(pgid).into(),
-            up: m.up.into(),
+            raw: self.map.map_pg_raw(pgid),
+            up: m.up,
             up_primary: m.up_primary,
-            acting: m.acting.into(),
+            acting: m.acting,
             primary: m.acting_primary,
         }
     }
@@ -83,16 +83,12 @@ impl ClusterMap for MapView {
         self.map.raw_pg_to_pg(raw)
     }
 
-    fn osd(&self, id: i32) -> Option<OsdView> {
+    fn osd(&self, id: OsdId) -> Option<OsdView> {
         if !self.map.exists(id) {
             return None;
         }
-        let info = usize::try_from(id)
-            .ok()
-            .and_then(|i| self.map.osd_info.get(i))
-            .copied()
-            .unwrap_or_default();
-        let xinfo = usize::try_from(id).ok().and_then(|i| self.map.osd_xinfo.get(i));
+        let info = self.map.osd_info.get(id.index()).copied().unwrap_or_default();
+        let xinfo = self.map.osd_xinfo.get(id.index());
         let state = self.map.state(id);
         let dead_epoch = xinfo.map_or(Epoch::NONE, |x| x.dead_epoch);
         Some(OsdView {
@@ -123,8 +119,8 @@ impl ClusterMap for MapView {
         self.map.flags.contains(OsdMapFlags::NOREBALANCE)
     }
 
-    fn max_osd(&self) -> i32 {
-        i32::try_from(self.map.max_osd).unwrap_or(i32::MAX)
+    fn max_osd(&self) -> u32 {
+        self.map.max_osd
     }
 
     fn is_blocklisted(&self, addr: &EntityAddr) -> bool {

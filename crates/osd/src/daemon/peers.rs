@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use spirula_invariant::dropped;
+use spirula_maps::OsdId;
 use spirula_msgr::Sender;
 use spirula_proto::RawMessage;
 
@@ -17,7 +18,7 @@ pub(super) struct Peers {
     /// The connections that this OSD opens.
     pub(super) links: Links,
     /// The connections that other OSDs opened, by their OSDs' numbers: for answers.
-    incoming: BTreeMap<i32, (u64, Sender)>,
+    incoming: BTreeMap<OsdId, (u64, Sender)>,
     /// The number of the last incoming connection.
     last: u64,
     /// Messages from one PG here to another.
@@ -28,21 +29,21 @@ pub(super) struct Peers {
 
 impl Peers {
     /// Notes an OSD that has connected; returns the connection's number.
-    pub(super) fn opened(&mut self, osd: i32, sender: Sender) -> u64 {
+    pub(super) fn opened(&mut self, osd: OsdId, sender: Sender) -> u64 {
         self.last += 1;
         self.incoming.insert(osd, (self.last, sender));
         self.last
     }
 
     /// Notes that a connection of an OSD has ended; the OSD may have another already.
-    pub(super) fn closed(&mut self, osd: i32, conn: u64) {
+    pub(super) fn closed(&mut self, osd: OsdId, conn: u64) {
         if self.incoming.get(&osd).is_some_and(|(c, _)| *c == conn) {
             self.incoming.remove(&osd);
         }
     }
 
     /// Sends an answer on the connection on which an OSD asks.
-    pub(super) fn answer(&self, osd: i32, msg: RawMessage, dropped: &mut DropCounts) {
+    pub(super) fn answer(&self, osd: OsdId, msg: RawMessage, dropped: &mut DropCounts) {
         match self.incoming.get(&osd) {
             Some((_, sender)) => drop(sender.send(msg)),
             None => dropped!(dropped, Dropped::ToGoneOsd; osd = osd),
@@ -50,7 +51,14 @@ impl Peers {
     }
 
     /// Sends to an OSD, or from OSD `me` to itself.
-    pub(super) fn send(&mut self, osd: i32, msg: RawMessage, me: i32, maps: &Maps, dropped: &mut DropCounts) {
+    pub(super) fn send(
+        &mut self,
+        osd: OsdId,
+        msg: RawMessage,
+        me: OsdId,
+        maps: &Maps,
+        dropped: &mut DropCounts,
+    ) {
         if osd == me {
             self.to_self.push_back(msg);
         } else {
@@ -88,8 +96,8 @@ mod tests {
     fn what_is_for_nobody_is_counted() {
         let (mut peers, mut dropped) = (Peers::default(), DropCounts::default());
         let msg = Heartbeat::Room(Beat::default()).to_message();
-        peers.answer(3, msg.clone(), &mut dropped);
-        peers.answer(4, msg, &mut dropped);
+        peers.answer(OsdId::new(3), msg.clone(), &mut dropped);
+        peers.answer(OsdId::new(4), msg, &mut dropped);
         assert_eq!((dropped.of(Dropped::ToGoneOsd), dropped.total()), (2, 2));
         assert!(peers.next_to_self().is_none());
     }

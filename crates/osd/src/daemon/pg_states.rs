@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 use spirula_denc::Micros;
-use spirula_maps::{Epoch, OsdMap};
+use spirula_maps::{Epoch, OsdId, OsdMap};
 
 use crate::pg::Pg;
 use crate::pg::recent::{PastState, State, Transition};
@@ -41,8 +41,8 @@ pub(super) fn now(pg: &Pg, usec: Micros, map: &OsdMap) -> Value {
     if state == State::Down
         && let (Some(report), Some(fields)) = (pg.seen().report(), now.as_object_mut())
     {
-        let lost_at = |osd: i32| {
-            let info = usize::try_from(osd).ok().and_then(|at| map.osd_info.get(at));
+        let lost_at = |osd: OsdId| {
+            let info = map.osd_info.get(osd.index());
             info.map_or(Epoch::NONE, |i| i.lost_at)
         };
         fields.extend(blocked(&report.blocked_by, lost_at));
@@ -52,8 +52,8 @@ pub(super) fn now(pg: &Pg, usec: Micros, map: &OsdMap) -> Value {
 
 /// The OSDs that keep a PG from peering, as Ceph shows them (`Peering::react` to a query in its
 /// `src/osd/PeeringState.cc`).
-fn blocked(by: &[i32], lost_at: impl Fn(i32) -> Epoch) -> Map<String, Value> {
-    let of = |osd: &i32| {
+fn blocked(by: &[OsdId], lost_at: impl Fn(OsdId) -> Epoch) -> Map<String, Value> {
+    let of = |osd: &OsdId| {
         json!({"osd": osd, "current_lost_at": lost_at(*osd),
             "comment": "starting or marking this osd lost may let us proceed"})
     };
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn what_blocks_is_shown_as_ceph_shows_it() {
         assert_eq!(
-            Value::Object(blocked(&[3], |osd| Epoch::new(10 + osd as u32))),
+            Value::Object(blocked(&[OsdId::new(3)], |osd| Epoch::new(10 + u32::from(osd)))),
             json!({
                 "blocked": "peering is blocked due to down osds",
                 "down_osds_we_would_probe": [3],

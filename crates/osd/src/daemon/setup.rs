@@ -5,7 +5,7 @@ use std::rc::Rc;
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, Micros, UTime};
 use spirula_invariant::Recorder;
-use spirula_maps::{OsdInfo, OsdMap};
+use spirula_maps::{OsdId, OsdInfo, OsdMap};
 use spirula_msgr::recent::Transition as SessionTransition;
 
 use super::config::OsdConfig;
@@ -40,7 +40,7 @@ pub(super) struct Setup {
 
 impl Setup {
     /// The OSD's number.
-    pub(super) fn id(&self) -> i32 {
+    pub(super) fn id(&self) -> OsdId {
         self.cfg.id
     }
 
@@ -56,7 +56,6 @@ impl Setup {
 
     /// A map's information on this OSD.
     pub(super) fn info(&self, map: &OsdMap) -> OsdInfo {
-        let index = usize::try_from(self.cfg.id).unwrap_or_default();
-        map.osd_info.get(index).copied().unwrap_or_default()
+        map.osd_info.get(self.cfg.id.index()).copied().unwrap_or_default()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 use spirula_conf::options::Values;
 use spirula_denc::Micros;
-use spirula_maps::{OsdMap, OsdState};
+use spirula_maps::{OsdId, OsdMap, OsdState};
 use spirula_proto::Payload;
 use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::internal::report::{FullState, Fullness, OsdReport};
@@ -72,7 +72,7 @@ struct Injected {
 /// The fullness of this OSD and of others.
 pub(super) struct Space {
     /// OSDs, this one among them, on which nothing may grow.
-    pub(super) full: BTreeSet<i32>,
+    pub(super) full: BTreeSet<OsdId>,
     /// The share of the space above which nothing may grow, whatever the monitors say.
     pub(super) failsafe_ratio: f64,
     /// An injected fullness.
@@ -89,7 +89,7 @@ impl Space {
     }
 
     /// Notes whether another OSD has room, if the heartbeat is about that.
-    pub(super) fn note(&mut self, osd: i32, msg: &Heartbeat) {
+    pub(super) fn note(&mut self, osd: OsdId, msg: &Heartbeat) {
         match msg {
             Heartbeat::Room(beat) if beat.full => drop(self.full.insert(osd)),
             Heartbeat::Room(_) => drop(self.full.remove(&osd)),
@@ -99,7 +99,7 @@ impl Space {
 
     /// Forgets the fullness of another OSD whose connection has ended: the next connection or life
     /// of it tells anew.
-    pub(super) fn forget(&mut self, osd: i32) {
+    pub(super) fn forget(&mut self, osd: OsdId) {
         self.full.remove(&osd);
     }
 }

@@ -99,7 +99,7 @@ impl Osd {
     /// A store that is another OSD's, or whose records can't be read.
     pub fn new(p: Parts) -> Result<Self, OsdError> {
         let sb = p.store.superblock();
-        if sb.fsid != p.cfg.fsid.0 || i64::from(sb.whoami) != i64::from(p.cfg.id) {
+        if sb.fsid != p.cfg.fsid.0 || sb.whoami != u32::from(p.cfg.id) {
             return Err(OsdError::Config("the store belongs to another OSD or cluster"));
         }
         let mut store = p.store;
@@ -365,7 +365,7 @@ impl Osd {
             }
             Output::PgTemp { pgid, acting } => self.mons.want_acting(PgTempWanted {
                 epoch: self.maps.epoch(),
-                acting: [(pgid, acting)].into(),
+                acting: [(pgid, acting.into())].into(),
             }),
             Output::ClusterLog { priority, line } => self.mons.cluster_log(&self.setup, priority, line),
             Output::ShareMap { client, epoch } => self.clients.share_map(client.conn, epoch, &self.maps),

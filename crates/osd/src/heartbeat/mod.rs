@@ -18,7 +18,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_denc::{EntityAddr, Micros};
-use spirula_maps::{OsdMap, PingTimes};
+use spirula_maps::{OsdId, OsdMap, PingTimes};
 use spirula_proto::internal::report::FailureKind;
 
 pub use choose::Wish;
@@ -56,13 +56,12 @@ impl Net {
     }
 
     /// The address at which an OSD that is up takes heartbeats.
-    pub fn addr(self, map: &OsdMap, osd: i32) -> Option<EntityAddr> {
+    pub fn addr(self, map: &OsdMap, osd: OsdId) -> Option<EntityAddr> {
         let all = match self {
             Self::Back => &map.hb_back_addrs,
             Self::Front => &map.hb_front_addrs,
         };
-        let index = usize::try_from(osd).ok().filter(|_| map.is_up(osd))?;
-        all.get(index)?.v2().copied()
+        all.get(osd.index()).filter(|_| map.is_up(osd))?.v2().copied()
     }
 }
 
@@ -91,7 +90,7 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Complaint {
     /// The peer.
-    pub osd: i32,
+    pub osd: OsdId,
     /// The kind of failure, or that the peer is well again.
     pub kind: FailureKind,
     /// How long the peer has failed.
@@ -104,14 +103,14 @@ pub enum Command {
     /// Send a ping with this stamp.
     Ping {
         /// The peer to ping.
-        osd: i32,
+        osd: OsdId,
         /// The network to ping over.
         net: Net,
         /// The stamp, which comes back with the answer.
         stamp: Micros,
     },
     /// End the connections to a peer, which seem to be dead: the next ping makes new ones.
-    Redial(i32),
+    Redial(OsdId),
     /// Tell the monitors.
     Report(Complaint),
 }
@@ -137,10 +136,10 @@ pub struct Unhealthy {
 /// Heartbeats of one OSD.
 #[derive(Debug)]
 pub struct Heartbeats {
-    me: i32,
+    me: OsdId,
     settings: Settings,
-    peers: BTreeMap<i32, Peer>,
-    partners: BTreeSet<i32>,
+    peers: BTreeMap<OsdId, Peer>,
+    partners: BTreeSet<OsdId>,
     markdowns: Markdowns,
     /// Whether this OSD was marked down while running, and is not up again: the peers decide about
     /// booting.
@@ -153,7 +152,7 @@ pub struct Heartbeats {
 
 impl Heartbeats {
     /// The heartbeats of an OSD that has just started.
-    pub fn new(me: i32, settings: Settings) -> Self {
+    pub fn new(me: OsdId, settings: Settings) -> Self {
         Self {
             me,
             settings,
@@ -175,28 +174,28 @@ impl Heartbeats {
     }
 
     /// The peers.
-    pub fn peers(&self) -> impl Iterator<Item = i32> + '_ {
+    pub fn peers(&self) -> impl Iterator<Item = OsdId> + '_ {
         self.peers.keys().copied()
     }
 
     /// The OSDs that share PGs with this one, as last set.
-    pub fn partners(&self) -> &BTreeSet<i32> {
+    pub fn partners(&self) -> &BTreeSet<OsdId> {
         &self.partners
     }
 
     /// The ping times, by peer.
-    pub fn times(&self) -> impl Iterator<Item = (i32, PingTimes)> + '_ {
+    pub fn times(&self) -> impl Iterator<Item = (OsdId, PingTimes)> + '_ {
         self.peers.iter().map(|(osd, p)| (*osd, p.times()))
     }
 
     /// Adopts the OSDs that are up, their addresses, and the OSDs that share PGs with this one.
     /// `up`: whether this process is up.
-    pub fn set_peers(&mut self, map: &OsdMap, partners: BTreeSet<i32>, up: bool, out: &mut Vec<Command>) {
+    pub fn set_peers(&mut self, map: &OsdMap, partners: BTreeSet<OsdId>, up: bool, out: &mut Vec<Command>) {
         self.up = up;
         self.waiting &= !up;
         self.partners = partners;
         let wanted = choose::peers(map, self.me, &self.partners, &self.settings.wish);
-        let lives: BTreeMap<i32, Life> = wanted
+        let lives: BTreeMap<OsdId, Life> = wanted
             .into_iter()
             .filter_map(|o| Some((o, Life::of(map, o)?)))
             .collect();
@@ -268,7 +267,7 @@ impl Heartbeats {
     /// Notes a peer's answer. `wall` is the time in seconds since 1970, for the ping times.
     pub fn answered(
         &mut self,
-        osd: i32,
+        osd: OsdId,
         net: Net,
         stamp: Micros,
         now: Micros,
@@ -286,7 +285,7 @@ impl Heartbeats {
     }
 
     /// Notes that a peer's address refuses connections: its process is gone.
-    pub fn refused(&mut self, osd: i32, now: Micros, out: &mut Vec<Command>) {
+    pub fn refused(&mut self, osd: OsdId, now: Micros, out: &mut Vec<Command>) {
         if !self.up || !self.settings.fast_fail {
             return; // Nobody listens to an OSD that is down, or the silence is to be waited for.
         }
@@ -348,7 +347,7 @@ impl Heartbeats {
     }
 }
 
-fn complaint(osd: i32, kind: FailureKind, failed_for: Micros) -> Command {
+fn complaint(osd: OsdId, kind: FailureKind, failed_for: Micros) -> Command {
     Command::Report(Complaint {
         osd,
         kind,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use spirula_denc::{EntityAddr, Micros};
-use spirula_maps::{Epoch, OsdMap, PingTimes};
+use spirula_maps::{Epoch, OsdId, OsdMap, PingTimes};
 
 use super::Net;
 use super::times::Times;
@@ -21,8 +21,8 @@ pub(super) struct Life {
 impl Life {
     /// The peer's life as the map has it; `None` if the peer is down or has no address for
     /// heartbeats.
-    pub(super) fn of(map: &OsdMap, osd: i32) -> Option<Self> {
-        let up_from = map.osd_info.get(usize::try_from(osd).ok()?)?.up_from;
+    pub(super) fn of(map: &OsdMap, osd: OsdId) -> Option<Self> {
+        let up_from = map.osd_info.get(osd.index())?.up_from;
         Some(Self {
             addrs: [Net::Back.addr(map, osd)?, Net::Front.addr(map, osd)?],
             up_from,

@@ -1,6 +1,6 @@
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, Fsid, Micros};
-use spirula_maps::{Epoch, OsdState};
+use spirula_maps::{Epoch, OsdId, OsdState};
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn map(n: u16) -> OsdMap {
 }
 
 fn started(n: u16) -> (Heartbeats, OsdMap) {
-    let (mut h, map) = (Heartbeats::new(0, settings()), map(n));
+    let (mut h, map) = (Heartbeats::new(OsdId::new(0), settings()), map(n));
     h.set_peers(&map, BTreeSet::new(), true, &mut Vec::new());
     (h, map)
 }
@@ -54,7 +54,7 @@ fn run(
     h: &mut Heartbeats,
     from: u64,
     until: u64,
-    answer: impl Fn(i32, Net) -> bool,
+    answer: impl Fn(OsdId, Net) -> bool,
 ) -> Vec<(u64, Complaint)> {
     let mut said = Vec::new();
     for second in from..until {
@@ -79,17 +79,20 @@ fn run(
 fn a_peer_is_reported_once_after_the_grace_and_taken_back_when_it_answers() {
     let (mut h, _) = started(3);
     assert!(run(&mut h, 1, 60, |_, _| true).is_empty());
-    let said = run(&mut h, 60, 200, |osd, _| osd != 1);
+    let said = run(&mut h, 60, 200, |osd, _| osd.index() != 1);
     let [(at, c)] = said.as_slice() else {
         panic!("{said:?}")
     };
-    assert_eq!((c.osd, c.kind), (1, FailureKind::TIMEOUT));
+    assert_eq!((c.osd.index(), c.kind), (1, FailureKind::TIMEOUT));
     // Pings go out about every three seconds; the first unanswered one is overdue after the grace.
     assert!((80..=85).contains(at), "{at}");
     assert!(c.failed_for >= SEC * 20 && c.failed_for < SEC * 26, "{c:?}");
     let said = run(&mut h, 200, 210, |_, _| true);
     assert_eq!(said.len(), 1);
-    assert_eq!((said[0].1.osd, said[0].1.kind), (1, FailureKind::RECOVERED));
+    assert_eq!(
+        (said[0].1.osd.index(), said[0].1.kind),
+        (1, FailureKind::RECOVERED)
+    );
 }
 
 #[test]
@@ -125,20 +128,20 @@ fn a_refused_connection_is_told_at_once_and_not_too_often() {
     let (mut h, map) = started(3);
     let mut out = Vec::new();
     for ms in [0, 200, 400, 6000] {
-        h.refused(2, SEC + Micros::from_millis(ms), &mut out);
+        h.refused(OsdId::new(2), SEC + Micros::from_millis(ms), &mut out);
     }
-    h.refused(7, SEC, &mut out);
-    let c = complaint(2, FailureKind::IMMEDIATE, Micros::ZERO);
+    h.refused(OsdId::new(7), SEC, &mut out);
+    let c = complaint(OsdId::new(2), FailureKind::IMMEDIATE, Micros::ZERO);
     assert_eq!(out, [c, c]);
     h.set_settings(Settings {
         fast_fail: false,
         ..settings()
     });
-    h.refused(1, SEC, &mut out);
+    h.refused(OsdId::new(1), SEC, &mut out);
     // An OSD that is down itself is not listened to.
     h.set_settings(settings());
     h.set_peers(&map, BTreeSet::new(), false, &mut out);
-    h.refused(1, SEC, &mut out);
+    h.refused(OsdId::new(1), SEC, &mut out);
     assert_eq!(out.len(), 2);
 }
 
@@ -156,19 +159,22 @@ fn a_new_life_of_a_peer_starts_with_a_clean_record() {
     few.wish.min_peers = 0;
     few.wish.reporters = 0;
     let (mut h, map) = started(6);
-    assert_eq!(run(&mut h, 1, 40, |osd, _| osd != 3).len(), 1);
+    assert_eq!(run(&mut h, 1, 40, |osd, _| osd.index() != 3).len(), 1);
     h.set_settings(few);
     h.set_peers(&map, BTreeSet::new(), true, &mut out);
-    assert_eq!(out, [complaint(3, FailureKind::RECOVERED, Micros::ZERO)]);
-    assert_eq!(h.peers().collect::<Vec<_>>(), [1, 5]);
+    assert_eq!(
+        out,
+        [complaint(OsdId::new(3), FailureKind::RECOVERED, Micros::ZERO)]
+    );
+    assert_eq!(h.peers().collect::<Vec<_>>(), [1, 5].map(OsdId::new));
 }
 
 #[test]
 fn a_new_session_hears_of_every_failure_again() {
     let (mut h, _) = started(3);
-    assert_eq!(run(&mut h, 1, 60, |osd, _| osd != 1).len(), 1);
+    assert_eq!(run(&mut h, 1, 60, |osd, _| osd.index() != 1).len(), 1);
     h.tell_again();
-    assert_eq!(run(&mut h, 60, 62, |osd, _| osd != 1).len(), 1);
+    assert_eq!(run(&mut h, 60, 62, |osd, _| osd.index() != 1).len(), 1);
 }
 
 #[test]
@@ -182,7 +188,7 @@ fn who_was_marked_down_boots_when_a_third_of_the_peers_answer() {
     // Cut off, it complains about nobody and waits.
     assert!(run(&mut h, 20, 100, |_, _| false).is_empty());
     assert!(h.may_boot(SEC * 100).is_err());
-    run(&mut h, 100, 103, |osd, _| osd == 2);
+    run(&mut h, 100, 103, |osd, _| osd.index() == 2);
     assert_eq!(h.may_boot(SEC * 103), Ok(()));
     // It tries again in any case when the last time is long ago.
     run(&mut h, 103, 200, |_, _| false);

@@ -10,10 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use spirula_maps::{EVersion, PgId};
+use spirula_maps::{EVersion, OsdId, PgId, Positions};
 use spirula_proto::RawMessage;
 
-use super::cluster::Positions;
 use super::config::PgConfig;
 use super::fetch::Want;
 use super::info::PgInfo;
@@ -49,24 +48,24 @@ pub(super) struct Change {
 pub(super) struct Sent {
     all: RawMessage,
     /// Members that were sent something else.
-    apart: Vec<(i32, RawMessage)>,
+    apart: Vec<(OsdId, RawMessage)>,
 }
 
 impl Sent {
     /// One message for all members, except those that get one of their own.
-    pub(super) fn new(all: RawMessage, apart: Vec<(i32, RawMessage)>) -> Self {
+    pub(super) fn new(all: RawMessage, apart: Vec<(OsdId, RawMessage)>) -> Self {
         Self { all, apart }
     }
 
     /// The message that a member was sent.
-    pub(super) fn to(&self, member: i32) -> &RawMessage {
+    pub(super) fn to(&self, member: OsdId) -> &RawMessage {
         let apart = self.apart.iter().find(|(osd, _)| *osd == member);
         apart.map_or(&self.all, |(_, msg)| msg)
     }
 }
 
 /// The other members' copies, as they reported them: `None` for no copy.
-pub(super) type Copies = BTreeMap<i32, Option<PgInfo>>;
+pub(super) type Copies = BTreeMap<OsdId, Option<PgInfo>>;
 
 /// The way in which the members of a PG hold its objects.
 pub(super) trait Backend: Debug + Send + Sync {
@@ -83,9 +82,9 @@ pub(super) trait Backend: Debug + Send + Sync {
     fn authority<'a>(
         &self,
         copies: &'a Copies,
-        unfit: &BTreeSet<i32>,
-        prefer: &[&[i32]],
-    ) -> Option<(i32, &'a PgInfo)>;
+        unfit: &BTreeSet<OsdId>,
+        prefer: &[&[OsdId]],
+    ) -> Option<(OsdId, &'a PgInfo)>;
 
     /// The objects that a member with the log `theirs` lacks of a copy with the log `auth`, and the
     /// update of its log; `None` if the logs do not tell. `exact`: the member's objects are as its
@@ -99,11 +98,11 @@ pub(super) trait Backend: Debug + Send + Sync {
     ) -> Option<(SyncPlan, LogUpdate)>;
 
     /// The members that can give an object to a member that can't read it.
-    fn givers(&self, acting: &Positions, bad: &BTreeSet<i32>) -> Vec<i32>;
+    fn givers(&self, acting: &Positions, bad: &BTreeSet<OsdId>) -> Vec<OsdId>;
 
     /// Sends a change to the other members. Returns the transaction that this OSD itself is to
     /// store, and the messages.
-    fn write(&self, change: Change, others: &[(i32, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent);
+    fn write(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent);
 
     /// Reads parts of an object, for a client or the PG itself.
     fn read(

@@ -4,42 +4,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{Epoch, ITEM_NONE, IntervalSet, ObjectLocator, ObjectName, PgId, PoolId, SnapContext};
-
-/// OSDs by position. In a pool whose members hold different parts of each object, a position says
-/// which part, and a position without an OSD is a hole ([`ITEM_NONE`]): the others keep theirs. In
-/// a replicated pool all positions are alike, and there are no holes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Positions(Vec<i32>);
-
-impl Positions {
-    /// The OSDs, without holes, in the order of their positions.
-    pub fn osds(&self) -> impl DoubleEndedIterator<Item = i32> + '_ {
-        self.0.iter().copied().filter(|o| *o != ITEM_NONE)
-    }
-
-    /// The number of OSDs, without holes.
-    pub fn count(&self) -> usize {
-        self.osds().count()
-    }
-
-    /// Whether an OSD has a position.
-    pub fn contains(&self, osd: i32) -> bool {
-        osd != ITEM_NONE && self.0.contains(&osd)
-    }
-
-    /// The position of an OSD: the first one, if it has several.
-    pub fn of(&self, osd: i32) -> Option<usize> {
-        let at = self.0.iter().position(|o| *o == osd);
-        at.filter(|_| osd != ITEM_NONE)
-    }
-}
-
-impl From<Vec<i32>> for Positions {
-    fn from(osds: Vec<i32>) -> Self {
-        Self(osds)
-    }
-}
+use spirula_maps::{
+    Epoch, IntervalSet, ObjectLocator, ObjectName, OsdId, PgId, PoolId, Positions, SnapContext,
+};
 
 /// The OSDs of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,12 +15,12 @@ pub struct Placement {
     pub raw: Positions,
     /// Those of them that are up.
     pub up: Positions,
-    /// The primary of `up`, -1 for none.
-    pub up_primary: i32,
+    /// The primary of `up`.
+    pub up_primary: Option<OsdId>,
     /// The OSDs that serve the PG.
     pub acting: Positions,
-    /// The primary of `acting`, -1 for none.
-    pub primary: i32,
+    /// The primary of `acting`.
+    pub primary: Option<OsdId>,
 }
 
 /// A pool's snapshots.
@@ -138,7 +105,7 @@ pub trait ClusterMap: Debug + Send + Sync {
     /// The PG that holds the objects of a pool with a hash.
     fn raw_pg_to_pg(&self, raw: PgId) -> Option<PgId>;
     /// An OSD, if it exists.
-    fn osd(&self, id: i32) -> Option<OsdView>;
+    fn osd(&self, id: OsdId) -> Option<OsdView>;
     /// Whether no removed snapshot is to be trimmed for now (flag `nosnaptrim`).
     fn no_snap_trim(&self) -> bool;
     /// Whether no PGs are to be compared and copied in the background for now (flag `nobackfill`).
@@ -148,21 +115,7 @@ pub trait ClusterMap: Debug + Send + Sync {
     /// Whether PGs that have all their copies are not to move for now (flag `norebalance`).
     fn no_rebalance(&self) -> bool;
     /// The number of places for OSDs; every id is below it.
-    fn max_osd(&self) -> i32;
+    fn max_osd(&self) -> u32;
     /// Whether a client at this address is on the blocklist.
     fn is_blocklisted(&self, addr: &EntityAddr) -> bool;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hole_is_nobody_and_moves_nobody() {
-        let acting = Positions::from(vec![4, ITEM_NONE, 2]);
-        assert_eq!((acting.count(), acting.of(2), acting.of(7)), (2, Some(2), None));
-        assert!(acting.osds().eq([4, 2]) && acting.contains(4));
-        assert!(!acting.contains(ITEM_NONE) && acting.of(ITEM_NONE).is_none());
-        assert_ne!(acting, Positions::from(vec![4, 2]));
-    }
 }

@@ -17,6 +17,7 @@ use super::store_queue::{Commit, Pending, StoreQueue};
 use super::stored_copy::StoredCopy;
 use super::txn::Txn;
 use spirula_invariant::invariant;
+use spirula_maps::OsdId;
 
 /// Objects removed in one step.
 const STEP: usize = 64;
@@ -32,8 +33,8 @@ pub(super) struct Deleting<'a> {
 
 impl Deleting<'_> {
     /// Handles the primary's word that the PG is complete elsewhere.
-    pub(super) fn removed(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
-        let stray = matches!(self.role, Role::Stray) && from == self.site.interval.place.primary;
+    pub(super) fn removed(&mut self, from: OsdId, id: PeeringId, cx: &mut Ctx<'_>) {
+        let stray = matches!(self.role, Role::Stray) && self.site.interval.place.primary == Some(from);
         if stray && id.epoch >= self.site.interval.since && self.copy.exists {
             self.begin_delete(cx);
         }

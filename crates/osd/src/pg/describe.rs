@@ -6,7 +6,7 @@
 use std::fmt::{self, Write as _};
 
 use spirula_denc::{EntityAddr, EntityName};
-use spirula_maps::{PgId, snap};
+use spirula_maps::{OsdId, PgId, snap};
 use spirula_proto::osd::{AllocHintArgs, AssertVersionArgs, CallArgs, OpCode, XattrArgs};
 use spirula_proto::osd_op_data::XattrInput;
 
@@ -61,7 +61,7 @@ pub struct OpRecord {
     /// When it reached each stage.
     pub stamps: Stamps,
     /// The other OSDs that a write was sent to.
-    pub peers: Vec<i32>,
+    pub peers: Vec<OsdId>,
     /// The stage that it has reached.
     pub progress: Progress,
 }

@@ -7,6 +7,7 @@ use super::perf::DropReason;
 use super::role::Role;
 use super::store_queue::{Commit, Pending};
 use spirula_invariant::{dropped, impossible, invariant};
+use spirula_maps::OsdId;
 
 impl Pg {
     /// Handles an answer of the store to one of the PG's requests.
@@ -119,13 +120,13 @@ impl Pg {
     }
 
     /// Handles a message from another OSD about this PG. Its epoch is not newer than the PG's map.
-    pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
+    pub fn handle_peer(&mut self, from: OsdId, msg: PeerMessage, cx: &mut Ctx<'_>) {
         let before = cx.perf.dropped.total();
         self.deliver(from, msg, cx);
         self.recent.note_dropped(before, Some(from), cx);
     }
 
-    fn deliver(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
+    fn deliver(&mut self, from: OsdId, msg: PeerMessage, cx: &mut Ctx<'_>) {
         let id = msg.id;
         invariant!(
             id.epoch <= self.site.map.epoch(),

@@ -11,7 +11,7 @@
 //! at a list of three.
 
 use spirula_invariant::dropped;
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, OsdId};
 
 use super::message::{PeerBody, PeeringId};
 use super::output::Ctx;
@@ -96,7 +96,7 @@ impl Seen<'_> {
     /// messages.
     pub(super) fn is_stale_message(
         &self,
-        from: i32,
+        from: OsdId,
         id: PeeringId,
         body: &PeerBody,
         cx: &mut Ctx<'_>,
@@ -109,14 +109,14 @@ impl Seen<'_> {
     }
 
     /// Whether a message is not for this OSD to send. Counts such messages.
-    pub(super) fn is_foreign(&self, from: i32, id: PeeringId, body: &PeerBody, cx: &mut Ctx<'_>) -> bool {
+    pub(super) fn is_foreign(&self, from: OsdId, id: PeeringId, body: &PeerBody, cx: &mut Ctx<'_>) -> bool {
         if from == self.site.whoami {
             return false;
         }
         let place = &self.site.interval.place;
         let is_theirs = match Sender::of(body) {
             Sender::Anybody => return false,
-            Sender::Primary => from == place.primary,
+            Sender::Primary => place.primary == Some(from),
             Sender::Acting => place.acting.contains(from),
             Sender::Member => place.acting.contains(from) || place.up.contains(from),
             Sender::Source => self.may_be_source(from),
@@ -128,12 +128,12 @@ impl Seen<'_> {
     }
 
     /// Whether this OSD may have been found to have the newest copy.
-    fn may_be_source(&self, osd: i32) -> bool {
+    fn may_be_source(&self, osd: OsdId) -> bool {
         match &self.role {
-            Role::Peering(p) => osd == p.auth,
+            Role::Peering(p) => p.auth == Some(osd),
             // Copying in the background is the primary's work.
             Role::Active(_) => false,
-            Role::Idle | Role::Stray | Role::Deleting => osd == self.site.interval.place.primary,
+            Role::Idle | Role::Stray | Role::Deleting => self.site.interval.place.primary == Some(osd),
             Role::Replica(_) => self.may_have_copy(osd),
         }
     }
@@ -141,7 +141,7 @@ impl Seen<'_> {
     /// Whether an OSD may have a copy that counts, as far as is known here. If maps were missed, or
     /// the copy is new, any OSD may; and if an operator has given up members, an OSD that was only
     /// copied to may have to do.
-    fn may_have_copy(&self, osd: i32) -> bool {
+    fn may_have_copy(&self, osd: OsdId) -> bool {
         let (place, history) = (&self.site.interval.place, &self.copy.info.history);
         let is_known = self.copy.exists && history.covers(self.copy.info.last_epoch_started);
         if !is_known || place.up.contains(osd) || place.acting.contains(osd) {
@@ -149,7 +149,7 @@ impl Seen<'_> {
         }
         let past = history.intervals().iter().map(|i| &i.acting);
         let mut holders = past.chain([&self.copy.info.last_acting]).flatten();
-        let is_lost = |o: &i32| self.site.map.osd(*o).is_none_or(|v| v.lost_at > Epoch::NONE);
+        let is_lost = |o: &OsdId| self.site.map.osd(*o).is_none_or(|v| v.lost_at > Epoch::NONE);
         holders.any(|o| *o == osd || is_lost(o))
     }
 }

@@ -6,7 +6,7 @@
 //! intervals are forgotten: no copy can be newer for their sake.
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, OsdId};
 
 /// With more intervals than this, those are dropped that add nothing to a later one.
 const MANY: usize = 32;
@@ -21,9 +21,9 @@ pub struct PastInterval {
     /// The interval's last epoch.
     pub last: Epoch,
     /// The members, ascending.
-    pub acting: Vec<i32>,
+    pub acting: Vec<OsdId>,
     /// The primary.
-    pub primary: i32,
+    pub primary: OsdId,
 }
 
 /// A PG's past, as an OSD knows it.
@@ -101,7 +101,7 @@ impl Encode for PastInterval {
         w.put(&self.first);
         w.put(&self.last);
         w.put(&self.acting);
-        w.i32(self.primary);
+        w.put(&self.primary);
     }
 }
 
@@ -111,7 +111,7 @@ impl Decode for PastInterval {
             first: r.get()?,
             last: r.get()?,
             acting: r.get()?,
-            primary: r.i32()?,
+            primary: r.get()?,
         })
     }
 }
@@ -136,12 +136,13 @@ impl Decode for History {
 mod tests {
     use super::*;
 
-    fn interval(last: Epoch, acting: &[i32]) -> PastInterval {
+    fn interval(last: Epoch, acting: &[u16]) -> PastInterval {
+        let acting: Vec<_> = acting.iter().map(|o| OsdId::new(*o)).collect();
         PastInterval {
             first: last,
             last,
-            acting: acting.to_vec(),
             primary: acting[0],
+            acting,
         }
     }
 
@@ -153,13 +154,13 @@ mod tests {
         h.push(interval(Epoch::new(5), &[1, 2]));
         assert_eq!(h.intervals().len(), 1);
         for i in 0..1000 {
-            h.push(interval(Epoch::new(6 + i), &[1 + (i % 2) as i32, 3]));
+            h.push(interval(Epoch::new(6 + i), &[1 + (i % 2) as u16, 3]));
         }
         assert!(h.covers(Epoch::new(3)) && h.intervals().len() <= MANY + 1);
         // Nothing that names other OSDs is dropped.
         assert_eq!(h.intervals()[0], interval(Epoch::new(5), &[1, 2]));
         for i in 0..1000 {
-            h.push(interval(Epoch::new(2000 + i), &[10 + i as i32]));
+            h.push(interval(Epoch::new(2000 + i), &[10 + i as u16]));
         }
         assert!(!h.covers(Epoch::new(u32::MAX - 1)) && h.intervals().is_empty());
     }

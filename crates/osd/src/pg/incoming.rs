@@ -9,11 +9,12 @@ use super::message::{PeerBody, PeeringId};
 use super::outbox::Outbox;
 use super::output::Ctx;
 use spirula_invariant::invariant;
+use spirula_maps::OsdId;
 
 /// A primary that copies to this OSD, or wants to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bid {
-    primary: i32,
+    primary: OsdId,
     id: PeeringId,
     priority: u8,
     granted: bool,
@@ -27,7 +28,7 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// Handles a primary's request for its turn to copy to this OSD.
-    pub(super) fn wanted(&mut self, primary: i32, id: PeeringId, priority: u8) {
+    pub(super) fn wanted(&mut self, primary: OsdId, id: PeeringId, priority: u8) {
         self.bid = Some(Bid {
             primary,
             id,
@@ -38,7 +39,7 @@ impl Incoming {
 
     /// Handles the end of the primary's turn: it needs it no more, or the connection with it is
     /// lost.
-    pub(super) fn released(&mut self, primary: i32) {
+    pub(super) fn released(&mut self, primary: OsdId) {
         if self.bid.is_some_and(|i| i.primary == primary) {
             self.bid = None;
         }

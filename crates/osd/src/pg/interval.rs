@@ -1,7 +1,7 @@
 //! Intervals: spans of epochs in which a PG belongs to the same OSDs, and what happens when one
 //! ends.
 
-use spirula_maps::{Epoch, PgId};
+use spirula_maps::{Epoch, OsdId, PgId};
 
 use super::backend::Backend;
 use super::cluster::{ClusterMap, Placement};
@@ -31,7 +31,7 @@ pub(super) struct Interval {
 impl Interval {
     pub(super) fn new(pgid: PgId, map: &dyn ClusterMap) -> Self {
         let place = map.placement(pgid);
-        let up_from = |osd: i32| map.osd(osd).map_or(Epoch::NONE, |o| o.up_from);
+        let up_from = |osd: OsdId| map.osd(osd).map_or(Epoch::NONE, |o| o.up_from);
         let member_since: Vec<Epoch> = place.acting.osds().map(up_from).collect();
         let pool = map.pool(pgid.pool).unwrap_or_default();
         // When maps were missed, the youngest member's start is the earliest epoch that is
@@ -43,7 +43,10 @@ impl Interval {
             .unwrap_or_default()
             .max(pool.created);
         let since = since.min(map.epoch());
-        let same_primary_since = map.osd(place.primary).map_or(since, |o| o.up_from);
+        let same_primary_since = place
+            .primary
+            .and_then(|p| map.osd(p))
+            .map_or(since, |o| o.up_from);
         Self {
             since,
             seen: map.epoch(),
@@ -64,22 +67,22 @@ impl Interval {
     }
 
     /// The members that serve, ascending.
-    pub(super) fn members(&self) -> Vec<i32> {
-        let mut out: Vec<i32> = self.place.acting.osds().collect();
+    pub(super) fn members(&self) -> Vec<OsdId> {
+        let mut out: Vec<OsdId> = self.place.acting.osds().collect();
         out.sort_unstable();
         out
     }
 
     /// Whether there are enough members to serve.
     pub(super) fn is_enough(&self, backend: &dyn Backend) -> bool {
-        self.place.primary >= 0 && backend.is_enough(&self.place.acting, self.min_size)
+        self.place.primary.is_some() && backend.is_enough(&self.place.acting, self.min_size)
     }
 
     /// Whether the map says that the primary was up in this interval, as it must before the PG is
     /// activated.
     pub(super) fn is_recorded(&self, map: &dyn ClusterMap) -> bool {
-        map.osd(self.place.primary)
-            .is_some_and(|o| o.up_thru >= self.seen)
+        let primary = self.place.primary.and_then(|p| map.osd(p));
+        primary.is_some_and(|o| o.up_thru >= self.seen)
     }
 
     /// The record of this interval after it has ended with the map `last`; none if it cannot have
@@ -90,13 +93,14 @@ impl Interval {
         last: &dyn ClusterMap,
         end: Epoch,
     ) -> Option<PastInterval> {
-        let up_thru = last.osd(self.place.primary).map_or(Epoch::MAX, |o| o.up_thru);
+        let primary = self.place.primary?;
+        let up_thru = last.osd(primary).map_or(Epoch::MAX, |o| o.up_thru);
         // It began at `since` or later, so this is true for too many at most.
         (self.is_enough(backend) && up_thru >= self.since).then(|| PastInterval {
             first: self.since,
             last: end,
             acting: self.members(),
-            primary: self.place.primary,
+            primary,
         })
     }
 }

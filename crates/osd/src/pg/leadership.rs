@@ -8,7 +8,7 @@ use super::message::PeeringId;
 use super::promise::Promise;
 use spirula_denc::Micros;
 use spirula_invariant::invariant;
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, OsdId};
 
 /// The leadership of the PG, as far as this OSD goes along with it.
 #[derive(Debug, Default)]
@@ -22,12 +22,12 @@ pub(super) struct Leadership {
     /// first event: the OSD has just started.
     pub(super) promised: Option<Promise>,
     /// The primary whose query for this OSD's copy is not answered yet.
-    pub(super) query_from: Option<i32>,
+    pub(super) query_from: Option<OsdId>,
     /// Holders of the newest copy that could not bring others up to it: other holders are asked
     /// first.
-    pub(super) unfit: BTreeSet<i32>,
+    pub(super) unfit: BTreeSet<OsdId>,
     /// Members that had no room for all that they lack, in this interval.
-    pub(super) roomless: BTreeSet<i32>,
+    pub(super) roomless: BTreeSet<OsdId>,
     /// The copies that an operator forces.
     pub(super) forced: Forced,
 }

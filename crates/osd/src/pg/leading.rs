@@ -2,7 +2,7 @@
 //! either.
 
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId, OsdOrNone};
 
 use super::Pg;
 use super::backfill::handler::Backfilling;
@@ -70,9 +70,9 @@ impl Pg {
     /// Begins an attempt to agree.
     pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
         invariant!(
-            self.site.interval.place.primary == self.site.whoami,
+            self.site.leads(),
             "the primary to lead the attempt to agree";
-            pg = self.site.pgid, epoch = self.site.map.epoch(), primary = self.site.interval.place.primary
+            pg = self.site.pgid, epoch = self.site.map.epoch(), primary = OsdOrNone(self.site.interval.place.primary)
         );
         self.lead.begin(self.site.map.epoch());
         self.recent.attempt(self.lead.id, cx.now);
@@ -141,7 +141,7 @@ impl Pg {
     }
 
     /// Has a copy deleted that is not needed: there are as many members as there should be.
-    fn retire_stray(&mut self, osd: i32, info: Option<&PgInfo>, cx: &mut Ctx<'_>) {
+    fn retire_stray(&mut self, osd: OsdId, info: Option<&PgInfo>, cx: &mut Ctx<'_>) {
         let place = &self.site.interval.place;
         let complete = self.site.lacking_members() == 0;
         let wanted = place.acting.contains(osd) || place.raw.contains(osd) || place.up.contains(osd);
@@ -153,7 +153,7 @@ impl Pg {
     /// Handles another OSD's info on its copy: it was asked, or its copy belongs elsewhere.
     pub(super) fn notified(
         &mut self,
-        from: i32,
+        from: OsdId,
         id: PeeringId,
         info: Option<PgInfo>,
         promised: Promise,
@@ -171,7 +171,7 @@ impl Pg {
     /// Handles another OSD's log.
     pub(super) fn log_received(
         &mut self,
-        from: i32,
+        from: OsdId,
         tail: EVersion,
         head: EVersion,
         entries: Vec<LogEntry>,
@@ -191,14 +191,14 @@ impl Pg {
     }
 
     /// Handles that a member, or a backfill target, is now equal to the newest copy.
-    pub(super) fn sync_done(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(super) fn sync_done(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         if !self.backfill(|b| b.backfill_copied(osd, cx)) && !self.agree(cx, |a, cx| a.sync_done(osd, cx)) {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, of = osd);
         }
     }
 
     /// Handles that a member, or a backfill target, has no room for all that it lacks.
-    pub(super) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(super) fn sync_refused(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         if !self.backfill(|b| b.backfill_refused(osd, cx)) && !self.agree(cx, |a, cx| a.sync_refused(osd, cx))
         {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, of = osd);
@@ -214,7 +214,7 @@ impl Pg {
 
     /// Handles that a member remembers durably that it took part, or a backfill target that it is
     /// complete.
-    pub(super) fn member_activated(&mut self, from: i32, cx: &mut Ctx<'_>) {
+    pub(super) fn member_activated(&mut self, from: OsdId, cx: &mut Ctx<'_>) {
         if !self.backfill(|b| b.backfill_noted(from, cx))
             && !self.agree(cx, |a, cx| a.member_activated(from, cx))
         {
@@ -223,7 +223,7 @@ impl Pg {
     }
 
     /// Handles that this OSD remembers durably that it took part.
-    pub(super) fn activation_committed(&mut self, id: PeeringId, primary: i32, cx: &mut Ctx<'_>) {
+    pub(super) fn activation_committed(&mut self, id: PeeringId, primary: OsdId, cx: &mut Ctx<'_>) {
         if id != self.lead.id {
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
         }

@@ -2,6 +2,7 @@
 //! its log, to take part, and to be copied to.
 
 use spirula_invariant::{dropped, invariant};
+use spirula_maps::OsdId;
 
 use super::copying::Copying;
 use super::info::PgInfo;
@@ -31,7 +32,7 @@ pub(super) struct Led<'a> {
 
 impl Led<'_> {
     /// Handles a primary's query for this OSD's copy.
-    pub(super) fn queried(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+    pub(super) fn queried(&mut self, from: OsdId, id: PeeringId, cx: &mut Ctx<'_>) {
         if !self.site.is_leader(from, id) || id < self.lead.id {
             return dropped!(cx.perf.dropped, DropReason::PeerStale; pg = self.site.pgid, from = from);
         }
@@ -75,7 +76,7 @@ impl Led<'_> {
     }
 
     /// Handles a primary's request for the log.
-    pub(super) fn log_wanted(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+    pub(super) fn log_wanted(&mut self, from: OsdId, id: PeeringId, cx: &mut Ctx<'_>) {
         if self.site.is_leader(from, id) {
             let entries = self.copy.log.iter().cloned().collect();
             let body = PeerBody::Log {
@@ -91,7 +92,7 @@ impl Led<'_> {
     /// Handles a primary's request to take part.
     pub(super) fn activate_member(
         &mut self,
-        from: i32,
+        from: OsdId,
         id: PeeringId,
         info: PgInfo,
         log: LogUpdate,
@@ -118,7 +119,10 @@ impl Led<'_> {
     /// deleted.
     pub(super) fn announce(&mut self, cx: &mut Ctx<'_>) {
         let primary = self.site.interval.place.primary;
-        if self.copy.exists && primary >= 0 && primary != self.site.whoami && self.store.commits.is_empty() {
+        if let Some(primary) = primary.filter(|p| *p != self.site.whoami)
+            && self.copy.exists
+            && self.store.commits.is_empty()
+        {
             let id = PeeringId {
                 epoch: self.site.map.epoch(),
                 round: 0,
@@ -132,7 +136,7 @@ impl Led<'_> {
     }
 
     /// Handles a primary's request for its turn to copy to this OSD.
-    pub(super) fn turn_wanted(&mut self, from: i32, id: PeeringId, priority: u8, cx: &mut Ctx<'_>) {
+    pub(super) fn turn_wanted(&mut self, from: OsdId, id: PeeringId, priority: u8, cx: &mut Ctx<'_>) {
         let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
         if !to_be || !self.site.is_leader(from, id) {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);

@@ -147,7 +147,7 @@ impl Pg {
             // The rest of the copy is marked incomplete: it can be made whole, but never counts.
             self.role = Role::Stray;
         }
-        if self.site.interval.place.primary == self.site.whoami {
+        if self.site.leads() {
             self.ops.recheck_held(self.site.interval.same_primary_since, cx);
             self.begin_peering(cx);
         } else {

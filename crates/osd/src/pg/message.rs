@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use spirula_denc::{Error, Micros, Reader, Result, Writer};
-use spirula_maps::{EVersion, Epoch, HObject, PgId};
+use spirula_maps::{EVersion, Epoch, HObject, OsdId, PgId};
 use spirula_proto::internal::Protocol;
 use spirula_proto::osd_op_data::CopyCursor;
 use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
@@ -156,13 +156,13 @@ pub enum PeerBody {
         dups: Vec<DupBatch>,
     },
     /// Primary to the holder of the authoritative copy: bring these targets up to it.
-    StartSync(Vec<(i32, SyncPlan)>),
+    StartSync(Vec<(OsdId, SyncPlan)>),
     /// The holder to the primary: this target is equal now.
-    SyncDone(i32),
+    SyncDone(OsdId),
     /// The holder to the primary: the connection to a target is lost, or an object can't be read.
     SyncFailed,
     /// The holder to the primary: this target lacks objects for which it has no room.
-    SyncRefused(i32),
+    SyncRefused(OsdId),
     /// Holder to target.
     Push(Push),
     /// Target to holder: a push or scan was applied.
@@ -334,7 +334,7 @@ impl PeerMessage {
             }
             PeerBody::SyncDone(osd) => {
                 w.u8(7);
-                w.i32(*osd);
+                w.put(osd);
             }
             PeerBody::Push(push) => {
                 w.u8(8);
@@ -374,7 +374,7 @@ impl PeerMessage {
             PeerBody::SyncFailed => w.u8(15),
             PeerBody::SyncRefused(osd) => {
                 w.u8(29);
-                w.i32(*osd);
+                w.put(osd);
             }
             PeerBody::CopyRead(r) => {
                 w.u8(16);
@@ -429,7 +429,7 @@ impl PeerMessage {
                 dups: r.get()?,
             },
             6 => PeerBody::StartSync(r.get()?),
-            7 => PeerBody::SyncDone(r.i32()?),
+            7 => PeerBody::SyncDone(r.get()?),
             8 => PeerBody::Push(Push::decode(r, msg)?),
             9 => PeerBody::PushAck,
             10 => PeerBody::Scan {
@@ -480,7 +480,7 @@ impl PeerMessage {
             26 => PeerBody::Revoked,
             27 => PeerBody::Repair(RepairBody::decode(r, msg)?),
             28 => PeerBody::PushRefused,
-            29 => PeerBody::SyncRefused(r.i32()?),
+            29 => PeerBody::SyncRefused(r.get()?),
             _ => return Err(Error::Invalid("message between OSDs")),
         };
         Ok(Self { pgid, id, body })
@@ -578,10 +578,10 @@ mod tests {
                 dups: vec![DupBatch::default()],
             },
             PeerBody::StartSync(vec![
-                (1, SyncPlan::Backfill),
-                (2, SyncPlan::Objects(vec![lacking])),
+                (OsdId::new(1), SyncPlan::Backfill),
+                (OsdId::new(2), SyncPlan::Objects(vec![lacking])),
             ]),
-            PeerBody::SyncDone(3),
+            PeerBody::SyncDone(OsdId::new(3)),
             PeerBody::Push(Push {
                 key: b(b"k"),
                 part: PushPart::Absent,
@@ -589,7 +589,7 @@ mod tests {
             PeerBody::Push(Push { key: b(b"k"), part }),
             PeerBody::PushAck,
             PeerBody::PushRefused,
-            PeerBody::SyncRefused(3),
+            PeerBody::SyncRefused(OsdId::new(3)),
             PeerBody::Scan {
                 from: b(b"a"),
                 to: b(b"z"),

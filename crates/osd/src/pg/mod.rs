@@ -85,7 +85,7 @@ use serving::Serving;
 use std::sync::Arc;
 
 use spirula_invariant::AtWork;
-use spirula_maps::PgId;
+use spirula_maps::{OsdId, PgId};
 
 pub use backfill::BackfillState;
 use cluster::ClusterMap;
@@ -137,7 +137,7 @@ pub struct Pg {
 
 impl Pg {
     /// A PG without a copy here.
-    pub fn new(pgid: PgId, whoami: i32, slot: u32, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
+    pub fn new(pgid: PgId, whoami: OsdId, slot: u32, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
         let site = Site::new(pgid, whoami, cfg, map);
         let recent = Recent::new(pgid, whoami, site.map.epoch());
         let copy = StoredCopy {
@@ -168,7 +168,7 @@ impl Pg {
     /// A PG as the store remembers it. `entries` ascend.
     pub fn load(
         pgid: PgId,
-        whoami: i32,
+        whoami: OsdId,
         slot: u32,
         cfg: Arc<PgConfig>,
         map: Arc<dyn ClusterMap>,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::{Caller, Flags, Method};
 use spirula_denc::{EntityAddr, EntityName, EntityType, Micros, UTime};
-use spirula_maps::{Epoch, HObject, PgId, ReqId, SnapContext, SnapId};
+use spirula_maps::{Epoch, HObject, OsdId, PgId, ReqId, SnapContext, SnapId};
 use spirula_proto::BytesList;
 use spirula_proto::osd::{
     ArgsMember, ExtentArgs, MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace, WatchArgs,
@@ -87,7 +87,7 @@ pub struct Client {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asker {
     /// Its number.
-    pub osd: i32,
+    pub osd: OsdId,
     /// The PG that it asks for.
     pub pgid: PgId,
     /// The OSD's number for the question.

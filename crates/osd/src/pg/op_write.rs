@@ -5,7 +5,7 @@ use bytes::Bytes;
 use spirula_denc::UTime;
 use spirula_errno::*;
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
+use spirula_maps::{EVersion, OsdId, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::account::Room;
@@ -392,7 +392,7 @@ impl Serving<'_> {
     }
 
     /// Notes that a replica is durable up to a version.
-    pub(super) fn rep_committed(&mut self, from: i32, v: EVersion, cx: &mut Ctx<'_>) {
+    pub(super) fn rep_committed(&mut self, from: OsdId, v: EVersion, cx: &mut Ctx<'_>) {
         let Role::Active(a) = &mut self.role else {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         };
@@ -480,7 +480,7 @@ impl Serving<'_> {
     }
 
     /// Sends the writes again that an OSD (or anyone) has not confirmed.
-    pub(super) fn resend_writes(&mut self, only: Option<i32>, cx: &mut Ctx<'_>) {
+    pub(super) fn resend_writes(&mut self, only: Option<OsdId>, cx: &mut Ctx<'_>) {
         if self.site.cfg.has_bug(Bug::NoResend) {
             return; // As simulations want it.
         }

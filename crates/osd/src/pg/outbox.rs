@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use spirula_invariant::invariant;
-use spirula_maps::PgId;
+use spirula_maps::{OsdId, PgId};
 
 use super::message::{PeerBody, PeerMessage, PeeringId};
 use super::output::{Ctx, Output};
@@ -13,14 +12,14 @@ use super::repair::message::RepairBody;
 #[derive(Debug)]
 pub(super) struct Outbox {
     pgid: PgId,
-    whoami: i32,
+    whoami: OsdId,
     /// Messages to this OSD itself, which may be both holder and target, or primary and holder.
     pub(super) to_self: VecDeque<PeerMessage>,
 }
 
 impl Outbox {
     /// The outbox of a PG on this OSD.
-    pub(super) fn new(pgid: PgId, whoami: i32) -> Self {
+    pub(super) fn new(pgid: PgId, whoami: OsdId) -> Self {
         Self {
             pgid,
             whoami,
@@ -30,9 +29,8 @@ impl Outbox {
 
     /// Sends a message of an attempt at peering. `reply`: it is an answer, and goes back on the
     /// connection that the question came from.
-    pub(super) fn send(&mut self, osd: i32, id: PeeringId, body: PeerBody, reply: bool, cx: &mut Ctx<'_>) {
+    pub(super) fn send(&mut self, osd: OsdId, id: PeeringId, body: PeerBody, reply: bool, cx: &mut Ctx<'_>) {
         let pgid = self.pgid;
-        invariant!(osd >= 0, "a message to be to an OSD"; pg = pgid, osd = osd);
         let msg = PeerMessage { pgid, id, body };
         if osd == self.whoami {
             return self.to_self.push_back(msg);
@@ -44,7 +42,7 @@ impl Outbox {
     /// Sends a message about a repair.
     pub(super) fn send_repair(
         &mut self,
-        osd: i32,
+        osd: OsdId,
         id: PeeringId,
         body: RepairBody,
         reply: bool,

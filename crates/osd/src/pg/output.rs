@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_denc::{Micros, UTime};
 use spirula_errno::{EAGAIN, EPERM};
-use spirula_maps::{Epoch, PgId};
+use spirula_maps::{Epoch, OsdId, PgId};
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
@@ -121,7 +121,7 @@ pub enum Output {
     /// Send a message to another OSD; it is dropped if there is no connection.
     Send {
         /// The receiver.
-        osd: i32,
+        osd: OsdId,
         /// The message.
         msg: RawMessage,
         /// Whether it is an answer: then it goes back over the connection that the other OSD
@@ -168,7 +168,7 @@ pub enum Output {
         /// The PG.
         pgid: PgId,
         /// The acting set, the primary first.
-        acting: Vec<i32>,
+        acting: Vec<OsdId>,
     },
     /// Tell the cluster log.
     ClusterLog {
@@ -217,7 +217,7 @@ pub struct Ctx<'a> {
     pub usec: Micros,
     /// The OSDs, perhaps this one among them, that are so full that nothing may grow on them
     /// (`osd_failsafe_full_ratio`).
-    pub full: &'a BTreeSet<i32>,
+    pub full: &'a BTreeSet<OsdId>,
     /// The versions that other OSDs speak.
     pub versions: &'a Versions,
     /// The commands to the daemon.

@@ -9,7 +9,7 @@ use std::fmt;
 
 use spirula_denc::UTime;
 use spirula_invariant::{Reason, Recorder, Ring};
-use spirula_maps::{Epoch, PgId};
+use spirula_maps::{Epoch, OsdId, PgId};
 
 use super::message::PeeringId;
 use super::output::Ctx;
@@ -19,8 +19,6 @@ use super::perf::DropReason;
 pub const RECENT_BYTES: usize = 48 << 10;
 /// The most transitions that a PG remembers, however few PGs there are.
 const MOST: usize = 128;
-/// The sender of an answer of the store, which is no OSD.
-const STORE: i32 = -1;
 
 /// The number of transitions that each of `pgs` PGs remembers.
 pub(crate) fn share(pgs: usize) -> usize {
@@ -114,8 +112,8 @@ pub enum What {
     Interval {
         /// The epoch in which the interval began.
         since: Epoch,
-        /// The primary; -1 for none.
-        primary: i32,
+        /// The primary.
+        primary: Option<OsdId>,
     },
     /// The attempt at peering that the PG leads or follows.
     Attempt(PeeringId),
@@ -127,8 +125,8 @@ pub enum What {
         reason: DropReason,
         /// How often in a row.
         times: u16,
-        /// The sender; -1 for the store.
-        from: i32,
+        /// The sender; `None` for the store.
+        from: Option<OsdId>,
     },
 }
 
@@ -136,21 +134,24 @@ impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::State(state) => write!(f, "state {}", state.name()),
-            Self::Interval { since, primary: ..0 } => write!(f, "interval of epoch {since}, no primary"),
-            Self::Interval { since, primary } => {
-                write!(f, "interval of epoch {since}, primary osd.{primary}")
-            }
+            Self::Interval { since, primary: None } => write!(f, "interval of epoch {since}, no primary"),
+            Self::Interval {
+                since,
+                primary: Some(osd),
+            } => write!(f, "interval of epoch {since}, primary osd.{osd}"),
             Self::Attempt(id) => write!(f, "attempt {} of epoch {}", id.round, id.epoch),
             Self::LeaseLate(true) => f.write_str("lease late"),
             Self::LeaseLate(false) => f.write_str("lease no longer late"),
             Self::Dropped {
                 reason,
                 times,
-                from: STORE,
+                from: None,
             } => write!(f, "dropped {times} answers of the store: {}", reason.name()),
-            Self::Dropped { reason, times, from } => {
-                write!(f, "dropped {times} messages of osd.{from}: {}", reason.name())
-            }
+            Self::Dropped {
+                reason,
+                times,
+                from: Some(osd),
+            } => write!(f, "dropped {times} messages of osd.{osd}: {}", reason.name()),
         }
     }
 }
@@ -224,7 +225,7 @@ pub(super) struct Recent {
 
 impl Recent {
     /// The memory of a PG on an OSD whose map has this epoch.
-    pub(super) fn new(pgid: PgId, whoami: i32, epoch: Epoch) -> Self {
+    pub(super) fn new(pgid: PgId, whoami: OsdId, epoch: Epoch) -> Self {
         Self {
             recorder: Recorder::new(format!("pg {pgid} on osd.{whoami}"), 0),
             epoch,
@@ -272,7 +273,7 @@ impl Recent {
     }
 
     /// Notes that the PG's interval began in this epoch, with this primary.
-    pub(super) fn interval(&mut self, since: Epoch, primary: i32, at: UTime) {
+    pub(super) fn interval(&mut self, since: Epoch, primary: Option<OsdId>, at: UTime) {
         if since != self.interval {
             self.interval = since;
             self.note(What::Interval { since, primary }, at);
@@ -297,15 +298,14 @@ impl Recent {
     }
 
     /// Notes what was dropped since `before`, of an OSD or else of the store.
-    pub(super) fn note_dropped(&self, before: u64, from: Option<i32>, cx: &Ctx<'_>) {
+    pub(super) fn note_dropped(&self, before: u64, from: Option<OsdId>, cx: &Ctx<'_>) {
         if let Some(reason) = cx.perf.dropped.newest_since(before) {
             self.dropped(reason, from, cx.now);
         }
     }
 
     /// Notes that the PG dropped a message of an OSD, or else an answer of the store.
-    pub(super) fn dropped(&self, reason: DropReason, from: Option<i32>, at: UTime) {
-        let from = from.unwrap_or(STORE);
+    pub(super) fn dropped(&self, reason: DropReason, from: Option<OsdId>, at: UTime) {
         let new = What::Dropped {
             reason,
             times: 1,
@@ -338,7 +338,7 @@ mod tests {
     }
 
     fn recent() -> Recent {
-        let recent = Recent::new(PgId::new(PoolId::new(1), 2), 3, Epoch::new(7));
+        let recent = Recent::new(PgId::new(PoolId::new(1), 2), OsdId::new(3), Epoch::new(7));
         recent.recorder.resize(8);
         recent
     }
@@ -348,7 +348,8 @@ mod tests {
         for pgs in [1, 2, 3, 64, 100, 1000, 5000] {
             let recents: Vec<Recent> = (0..pgs)
                 .map(|seed| {
-                    let mut recent = Recent::new(PgId::new(PoolId::new(1), seed), 0, Epoch::new(1));
+                    let mut recent =
+                        Recent::new(PgId::new(PoolId::new(1), seed), OsdId::new(0), Epoch::new(1));
                     recent.recorder.resize(share(pgs as usize));
                     (0..300).for_each(|n| {
                         recent.attempt(
@@ -373,7 +374,7 @@ mod tests {
         let mut recent = recent();
         recent.enter(State::Idle, at(1));
         recent.enter(State::Idle, at(2));
-        recent.interval(Epoch::new(7), 3, at(3));
+        recent.interval(Epoch::new(7), Some(OsdId::new(3)), at(3));
         recent.attempt(
             PeeringId {
                 epoch: Epoch::new(7),
@@ -382,7 +383,7 @@ mod tests {
             at(3),
         );
         recent.enter(State::Infos, at(3));
-        recent.interval(Epoch::new(7), 3, at(4));
+        recent.interval(Epoch::new(7), Some(OsdId::new(3)), at(4));
         recent.epoch = Epoch::new(8);
         recent.enter(State::Active, at(5));
         recent.enter(State::Active, at(6));
@@ -424,9 +425,9 @@ mod tests {
     fn what_is_dropped_again_takes_no_more_room() {
         let mut recent = recent();
         for n in 1..=3 {
-            recent.dropped(DropReason::PeerStale, Some(4), at(n));
+            recent.dropped(DropReason::PeerStale, Some(OsdId::new(4)), at(n));
         }
-        recent.dropped(DropReason::PeerStale, Some(5), at(4));
+        recent.dropped(DropReason::PeerStale, Some(OsdId::new(5)), at(4));
         recent.lease_late(true, at(5));
         recent.lease_late(true, at(6));
         recent.dropped(DropReason::StoreLate, None, at(7));

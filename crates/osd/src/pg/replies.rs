@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_errno::{EAGAIN, Errno};
-use spirula_maps::{EVersion, ReqId};
+use spirula_maps::{EVersion, OsdId, ReqId};
 use spirula_proto::osd::MOsdOpReply;
 
 use super::describe::{OpRecord, Progress};
@@ -56,7 +56,7 @@ impl Site {
     }
 
     /// Sends a message to another PG, which may be on this OSD too.
-    pub(super) fn send_to_pg(&self, osd: i32, pgid: spirula_maps::PgId, body: PeerBody, cx: &mut Ctx<'_>) {
+    pub(super) fn send_to_pg(&self, osd: OsdId, pgid: spirula_maps::PgId, body: PeerBody, cx: &mut Ctx<'_>) {
         let id = PeeringId {
             epoch: self.map.epoch(),
             round: 0,

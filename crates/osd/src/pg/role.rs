@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use spirula_denc::Micros;
-use spirula_maps::{EVersion, IntervalSet};
+use spirula_maps::{EVersion, IntervalSet, OsdId};
 
 use super::backfill::Backfill;
 use super::bug::Bug;
@@ -38,7 +38,7 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct Active {
     /// The replicas, and the version up to which each is durable.
-    pub(super) peers: Vec<(i32, EVersion)>,
+    pub(super) peers: Vec<(OsdId, EVersion)>,
     /// The version up to which this OSD itself is durable.
     pub(super) local: EVersion,
     /// The version up to which all members are durable.

@@ -1,7 +1,7 @@
 //! A read-only view of a PG: for reports, and for the PG itself before it handles a message.
 
 use spirula_denc::{Micros, UTime};
-use spirula_maps::{HObject, IntervalSet};
+use spirula_maps::{HObject, IntervalSet, OsdId};
 use spirula_store::Usage;
 
 use super::backfill::{Backfill, BackfillState};
@@ -150,7 +150,7 @@ impl<'a> Seen<'a> {
     }
 
     /// The OSDs that serve the PG.
-    pub fn members(self) -> Vec<i32> {
+    pub fn members(self) -> Vec<OsdId> {
         self.site.interval.place.acting.osds().collect()
     }
 

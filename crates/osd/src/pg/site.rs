@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_invariant::invariant;
-use spirula_maps::{HObject, PgId};
+use spirula_invariant::{impossible, invariant};
+use spirula_maps::{HObject, OsdId, PgId};
 
 use super::backend::Backend;
 use super::bug::Bug;
@@ -26,7 +26,7 @@ pub(super) struct Site {
     /// The PG.
     pub(super) pgid: PgId,
     /// This OSD.
-    pub(super) whoami: i32,
+    pub(super) whoami: OsdId,
     /// Settings.
     pub(super) cfg: Arc<PgConfig>,
     /// The PG's share of the memory of all PGs of the reactor.
@@ -42,7 +42,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    pub(super) fn new(pgid: PgId, whoami: i32, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
+    pub(super) fn new(pgid: PgId, whoami: OsdId, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
         let pool = map.pool(pgid.pool).unwrap_or_default();
         Self {
             pgid,
@@ -69,8 +69,21 @@ impl Site {
     }
 
     /// Whether `from` leads the PG, as this OSD knows, in an interval whose end it has not seen.
-    pub(super) fn is_leader(&self, from: i32, id: PeeringId) -> bool {
-        from == self.interval.place.primary && id.epoch >= self.interval.since && from != self.whoami
+    pub(super) fn is_leader(&self, from: OsdId, id: PeeringId) -> bool {
+        self.interval.place.primary == Some(from) && id.epoch >= self.interval.since && from != self.whoami
+    }
+
+    /// Whether this OSD leads the PG in the present interval.
+    pub(super) fn leads(&self) -> bool {
+        self.interval.place.primary == Some(self.whoami)
+    }
+
+    /// The primary that a member which takes part follows.
+    pub(super) fn leader(&self) -> OsdId {
+        let Some(primary) = self.interval.place.primary else {
+            impossible!("a member that takes part to follow a primary"; pg = self.pgid, epoch = self.map.epoch());
+        };
+        primary
     }
 
     /// Whether this OSD is to be a member.
@@ -91,7 +104,7 @@ impl Site {
     }
 
     /// The OSDs besides this one that serve the PG.
-    pub(super) fn others(&self) -> Vec<i32> {
+    pub(super) fn others(&self) -> Vec<OsdId> {
         let acting = self.interval.place.acting.osds();
         acting.filter(|o| *o != self.whoami).collect()
     }
@@ -104,7 +117,7 @@ impl Site {
     }
 
     /// Asks the monitors for an acting set, an empty one for the one that should be.
-    pub(super) fn want_acting(&self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
+    pub(super) fn want_acting(&self, acting: Vec<OsdId>, cx: &mut Ctx<'_>) {
         let pgid = self.pgid;
         if !acting.is_empty() || !self.cfg.has_bug(Bug::KeptTemporary) {
             cx.out.push(Output::PgTemp { pgid, acting });
@@ -124,12 +137,12 @@ impl Site {
     }
 
     /// The part of each object that a member holds.
-    pub(super) fn part_of(&self, osd: i32) -> Part {
+    pub(super) fn part_of(&self, osd: OsdId) -> Part {
         self.backend.part(self.interval.place.acting.of(osd))
     }
 
     /// Whether an OSD is up in the newest map.
-    pub(super) fn is_up(&self, osd: i32) -> bool {
+    pub(super) fn is_up(&self, osd: OsdId) -> bool {
         self.map.osd(osd).is_some_and(|v| v.up)
     }
 }

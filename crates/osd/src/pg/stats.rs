@@ -1,7 +1,7 @@
 //! A PG's reports about itself.
 
 use bytes::Bytes;
-use spirula_maps::{EVersion, Epoch, HObject, IntervalSet, PgId};
+use spirula_maps::{EVersion, Epoch, HObject, IntervalSet, OsdId, PgId, Positions};
 
 use super::backfill::{Backfill, BackfillState, Need};
 use super::counters::Recovered;
@@ -21,7 +21,7 @@ pub struct PgReport {
     /// Official names of its states, joined by `+`.
     pub state: Vec<&'static str>,
     /// OSDs that peering waits for.
-    pub blocked_by: Vec<i32>,
+    pub blocked_by: Vec<OsdId>,
     /// Its log.
     pub log: ReportedLog,
     /// The epoch of the map that the primary has.
@@ -61,13 +61,13 @@ pub struct ReportedPlace {
     /// The epoch since which the PG belongs to the same OSDs.
     pub since: Epoch,
     /// The OSDs that the PG should be on.
-    pub up: Vec<i32>,
+    pub up: Positions,
     /// Their primary.
-    pub up_primary: i32,
+    pub up_primary: Option<OsdId>,
     /// The OSDs that serve the PG.
-    pub acting: Vec<i32>,
+    pub acting: Positions,
     /// Their primary.
-    pub acting_primary: i32,
+    pub acting_primary: Option<OsdId>,
 }
 
 /// The copies of a PG's objects, as they are reported.
@@ -76,7 +76,7 @@ pub struct ReportedCopies {
     /// The number of copies that there should be, or that there are if more.
     pub all: i64,
     /// The members that lack nothing that another member has.
-    pub whole: Vec<i32>,
+    pub whole: Vec<OsdId>,
     /// The copies that are missing.
     pub degraded: i64,
     /// The copies that are on other OSDs than they should be.
@@ -164,9 +164,9 @@ impl Seen<'_> {
             created: self.site.pool.created,
             place: ReportedPlace {
                 since: self.site.interval.since,
-                up: place.up.osds().collect(),
+                up: place.up.clone(),
                 up_primary: place.up_primary,
-                acting: place.acting.osds().collect(),
+                acting: place.acting.clone(),
                 acting_primary: place.primary,
             },
             usage: self.copy.info.usage,
@@ -242,7 +242,7 @@ impl Seen<'_> {
     }
 
     /// The members that lack nothing that another member has.
-    fn whole_members(&self) -> Vec<i32> {
+    fn whole_members(&self) -> Vec<OsdId> {
         let Role::Active(a) = &self.role else {
             return Vec::new();
         };
@@ -293,7 +293,7 @@ impl Seen<'_> {
         }
     }
 
-    fn state(&self) -> Option<(Vec<&'static str>, Vec<i32>)> {
+    fn state(&self) -> Option<(Vec<&'static str>, Vec<OsdId>)> {
         let (mut state, mut blocked_by) = (Vec::new(), Vec::new());
         let undersized = self.site.interval.place.acting.count() < self.site.pool.size as usize;
         match &self.role {

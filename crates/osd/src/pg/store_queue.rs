@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_denc::Micros;
 use spirula_invariant::invariant;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId};
 
 use super::fetch::Want;
 use super::list::Listing;
@@ -25,12 +25,12 @@ pub(super) enum Commit {
     /// A push that the holder waits for.
     Push {
         id: PeeringId,
-        source: i32,
+        source: OsdId,
         /// The object, if parts of it are stored already.
         begun: Option<Bytes>,
     },
     /// The activation of an attempt at peering.
-    Activate { id: PeeringId, primary: i32 },
+    Activate { id: PeeringId, primary: OsdId },
     /// A step of deleting the PG.
     Delete,
     /// Part of the object that the repair with this number makes whole.

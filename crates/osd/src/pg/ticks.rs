@@ -1,6 +1,7 @@
 //! A PG's reactions to the passing of time and to lost connections, and its work after every event.
 
 use spirula_denc::Micros;
+use spirula_maps::OsdId;
 
 use super::Pg;
 use super::output::Ctx;
@@ -8,7 +9,7 @@ use super::role::Role;
 
 impl Pg {
     /// Handles the loss of a connection to or from another OSD, and of messages with it.
-    pub fn handle_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub fn handle_peer_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         if let Role::Peering(p) = &mut self.role {
             p.retry |= p.awaits(osd);
         }

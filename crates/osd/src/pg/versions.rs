@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use spirula_maps::OsdId;
 use spirula_proto::RawMessage;
 use spirula_proto::internal::{Edition, Neighbour};
 
@@ -12,7 +13,7 @@ use super::message::PeerMessage;
 #[derive(Debug, Default)]
 pub struct Versions {
     own: Edition,
-    of: BTreeMap<i32, Neighbour>,
+    of: BTreeMap<OsdId, Neighbour>,
 }
 
 impl Versions {
@@ -31,18 +32,18 @@ impl Versions {
         self.own
     }
 
-    fn neighbour(&self, osd: i32) -> Neighbour {
+    fn neighbour(&self, osd: OsdId) -> Neighbour {
         let known = self.of.get(&osd).copied();
         known.unwrap_or_else(|| Neighbour::of(self.own))
     }
 
     /// The edition in which an OSD is written to.
-    pub(super) fn to(&self, osd: i32) -> Edition {
+    pub(super) fn to(&self, osd: OsdId) -> Edition {
         self.neighbour(osd).edition()
     }
 
     /// A message as it goes to an OSD.
-    pub fn write(&self, osd: i32, msg: &PeerMessage) -> RawMessage {
+    pub fn write(&self, osd: OsdId, msg: &PeerMessage) -> RawMessage {
         self.neighbour(osd).write(msg)
     }
 
@@ -50,7 +51,7 @@ impl Versions {
     ///
     /// # Errors
     /// Where it is truncated, of another type or of a version that is not understood.
-    pub fn read(&mut self, from: i32, msg: &RawMessage) -> spirula_proto::Result<PeerMessage> {
+    pub fn read(&mut self, from: OsdId, msg: &RawMessage) -> spirula_proto::Result<PeerMessage> {
         let own = self.own;
         self.of
             .entry(from)
@@ -59,7 +60,7 @@ impl Versions {
     }
 
     /// The connection with an OSD has ended.
-    pub fn forget(&mut self, osd: i32) {
+    pub fn forget(&mut self, osd: OsdId) {
         self.of.remove(&osd);
     }
 }
@@ -82,26 +83,30 @@ mod tests {
             body: PeerBody::Query,
         };
         let (mut new, mut old) = (Versions::default(), Versions::speaking(Edition::Previous));
-        let first = new.write(1, &msg);
+        let first = new.write(OsdId::new(1), &msg);
         assert_eq!(
             (first.header.version, first.header.compat_version),
             (PeerMessage::CURRENT, PeerMessage::PREVIOUS)
         );
-        assert_eq!(old.read(0, &first), Ok(msg.clone()));
-        new.read(1, &old.write(0, &msg)).unwrap();
-        assert_eq!(new.to(1), Edition::Previous);
-        new.read(2, &Versions::default().write(0, &msg)).unwrap();
-        let known = new.write(2, &msg);
+        assert_eq!(old.read(OsdId::new(0), &first), Ok(msg.clone()));
+        new.read(OsdId::new(1), &old.write(OsdId::new(0), &msg)).unwrap();
+        assert_eq!(new.to(OsdId::new(1)), Edition::Previous);
+        new.read(OsdId::new(2), &Versions::default().write(OsdId::new(0), &msg))
+            .unwrap();
+        let known = new.write(OsdId::new(2), &msg);
         assert_eq!(known.header.compat_version, PeerMessage::CURRENT);
-        assert!(old.read(0, &known).is_err(), "it is not written for it");
-        new.forget(2);
-        assert_eq!(new.to(2), Edition::Previous);
+        assert!(
+            old.read(OsdId::new(0), &known).is_err(),
+            "it is not written for it"
+        );
+        new.forget(OsdId::new(2));
+        assert_eq!(new.to(OsdId::new(2)), Edition::Previous);
     }
 
     #[test]
     fn what_is_older_than_the_version_before_is_refused() {
         let mut msg = Versions::default().write(
-            1,
+            OsdId::new(1),
             &PeerMessage {
                 pgid: PgId::new(PoolId::new(1), 2),
                 id: PeeringId::default(),
@@ -110,7 +115,7 @@ mod tests {
         );
         msg.header.version = PeerMessage::PREVIOUS - 1;
         msg.header.compat_version = PeerMessage::PREVIOUS - 1;
-        let refused = Versions::default().read(1, &msg);
+        let refused = Versions::default().read(OsdId::new(1), &msg);
         assert!(
             matches!(refused, Err(spirula_proto::Error::TooOld { .. })),
             "{refused:?}"

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use spirula_denc::Micros;
+use spirula_maps::{OsdId, OsdOrNone};
 
 use super::backfill::Backfill;
 use super::peering::{Peering, Stage, Wait};
@@ -14,7 +15,7 @@ struct Osds<'a, I>(&'a I);
 
 impl<I> fmt::Display for Osds<'_, I>
 where
-    for<'b> &'b I: IntoIterator<Item = &'b i32>,
+    for<'b> &'b I: IntoIterator<Item = &'b OsdId>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, osd) in self.0.into_iter().enumerate() {
@@ -30,8 +31,8 @@ impl Seen<'_> {
     pub fn sentence(self, usec: Micros) -> String {
         let since = self.recent.since();
         let leader = match self.site.interval.place.primary {
-            ..0 => "no OSD".to_owned(),
-            osd => format!("osd.{osd}"),
+            None => "no OSD".to_owned(),
+            Some(osd) => format!("osd.{osd}"),
         };
         let undurable = self.store.commits.len();
         match self.role {
@@ -101,7 +102,7 @@ impl Seen<'_> {
             }
             Stage::Acting(osds) => format!("the monitors to have {} serve for a while", Osds(osds)),
             Stage::Syncing(left) => {
-                let (auth, left_osds) = (p.auth, Osds(left));
+                let (auth, left_osds) = (OsdOrNone(p.auth), Osds(left));
                 let trouble = match &self.copying.unreadable {
                     Some(_) => ", where an object can't be read",
                     None if p.awaits_room(&self.lead.roomless) => ", where there is no room",
@@ -124,7 +125,7 @@ impl Seen<'_> {
     fn active_waits_for(self, a: &Active, usec: Micros) -> Vec<String> {
         let mut waits = Vec::new();
         if let Some(w) = a.in_flight.front() {
-            let mut late: Vec<i32> = a
+            let mut late: Vec<OsdId> = a
                 .peers
                 .iter()
                 .filter(|(_, v)| *v < w.version)

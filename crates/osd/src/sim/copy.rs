@@ -71,7 +71,7 @@ impl Sim {
     /// The object in the primary's store: data, attributes, omap, header.
     pub(super) fn stored(&self, name: &str) -> store::Object {
         let object = self.object(name);
-        let primary = self.map().placement(self.pgid_of(&object)).primary;
+        let primary = self.map().placement(self.pgid_of(&object)).primary.unwrap();
         let key = crate::pg::key::object_key(&object);
         self.nodes[&primary]
             .store
@@ -148,7 +148,7 @@ fn copies_in_a_circle_and_lost_messages_end() {
         tids.push(sim.submit(op).unwrap());
     }
     sim.run_some(3);
-    let others: Vec<i32> = sim.nodes.keys().copied().collect();
+    let others: Vec<OsdId> = sim.nodes.keys().copied().collect();
     for pair in others.windows(2) {
         sim.cut_link(pair[0], pair[1]);
     }

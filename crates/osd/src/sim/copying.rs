@@ -17,11 +17,11 @@ fn returned(written: usize, before: impl FnOnce(&mut FakeMap)) -> Sim {
     let mut sim = Sim::new(3, 3, 1, 9);
     sim.settle();
     write_many(&mut sim, 20);
-    sim.crash_and_mark_down(2);
+    sim.crash_and_mark_down(OsdId::new(2));
     sim.settle();
     write_many(&mut sim, written);
     sim.change_map(before);
-    sim.start_and_mark_up(2);
+    sim.start_and_mark_up(OsdId::new(2));
     sim
 }
 
@@ -30,7 +30,7 @@ fn report(sim: &Sim) -> PgReport {
     cores.flat_map(Core::reports).next().unwrap()
 }
 
-fn pgs(sim: &Sim) -> impl Iterator<Item = (i32, &Pg)> {
+fn pgs(sim: &Sim) -> impl Iterator<Item = (OsdId, &Pg)> {
     let cores = sim
         .nodes
         .iter()
@@ -48,7 +48,7 @@ fn few_pgs_copy_from_an_osd_and_to_one_at_a_time() {
         let mut sim = Sim::with_config(6, 3, 12, 5, cfg);
         sim.settle();
         write_many(&mut sim, 1500);
-        sim.change_map(|m| m.out.push(1));
+        sim.change_map(|m| m.out.push(OsdId::new(1)));
         let (mut from, mut to) = (0, 0);
         for _ in 0..200_000 {
             let steps = sim.steps();
@@ -61,7 +61,7 @@ fn few_pgs_copy_from_an_osd_and_to_one_at_a_time() {
             }
             let at = sim.random(steps.len());
             sim.step(steps[at]);
-            for osd in 0..6 {
+            for osd in OsdId::below(6) {
                 let here = || pgs(&sim).filter(|(id, _)| *id == osd).map(|(_, pg)| pg);
                 let running = here().filter(|pg| pg.seen().backfill_state() == BackfillState::Running);
                 from = from.max(running.count());
@@ -119,12 +119,12 @@ fn a_few_large_objects_are_copied_in_the_background_too() {
             let mut sim = Sim::with_config(3, 3, 1, 9, cfg.clone());
             sim.settle();
             let data = "x".repeat(size);
-            sim.crash_and_mark_down(2);
+            sim.crash_and_mark_down(OsdId::new(2));
             sim.settle();
             for i in 0..100 {
                 sim.write_full(&format!("o{}", i % 10), &data);
             }
-            sim.start_and_mark_up(2);
+            sim.start_and_mark_up(OsdId::new(2));
             sim.settle();
             assert!(sim.all_clean());
             let copied = sim.seen_states.iter().any(|s| s.contains(state));
@@ -138,7 +138,7 @@ fn misplaced_objects_become_fewer_while_a_pg_moves() {
     let mut sim = Sim::new(4, 3, 1, 9);
     sim.settle();
     write_many(&mut sim, 300);
-    sim.change_map(|m| m.out.push(1));
+    sim.change_map(|m| m.out.push(OsdId::new(1)));
     let mut seen = Vec::new();
     for _ in 0..100_000 {
         let steps = sim.steps();
@@ -151,7 +151,7 @@ fn misplaced_objects_become_fewer_while_a_pg_moves() {
         }
         let at = sim.random(steps.len());
         sim.step(steps[at]);
-        let r = sim.nodes[&0].core.as_ref().unwrap().reports().next();
+        let r = sim.nodes[&OsdId::new(0)].core.as_ref().unwrap().reports().next();
         if let Some(r) = r.filter(|r| r.state.contains(&"remapped") && r.state.contains(&"active")) {
             assert_eq!((r.copies.degraded, r.copies.all), (0, 900));
             seen.push(r.copies.misplaced);
@@ -171,24 +171,24 @@ fn nothing_moves_to_an_osd_that_is_nearly_full() {
     sim.settle();
     write_many(&mut sim, 300);
     sim.change_map(|m| {
-        m.out.push(1);
-        m.set_full(3, true, false);
+        m.out.push(OsdId::new(1));
+        m.set_full(OsdId::new(3), true, false);
     });
     sim.pass(20);
     assert_eq!(sim.states(), ["1.0 active+backfill_toofull+remapped"]);
-    assert!(sim.nodes[&3].store.objects().is_empty());
-    sim.change_map(|m| m.set_full(3, false, false));
+    assert!(sim.nodes[&OsdId::new(3)].store.objects().is_empty());
+    sim.change_map(|m| m.set_full(OsdId::new(3), false, false));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
 
     // Objects that logs name may still go there, unless it is full altogether.
-    let mut sim = returned(200, |m| m.set_full(2, true, true));
+    let mut sim = returned(200, |m| m.set_full(OsdId::new(2), true, true));
     sim.pass(20);
     assert_eq!(
         sim.states(),
         ["1.0 active+recovery_toofull+remapped+undersized+degraded"]
     );
-    sim.change_map(|m| m.set_full(2, true, false));
+    sim.change_map(|m| m.set_full(OsdId::new(2), true, false));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
 }
@@ -201,10 +201,10 @@ fn what_an_operator_wants_comes_first() {
     // PG 1.2 and others are to move, all from osd.0 or to it.
     sim.change_map(|m| {
         m.no_backfill = true;
-        m.out.push(3);
+        m.out.push(OsdId::new(3));
     });
     sim.pass(10);
-    let waiting: Vec<(i32, PgId)> = pgs(&sim)
+    let waiting: Vec<(OsdId, PgId)> = pgs(&sim)
         .filter(|(_, pg)| pg.seen().backfill_state() == BackfillState::Waiting)
         .map(|(id, pg)| (id, pg.pgid()))
         .collect();
@@ -241,7 +241,7 @@ fn an_object_that_rotted_is_named_and_copied_once_it_is_written_anew() {
     for n in sim.nodes.values_mut() {
         n.store.rotten.insert(key.clone());
     }
-    sim.change_map(|m| m.out.push(1));
+    sim.change_map(|m| m.out.push(OsdId::new(1)));
     sim.pass(20);
     assert_eq!(
         sim.states(),
@@ -254,12 +254,15 @@ fn an_object_that_rotted_is_named_and_copied_once_it_is_written_anew() {
     sim.pass(40);
     assert!(sim.all_clean(), "{:?}", sim.states());
     assert_eq!(report(&sim).copies.unfound, []);
-    assert_eq!(sim.nodes[&3].store.objects(), sim.nodes[&0].store.objects());
+    assert_eq!(
+        sim.nodes[&OsdId::new(3)].store.objects(),
+        sim.nodes[&OsdId::new(0)].store.objects()
+    );
 }
 
 /// Takes all steps but flushes of one OSD, for some seconds, and returns whether a target was told
 /// that its copy is complete.
-fn copied_without_flush(sim: &mut Sim, lazy: i32) -> bool {
+fn copied_without_flush(sim: &mut Sim, lazy: OsdId) -> bool {
     let mut copied = false;
     for _ in 0..10 {
         while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(lazy)) {
@@ -280,7 +283,7 @@ fn a_target_counts_only_when_all_that_was_copied_is_durable_everywhere() {
     let mut sim = Sim::new(4, 3, 1, 9);
     sim.settle();
     write_many(&mut sim, 300);
-    sim.change_map(|m| m.out.push(1));
+    sim.change_map(|m| m.out.push(OsdId::new(1)));
     let is_running = |sim: &Sim| {
         let mut running = pgs(sim).map(|(_, pg)| pg.seen().backfill_state() == BackfillState::Running);
         running.any(|r| r)
@@ -293,13 +296,17 @@ fn a_target_counts_only_when_all_that_was_copied_is_durable_everywhere() {
     }
     // What is written meanwhile may be copied before it is durable on this member.
     let placement = sim.map().placement(PgId::new(POOL, 0));
-    let lazy = placement.acting.osds().find(|o| *o != placement.primary).unwrap();
+    let lazy = placement
+        .acting
+        .osds()
+        .find(|o| Some(*o) != placement.primary)
+        .unwrap();
     let op = sim.build("o0", vec![write_full("meanwhile")]);
     let tid = sim.submit(op).unwrap();
     assert!(!copied_without_flush(&mut sim, lazy));
     assert!(sim.reply_to(tid).is_none());
     sim.step(Step::Flush(lazy));
-    assert!(copied_without_flush(&mut sim, -1));
+    assert!(copied_without_flush(&mut sim, OsdId::new(9)));
     assert_eq!(sim.reply_to(tid).unwrap().result, 0);
     sim.settle_clean(9);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use spirula_denc::{Micros, UTime};
-use spirula_maps::{Epoch, PgId, PoolId};
+use spirula_maps::{Epoch, OsdId, PgId, PoolId};
 
 use super::map::FakeMap;
 use crate::core::{Core, Shard};
@@ -18,7 +18,7 @@ use crate::pg::{Ctx, StoreReply, Token};
 /// A core with a map of this epoch and a pool.
 fn core(epoch: Epoch) -> Core {
     Core::new(
-        0,
+        OsdId::new(0),
         Shard::WHOLE,
         Arc::new(PgConfig::default()),
         Arc::new(map(epoch)),

@@ -8,7 +8,7 @@ const RETURNS: OsdFlags = OsdFlags::RETURNVEC;
 
 fn cluster(cfg: PgConfig) -> Sim {
     let mut sim = Sim::with_config(4, 3, 1, 1, cfg);
-    sim.change_map(|m| m.out.push(3));
+    sim.change_map(|m| m.out.push(OsdId::new(3)));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
     sim
@@ -110,17 +110,17 @@ fn requests_are_recognised_beyond_the_log_and_after_a_restart_of_all() {
     sim.check_all(&all);
     sim.fill(100);
     let pgid = PgId::new(POOL, 0);
-    let pg = sim.nodes[&0].core.as_ref().unwrap().pg(pgid).unwrap();
+    let pg = sim.nodes[&OsdId::new(0)].core.as_ref().unwrap().pg(pgid).unwrap();
     assert!(pg.seen().log().find(&all[5].0.reqid).is_none() && pg.seen().dups().count() > 60);
     sim.check_all(&all);
-    for id in 0..3 {
+    for id in OsdId::below(3) {
         sim.crash(id);
     }
-    sim.change_map(|m| (0..3).for_each(|o| m.mark_down(o)));
-    for id in 0..3 {
+    sim.change_map(|m| OsdId::below(3).for_each(|o| m.mark_down(o)));
+    for id in OsdId::below(3) {
         sim.start(id);
     }
-    sim.change_map(|m| (0..3).for_each(|o| m.mark_up(o)));
+    sim.change_map(|m| OsdId::below(3).for_each(|o| m.mark_up(o)));
     sim.settle();
     sim.check_all(&all);
 }
@@ -131,7 +131,7 @@ fn a_new_member_that_becomes_primary_recognises_them() {
     let all = sim.requests();
     sim.fill(100);
     // Another OSD takes the place of one, gets everything, and in the end leads.
-    for gone in [2, 1, 0] {
+    for gone in [2, 1, 0].map(OsdId::new) {
         sim.change_map(|m| m.out = vec![gone]);
         sim.settle();
         assert!(sim.all_clean(), "{:?}", sim.states());
@@ -139,14 +139,14 @@ fn a_new_member_that_becomes_primary_recognises_them() {
         sim.fill(40);
     }
     sim.change_map(|m| {
-        m.out = vec![0];
+        m.out = vec![OsdId::new(0)];
         m.pools.get_mut(&POOL).unwrap().pg_num = 2;
     });
     sim.settle();
     sim.check_all(&all);
     sim.change_map(|m| {
         m.out = vec![];
-        m.gone = vec![0, 1];
+        m.gone = [0, 1].map(OsdId::new).into();
         m.pools.get_mut(&POOL).unwrap().size = 2;
     });
     sim.settle();
@@ -162,11 +162,11 @@ fn they_are_forgotten_in_the_end() {
     let mut sim = cluster(cfg);
     let all = sim.requests();
     sim.fill(200);
-    let (records, pgid) = (sim.nodes[&0].store.meta_len(), PgId::new(POOL, 0));
+    let (records, pgid) = (sim.nodes[&OsdId::new(0)].store.meta_len(), PgId::new(POOL, 0));
     sim.fill(2000);
-    let pg = sim.nodes[&0].core.as_ref().unwrap().pg(pgid).unwrap();
+    let pg = sim.nodes[&OsdId::new(0)].core.as_ref().unwrap().pg(pgid).unwrap();
     assert!(pg.seen().dups().count() + pg.seen().log().len() <= 80 + 32);
-    assert!(sim.nodes[&0].store.meta_len() <= records + 40);
+    assert!(sim.nodes[&OsdId::new(0)].store.meta_len() <= records + 40);
     sim.send(&all[0].0);
     assert_eq!(sim.read("a").unwrap(), "xx");
 }
@@ -195,24 +195,24 @@ fn what_is_forgotten_before_it_is_durable_is_answered_all_the_same() {
         let reqid = op.reqid;
         requests.push(reqid);
         sim.submit(op);
-        while sim.steps().contains(&Step::Answer(0)) {
-            sim.step(Step::Answer(0));
+        while sim.steps().contains(&Step::Answer(OsdId::new(0))) {
+            sim.step(Step::Answer(OsdId::new(0)));
         }
         let op = sim.build(&name, vec![write_full("x")]);
         again.extend(sim.submit(ClientOp { reqid, ..op }));
     }
-    sim.step(Step::Flush(0));
-    for member in [1, 2] {
-        while sim.steps().contains(&Step::Deliver(0, member)) {
-            sim.step(Step::Deliver(0, member));
+    sim.step(Step::Flush(OsdId::new(0)));
+    for member in [1, 2].map(OsdId::new) {
+        while sim.steps().contains(&Step::Deliver(OsdId::new(0), member)) {
+            sim.step(Step::Deliver(OsdId::new(0), member));
         }
         sim.step(Step::Flush(member));
         // Its answers are lost. When it gets the writes again, it tells of the last one at once.
-        sim.cut_link(0, member);
+        sim.cut_link(OsdId::new(0), member);
     }
     assert!(again.iter().all(|tid| sim.reply_to(*tid).is_none()));
     sim.settle();
-    let pg = sim.nodes[&0]
+    let pg = sim.nodes[&OsdId::new(0)]
         .core
         .as_ref()
         .unwrap()

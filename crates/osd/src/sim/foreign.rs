@@ -6,15 +6,15 @@ use crate::pg::message::{CopyPart, CopyRead, LogUpdate, PeerBody, PeeringId, Rep
 use crate::pg::push::{Push, PushEnd, PushPart, SyncPlan};
 
 /// An OSD that is up, has no copy, and sends arbitrary messages.
-const STRANGER: i32 = 3;
-const AWAY: i32 = 2;
+const STRANGER: OsdId = OsdId::new(3);
+const AWAY: OsdId = OsdId::new(2);
 
 fn pgid() -> PgId {
     PgId::new(POOL, 0)
 }
 
 impl Sim {
-    fn say(&mut self, from: i32, to: i32, id: PeeringId, body: PeerBody) {
+    fn say(&mut self, from: OsdId, to: OsdId, id: PeeringId, body: PeerBody) {
         let msg = PeerMessage {
             pgid: pgid(),
             id,
@@ -31,7 +31,7 @@ impl Sim {
     }
 
     fn pushed_by(&self, name: &str) -> PeerBody {
-        let at = &self.nodes[&0].store.objects()[&key::object_key(&self.object(name))];
+        let at = &self.nodes[&OsdId::new(0)].store.objects()[&key::object_key(&self.object(name))];
         PeerBody::Push(Push {
             key: key::object_key(&self.object(name)),
             part: PushPart::Data {
@@ -53,7 +53,13 @@ impl Sim {
 fn cluster(seed: u64) -> Sim {
     let mut sim = Sim::new(4, 3, 1, seed);
     sim.settle();
-    assert!(sim.map().placement(pgid()).acting.osds().eq([0, 1, 2]));
+    assert!(
+        sim.map()
+            .placement(pgid())
+            .acting
+            .osds()
+            .eq([0, 1, 2].map(OsdId::new))
+    );
     sim.write_full("o", "what was written");
     sim
 }
@@ -73,18 +79,18 @@ fn a_stranger_pushes_nothing_and_is_no_help_of_peering() {
             sim.run_some(1);
             for id in sim.ids().collect::<Vec<_>>() {
                 for to in 0..3 {
-                    sim.say(STRANGER, to, id, push.clone());
-                    sim.say(STRANGER, to, id, PeerBody::SyncDone(AWAY));
-                    sim.say(STRANGER, to, id, PeerBody::SyncFailed);
+                    sim.say(STRANGER, OsdId::new(to), id, push.clone());
+                    sim.say(STRANGER, OsdId::new(to), id, PeerBody::SyncDone(AWAY));
+                    sim.say(STRANGER, OsdId::new(to), id, PeerBody::SyncFailed);
                 }
             }
         }
         sim.settle_clean(seed);
         assert!(sim.foreign > 0);
         assert_eq!(sim.read("o").unwrap(), "what was written meanwhile");
-        for osd in 0..3 {
+        for osd in OsdId::below(3) {
             assert!(
-                sim.nodes[&osd].store.objects() == sim.nodes[&0].store.objects(),
+                sim.nodes[&osd].store.objects() == sim.nodes[&OsdId::new(0)].store.objects(),
                 "seed {seed}"
             );
         }
@@ -115,8 +121,8 @@ fn whatever_a_stranger_says_changes_nothing() {
         PeerBody::ShareLease(Micros::new(1)),
         PeerBody::GetLog,
         PeerBody::StartSync(vec![(STRANGER, SyncPlan::Backfill)]),
-        PeerBody::SyncDone(1),
-        PeerBody::SyncRefused(1),
+        PeerBody::SyncDone(OsdId::new(1)),
+        PeerBody::SyncRefused(OsdId::new(1)),
         PeerBody::SyncFailed,
         PeerBody::PushAck,
         PeerBody::PushRefused,
@@ -145,7 +151,9 @@ fn whatever_a_stranger_says_changes_nothing() {
             cursor: Default::default(),
         }),
     ];
-    let before: Vec<_> = (0..3).map(|o| sim.nodes[&o].store.objects().clone()).collect();
+    let before: Vec<_> = (0..3)
+        .map(|o| sim.nodes[&OsdId::new(o)].store.objects().clone())
+        .collect();
     let id = PeeringId {
         epoch: sim.map().epoch,
         round: 9,
@@ -153,7 +161,7 @@ fn whatever_a_stranger_says_changes_nothing() {
     for body in foreign {
         for to in 0..3 {
             let counted = sim.foreign;
-            sim.say(STRANGER, to, id, body.clone());
+            sim.say(STRANGER, OsdId::new(to), id, body.clone());
             assert_eq!(sim.foreign, counted + 1, "{body:?} to osd.{to}");
         }
     }
@@ -164,11 +172,11 @@ fn whatever_a_stranger_says_changes_nothing() {
         user_version: 0,
         data: Bytes::new(),
     };
-    sim.say(STRANGER, 0, id, PeerBody::CopyPart(part));
+    sim.say(STRANGER, OsdId::new(0), id, PeerBody::CopyPart(part));
     assert!(sim.steps().is_empty(), "{:?}", sim.steps());
     sim.settle_clean(1);
     for (osd, objects) in (0..3).zip(before) {
-        assert!(*sim.nodes[&osd].store.objects() == objects);
+        assert!(*sim.nodes[&OsdId::new(osd)].store.objects() == objects);
     }
     assert_eq!(sim.read("o").unwrap(), "what was written");
 }
@@ -176,7 +184,7 @@ fn whatever_a_stranger_says_changes_nothing() {
 #[test]
 fn what_no_store_takes_does_not_come_to_one() {
     let mut sim = cluster(1);
-    let id = sim.nodes[&1]
+    let id = sim.nodes[&OsdId::new(1)]
         .core
         .as_ref()
         .unwrap()
@@ -213,17 +221,17 @@ fn what_no_store_takes_does_not_come_to_one() {
         },
     });
     // A member that takes part has all: nothing is pushed to it.
-    let before = sim.nodes[&1].store.objects().clone();
+    let before = sim.nodes[&OsdId::new(1)].store.objects().clone();
     let whole = sim.pushed_by("o");
-    sim.say(0, 1, id, whole);
-    assert!(*sim.nodes[&1].store.objects() == before && sim.foreign == 0);
+    sim.say(OsdId::new(0), OsdId::new(1), id, whole);
+    assert!(*sim.nodes[&OsdId::new(1)].store.objects() == before && sim.foreign == 0);
     // The primary asks again, and may send such things then.
     let id = PeeringId {
         round: id.round + 1,
         ..id
     };
-    sim.say(0, 1, id, PeerBody::Query);
-    let answers = sim.links[&(1, 0)].len();
+    sim.say(OsdId::new(0), OsdId::new(1), id, PeerBody::Query);
+    let answers = sim.links[&(OsdId::new(1), OsdId::new(0))].len();
     let unsound = [
         push(&key, u64::MAX, 1, 1),
         push(&key, 1 << 40, 1, 1),
@@ -232,14 +240,14 @@ fn what_no_store_takes_does_not_come_to_one() {
         push(&[&key[..], &[1; 9000]].concat().into(), 0, 1, 1),
     ];
     for (n, body) in (1..).zip(unsound) {
-        sim.say(0, 1, id, body);
+        sim.say(OsdId::new(0), OsdId::new(1), id, body);
         assert_eq!(sim.foreign, n);
     }
     // A push that is only too large is refused, as it may come from an OSD that cuts parts
     // otherwise.
-    sim.say(0, 1, id, many);
+    sim.say(OsdId::new(0), OsdId::new(1), id, many);
     assert_eq!(sim.foreign, 5);
-    assert_eq!(sim.links[&(1, 0)].len(), answers + 1);
+    assert_eq!(sim.links[&(OsdId::new(1), OsdId::new(0))].len(), answers + 1);
 }
 
 #[test]
@@ -248,23 +256,23 @@ fn pgs_are_made_only_for_who_leads_them_and_maps_to_come_hold_little() {
     let epoch = sim.map().epoch;
     let pgs = |sim: &Sim| sim.nodes[&STRANGER].core.as_ref().unwrap().pgs().count();
     let id = PeeringId { epoch, round: 1 };
-    sim.say(1, STRANGER, id, PeerBody::Query);
+    sim.say(OsdId::new(1), STRANGER, id, PeerBody::Query);
     assert_eq!((sim.foreign, pgs(&sim)), (1, 0));
     // The primary is told that there is no copy.
-    sim.say(0, STRANGER, id, PeerBody::Query);
+    sim.say(OsdId::new(0), STRANGER, id, PeerBody::Query);
     assert_eq!(sim.foreign, 1);
-    assert!(matches!(sim.steps()[..], [Step::Deliver(STRANGER, 0)]));
+    assert_eq!(sim.steps(), [Step::Deliver(STRANGER, OsdId::new(0))]);
     let later = PeeringId {
         epoch: epoch.after(1000),
         round: 1,
     };
     let push = sim.pushed_by("o");
-    sim.say(STRANGER, 1, later, push);
+    sim.say(STRANGER, OsdId::new(1), later, push);
     assert_eq!(sim.foreign, 2);
     for _ in 0..10_000 {
-        sim.say(STRANGER, 1, later, PeerBody::Query);
+        sim.say(STRANGER, OsdId::new(1), later, PeerBody::Query);
     }
-    let waiting = sim.nodes[&1].core.as_ref().unwrap().waiting_for_map();
+    let waiting = sim.nodes[&OsdId::new(1)].core.as_ref().unwrap().waiting_for_map();
     assert!(waiting <= 4096, "{waiting}");
     assert_eq!(sim.foreign, 2 + 10_000 - waiting as u64);
 }
@@ -272,7 +280,7 @@ fn pgs_are_made_only_for_who_leads_them_and_maps_to_come_hold_little() {
 #[test]
 fn a_write_that_can_not_be_taken_says_what_it_waits_for_and_an_unsound_log_ends_nobody() {
     let mut sim = cluster(1);
-    let id = sim.nodes[&1]
+    let id = sim.nodes[&OsdId::new(1)]
         .core
         .as_ref()
         .unwrap()
@@ -280,7 +288,7 @@ fn a_write_that_can_not_be_taken_says_what_it_waits_for_and_an_unsound_log_ends_
         .unwrap()
         .seen()
         .attempt();
-    let prev = sim.nodes[&1]
+    let prev = sim.nodes[&OsdId::new(1)]
         .core
         .as_ref()
         .unwrap()
@@ -297,7 +305,7 @@ fn a_write_that_can_not_be_taken_says_what_it_waits_for_and_an_unsound_log_ends_
         stable: Default::default(),
         txn: Default::default(),
     });
-    sim.say(0, 1, id, write);
+    sim.say(OsdId::new(0), OsdId::new(1), id, write);
     assert_eq!(sim.foreign, 1);
     let line = sim.cluster_log.last().unwrap();
     assert!(
@@ -305,7 +313,12 @@ fn a_write_that_can_not_be_taken_says_what_it_waits_for_and_an_unsound_log_ends_
         "{line}"
     );
     // The log has entries up to `prev`: those that are to follow must be newer.
-    let pg = sim.nodes[&1].core.as_ref().unwrap().pg(pgid()).unwrap();
+    let pg = sim.nodes[&OsdId::new(1)]
+        .core
+        .as_ref()
+        .unwrap()
+        .pg(pgid())
+        .unwrap();
     let log = LogUpdate {
         keep_to: prev,
         replace: false,
@@ -314,7 +327,7 @@ fn a_write_that_can_not_be_taken_says_what_it_waits_for_and_an_unsound_log_ends_
     };
     let info = pg.seen().info().unwrap().clone();
     assert!(!log.entries.is_empty());
-    sim.say(0, 1, id, PeerBody::Activate { info, log });
+    sim.say(OsdId::new(0), OsdId::new(1), id, PeerBody::Activate { info, log });
     assert_eq!(sim.foreign, 2);
     sim.write_full("o", "written after that");
     assert_eq!(sim.read("o").unwrap(), "written after that");

@@ -208,7 +208,7 @@ fn requests_for_a_map_that_does_not_come_wait_only_so_long_and_for_their_sender(
     ahead(&mut sim, 8);
     sim.run_some(1000);
     assert_eq!((held.requests(), held.bytes(), held.payload()), (2, 200, 20));
-    (0..3).for_each(|id| sim.with(id, |core, cx| core.handle_client_closed(7, cx)));
+    OsdId::below(3).for_each(|id| sim.with(id, |core, cx| core.handle_client_closed(7, cx)));
     assert_eq!(held.requests(), 1);
     sim.pass(20);
     assert_eq!((held.requests(), sim.hung_up.clone()), (0, vec![8]));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{Epoch, ObjectLocator, ObjectName, PgId, PoolId};
+use spirula_maps::{Epoch, ObjectLocator, ObjectName, OsdId, PgId, PoolId};
 
 use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 
@@ -11,8 +11,8 @@ use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 pub(super) struct FakeMap {
     pub(super) epoch: Epoch,
     osds: Vec<OsdView>,
-    pub(super) out: Vec<i32>,
-    pub(super) gone: Vec<i32>,
+    pub(super) out: Vec<OsdId>,
+    pub(super) gone: Vec<OsdId>,
     pub(super) pools: BTreeMap<PoolId, PoolView>,
     pub(super) blocklist: Vec<EntityAddr>,
     pub(super) no_snap_trim: bool,
@@ -20,12 +20,12 @@ pub(super) struct FakeMap {
     pub(super) no_rebalance: bool,
     pub(super) no_recover: bool,
     /// Temporary acting sets.
-    pub(super) temp: BTreeMap<PgId, Vec<i32>>,
+    pub(super) temp: BTreeMap<PgId, Vec<OsdId>>,
 }
 
 impl FakeMap {
-    pub(super) fn new(osds: i32) -> Self {
-        let osds = vec![OsdView::default(); osds as usize];
+    pub(super) fn new(osds: u16) -> Self {
+        let osds = vec![OsdView::default(); osds.into()];
         Self {
             epoch: Epoch::new(1),
             osds,
@@ -55,45 +55,45 @@ impl FakeMap {
         self.pools.insert(id, pool);
     }
 
-    pub(super) fn mark_up(&mut self, id: i32) {
-        let o = &mut self.osds[id as usize];
+    pub(super) fn mark_up(&mut self, id: OsdId) {
+        let o = &mut self.osds[id.index()];
         o.up = true;
         o.up_from = self.epoch;
     }
 
-    pub(super) fn mark_down(&mut self, id: i32) {
-        let o = &mut self.osds[id as usize];
+    pub(super) fn mark_down(&mut self, id: OsdId) {
+        let o = &mut self.osds[id.index()];
         o.up = false;
         o.down_at = self.epoch;
     }
 
     /// An operator says that an OSD's data is lost.
-    pub(super) fn mark_lost(&mut self, id: i32) {
-        self.osds[id as usize].lost_at = self.epoch;
+    pub(super) fn mark_lost(&mut self, id: OsdId) {
+        self.osds[id.index()].lost_at = self.epoch;
     }
 
     /// How full an OSD is.
-    pub(super) fn set_full(&mut self, id: i32, backfillfull: bool, full: bool) {
-        let o = &mut self.osds[id as usize];
+    pub(super) fn set_full(&mut self, id: OsdId, backfillfull: bool, full: bool) {
+        let o = &mut self.osds[id.index()];
         (o.backfillfull, o.full) = (backfillfull, full);
     }
 
     /// Records that an OSD is up in epoch `want`, as monitors do.
-    pub(super) fn mark_alive(&mut self, id: i32, want: Epoch) {
-        let o = &mut self.osds[id as usize];
+    pub(super) fn mark_alive(&mut self, id: OsdId, want: Epoch) {
+        let o = &mut self.osds[id.index()];
         o.up_thru = o.up_thru.max(want);
     }
 
-    pub(super) fn up_thru(&self, id: i32) -> Epoch {
-        self.osds[id as usize].up_thru
+    pub(super) fn up_thru(&self, id: OsdId) -> Epoch {
+        self.osds[id.index()].up_thru
     }
 
-    pub(super) fn is_up(&self, id: i32) -> bool {
-        self.osds[id as usize].up
+    pub(super) fn is_up(&self, id: OsdId) -> bool {
+        self.osds[id.index()].up
     }
 
-    pub(super) fn up_from(&self, id: i32) -> Epoch {
-        self.osds[id as usize].up_from
+    pub(super) fn up_from(&self, id: OsdId) -> Epoch {
+        self.osds[id.index()].up_from
     }
 }
 
@@ -118,26 +118,23 @@ impl ClusterMap for FakeMap {
 
     fn placement(&self, pgid: PgId) -> Placement {
         let Some(pool) = self.pools.get(&pgid.pool) else {
-            return Placement {
-                primary: -1,
-                ..Placement::default()
-            };
+            return Placement::default();
         };
-        let n = self.osds.len() as i32;
-        let start = (pgid.seed % n as u32) as i32;
-        let raw: Vec<i32> = (0..n)
-            .map(|i| (start + i) % n)
+        let n = self.osds.len() as u16;
+        let start = (pgid.seed % u32::from(n)) as u16;
+        let raw: Vec<OsdId> = (0..n)
+            .map(|i| OsdId::new((start + i) % n))
             .filter(|o| !self.out.contains(o) && !self.gone.contains(o))
             .take(pool.size as usize)
             .collect();
-        let up: Vec<i32> = raw.iter().copied().filter(|o| self.is_up(*o)).collect();
-        let up_primary = up.first().copied().unwrap_or(-1);
+        let up: Vec<OsdId> = raw.iter().copied().filter(|o| self.is_up(*o)).collect();
+        let up_primary = up.first().copied();
         let temp = self.temp.get(&pgid).into_iter().flatten();
-        let mut acting: Vec<i32> = temp.copied().filter(|o| self.is_up(*o)).collect();
+        let mut acting: Vec<OsdId> = temp.copied().filter(|o| self.is_up(*o)).collect();
         if acting.is_empty() {
             acting.clone_from(&up);
         }
-        let primary = acting.first().copied().unwrap_or(-1);
+        let primary = acting.first().copied();
         Placement {
             raw: raw.into(),
             acting: acting.into(),
@@ -160,9 +157,9 @@ impl ClusterMap for FakeMap {
             .find(|p| p.contains_hash(pg_num, raw.seed))
     }
 
-    fn osd(&self, id: i32) -> Option<OsdView> {
+    fn osd(&self, id: OsdId) -> Option<OsdView> {
         self.osds
-            .get(usize::try_from(id).ok()?)
+            .get(id.index())
             .copied()
             .filter(|_| !self.gone.contains(&id))
     }
@@ -183,8 +180,8 @@ impl ClusterMap for FakeMap {
         self.no_rebalance
     }
 
-    fn max_osd(&self) -> i32 {
-        self.osds.len() as i32
+    fn max_osd(&self) -> u32 {
+        self.osds.len() as u32
     }
 
     fn is_blocklisted(&self, addr: &EntityAddr) -> bool {

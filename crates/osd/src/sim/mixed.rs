@@ -23,20 +23,20 @@ fn write_all(sim: &mut Sim, objects: usize, value: &str) {
 fn a_cluster_is_upgraded_one_osd_after_the_other() {
     const OBJECTS: usize = 30;
     let mut sim = Sim::new(3, 3, 8, 1);
-    (0..3).for_each(|id| sim.speak(id, Edition::Previous));
+    OsdId::below(3).for_each(|id| sim.speak(id, Edition::Previous));
     sim.settle();
     write_all(&mut sim, OBJECTS, "old");
     // Each leads some PGs, follows in others, and lacks what was written while it was away.
     for (id, value) in [(1, "one"), (0, "two"), (2, "three")] {
-        sim.crash_and_mark_down(id);
+        sim.crash_and_mark_down(OsdId::new(id));
         sim.settle();
         write_all(&mut sim, OBJECTS, value);
-        sim.speak(id, Edition::Current);
-        sim.start_and_mark_up(id);
+        sim.speak(OsdId::new(id), Edition::Current);
+        sim.start_and_mark_up(OsdId::new(id));
         check(&mut sim, OBJECTS, value);
         write_all(&mut sim, OBJECTS, value);
         sim.settle();
-        let speaks = |id: &i32| sim.nodes[id].versions.own();
+        let speaks = |id: &OsdId| sim.nodes[id].versions.own();
         for ((a, b), written_in) in &sim.written_in {
             let newest = speaks(a).min(speaks(b));
             assert_eq!(
@@ -53,12 +53,18 @@ fn a_cluster_goes_back_to_the_version_before() {
     let mut sim = Sim::new(3, 3, 8, 2);
     sim.settle();
     write_all(&mut sim, 10, "new");
-    sim.crash_and_mark_down(1);
+    sim.crash_and_mark_down(OsdId::new(1));
     sim.settle();
     write_all(&mut sim, 10, "newer");
-    sim.speak(1, Edition::Previous);
-    sim.start_and_mark_up(1);
+    sim.speak(OsdId::new(1), Edition::Previous);
+    sim.start_and_mark_up(OsdId::new(1));
     check(&mut sim, 10, "newer");
-    assert_eq!(sim.written_in[&(0, 1)], PeerMessage::PREVIOUS);
-    assert_eq!(sim.written_in[&(0, 2)], PeerMessage::CURRENT);
+    assert_eq!(
+        sim.written_in[&(OsdId::new(0), OsdId::new(1))],
+        PeerMessage::PREVIOUS
+    );
+    assert_eq!(
+        sim.written_in[&(OsdId::new(0), OsdId::new(2))],
+        PeerMessage::CURRENT
+    );
 }

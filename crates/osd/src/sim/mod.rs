@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityName, EntityType, Micros, UTime};
-use spirula_maps::{Epoch, HObject, ObjectName, PgId, PoolId, ReqId, SnapContext, snap};
+use spirula_maps::{Epoch, HObject, ObjectName, OsdId, PgId, PoolId, ReqId, SnapContext, snap};
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, RawMessage};
 use spirula_random::Rng;
@@ -85,10 +85,10 @@ struct Node {
 /// A step that could happen next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    Deliver(i32, i32),
-    Answer(i32),
-    Flush(i32),
-    Map(i32),
+    Deliver(OsdId, OsdId),
+    Answer(OsdId),
+    Flush(OsdId),
+    Map(OsdId),
     /// The monitors hear that an OSD is up.
     Alive,
     /// The monitors hear of an acting set that is wanted.
@@ -96,15 +96,15 @@ enum Step {
 }
 
 struct Sim {
-    nodes: BTreeMap<i32, Node>,
+    nodes: BTreeMap<OsdId, Node>,
     /// All maps by epoch.
     maps: BTreeMap<Epoch, Arc<FakeMap>>,
-    links: BTreeMap<(i32, i32), VecDeque<RawMessage>>,
+    links: BTreeMap<(OsdId, OsdId), VecDeque<RawMessage>>,
     replies: VecDeque<MOsdOpReply>,
     /// The OSDs' requests to be recorded as up, on the way to the monitors.
-    alive: VecDeque<(i32, Epoch)>,
+    alive: VecDeque<(OsdId, Epoch)>,
     /// Acting sets wanted, on the way to the monitors.
-    temp: VecDeque<(i32, PgId, Vec<i32>)>,
+    temp: VecDeque<(OsdId, PgId, Vec<OsdId>)>,
     /// The messages to clients about watches, by connection.
     events: VecDeque<(u64, MWatchNotify)>,
     /// Times at which the cores want to be called.
@@ -128,24 +128,24 @@ struct Sim {
     client: Arc<Client>,
     cfg: Arc<PgConfig>,
     /// The OSDs without room.
-    full: BTreeSet<i32>,
+    full: BTreeSet<OsdId>,
     /// The version of the last message on each way.
-    written_in: BTreeMap<(i32, i32), u16>,
+    written_in: BTreeMap<(OsdId, OsdId), u16>,
     /// The OSDs whose stores refuse every transaction that they may refuse.
-    roomless: BTreeSet<i32>,
+    roomless: BTreeSet<OsdId>,
     /// The OSDs that are cut off from all others.
-    isolated: BTreeSet<i32>,
+    isolated: BTreeSet<OsdId>,
     /// Whether disks and monitors take long, compared with everything else.
     is_slow: bool,
     seen_states: BTreeSet<String>,
 }
 
 impl Sim {
-    fn new(osds: i32, size: u32, pg_num: u32, seed: u64) -> Self {
+    fn new(osds: u16, size: u32, pg_num: u32, seed: u64) -> Self {
         Self::with_config(osds, size, pg_num, seed, PgConfig::default())
     }
 
-    fn with_config(osds: i32, size: u32, pg_num: u32, seed: u64, cfg: PgConfig) -> Self {
+    fn with_config(osds: u16, size: u32, pg_num: u32, seed: u64, cfg: PgConfig) -> Self {
         let addr: EntityAddr = "v2:127.0.0.1:1000/7".parse().unwrap();
         let name = EntityName::new(EntityType::CLIENT, 4100);
         let client = Arc::new(Client::new(1, name, addr, Arc::new(AllowAll)));
@@ -178,7 +178,7 @@ impl Sim {
         };
         let mut map = FakeMap::new(osds);
         sim.maps.insert(Epoch::new(1), Arc::new(map.clone()));
-        for id in 0..osds {
+        for id in OsdId::below(osds.into()) {
             sim.nodes.insert(
                 id,
                 Node {
@@ -194,7 +194,7 @@ impl Sim {
             sim.start(id);
         }
         map.epoch = Epoch::new(2);
-        (0..osds).for_each(|o| map.mark_up(o));
+        OsdId::below(osds.into()).for_each(|o| map.mark_up(o));
         map.add_pool(POOL, size, pg_num);
         sim.publish(map);
         sim
@@ -202,6 +202,11 @@ impl Sim {
 
     fn random(&mut self, n: usize) -> usize {
         self.rng.index(n)
+    }
+
+    /// One of the first `n` OSDs.
+    fn random_osd(&mut self, n: usize) -> OsdId {
+        OsdId::new(self.random(n) as u16)
     }
 
     fn map(&self) -> FakeMap {
@@ -225,7 +230,7 @@ impl Sim {
     }
 
     /// Starts a node from its store. It is up in the first map that says so after this.
-    fn start(&mut self, id: i32) {
+    fn start(&mut self, id: OsdId) {
         let n = self.nodes.get_mut(&id).unwrap();
         let map: Arc<dyn ClusterMap> = self.maps[&n.epoch].clone();
         let mut core = Core::new(id, Shard::WHOLE, Arc::clone(&self.cfg), map);
@@ -237,7 +242,7 @@ impl Sim {
 
     /// Kills a node as by kill -9 and a power cut: unflushed data is gone, and everything on the
     /// way to or from the node.
-    fn crash(&mut self, id: i32) {
+    fn crash(&mut self, id: OsdId) {
         let n = self.nodes.get_mut(&id).unwrap();
         n.core = None;
         n.store.crash();
@@ -247,9 +252,9 @@ impl Sim {
     }
 
     /// Drops messages on the way to or from a node, and tells the others.
-    fn cut(&mut self, id: i32) {
+    fn cut(&mut self, id: OsdId) {
         self.links.retain(|(a, b), _| *a != id && *b != id);
-        let others: Vec<i32> = self.nodes.keys().copied().filter(|o| *o != id).collect();
+        let others: Vec<OsdId> = self.nodes.keys().copied().filter(|o| *o != id).collect();
         for o in others {
             self.forget_versions(o, id);
             self.with(o, |core, cx| core.handle_peer_reset(id, cx));
@@ -258,20 +263,20 @@ impl Sim {
 
     /// Forgets the versions of two nodes whose connection has ended: the next peer at the other end
     /// may be another program.
-    fn forget_versions(&mut self, a: i32, b: i32) {
+    fn forget_versions(&mut self, a: OsdId, b: OsdId) {
         for (at, of) in [(a, b), (b, a)] {
             self.nodes.get_mut(&at).unwrap().versions.forget(of);
         }
     }
 
     /// A node is of a version that speaks this edition of the messages between OSDs.
-    fn speak(&mut self, id: i32, edition: Edition) {
+    fn speak(&mut self, id: OsdId, edition: Edition) {
         self.nodes.get_mut(&id).unwrap().versions = Versions::speaking(edition);
         self.cut(id);
     }
 
     /// Drops the messages on the way between two nodes.
-    fn cut_link(&mut self, a: i32, b: i32) {
+    fn cut_link(&mut self, a: OsdId, b: OsdId) {
         self.forget_versions(a, b);
         self.links.remove(&(a, b));
         self.links.remove(&(b, a));
@@ -280,14 +285,14 @@ impl Sim {
     }
 
     /// Cuts a node off from all others.
-    fn isolate(&mut self, id: i32) {
+    fn isolate(&mut self, id: OsdId) {
         self.isolated.insert(id);
         self.alive.retain(|(o, _)| *o != id);
         self.temp.retain(|(o, ..)| *o != id);
     }
 
     /// Connects a node to the others again; messages sent meanwhile are lost.
-    fn reconnect(&mut self, id: i32) {
+    fn reconnect(&mut self, id: OsdId) {
         self.isolated.remove(&id);
         self.alive.retain(|(o, _)| *o != id);
         self.temp.retain(|(o, ..)| *o != id);
@@ -298,17 +303,17 @@ impl Sim {
         }
     }
 
-    fn crash_and_mark_down(&mut self, id: i32) {
+    fn crash_and_mark_down(&mut self, id: OsdId) {
         self.crash(id);
         self.change_map(|m| m.mark_down(id));
     }
 
-    fn start_and_mark_up(&mut self, id: i32) {
+    fn start_and_mark_up(&mut self, id: OsdId) {
         self.start(id);
         self.change_map(|m| m.mark_up(id));
     }
 
-    fn with(&mut self, id: i32, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
+    fn with(&mut self, id: OsdId, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
         let (mut out, mut perf, mut refused) = (Vec::new(), CorePerf::default(), Vec::new());
         let now = UTime::from_secs(1000 + self.usec.as_secs() as u32);
         let node = self.nodes.get_mut(&id).unwrap();
@@ -387,7 +392,7 @@ impl Sim {
     }
 
     /// Refuses a transaction, as the store has no room for it.
-    fn refuse(&mut self, id: i32, token: Token) {
+    fn refuse(&mut self, id: OsdId, token: Token) {
         self.with(id, |core, cx| core.handle_store(token, StoreReply::NoRoom, cx));
     }
 
@@ -594,9 +599,9 @@ impl Sim {
 
     /// Sends an op to the primary in the newest map; `None` if there is none.
     fn submit(&mut self, op: ClientOp) -> Option<u64> {
-        let primary = self.map().placement(op.pgid).primary;
+        let primary = self.map().placement(op.pgid).primary?;
         let tid = op.tid;
-        if primary < 0 || self.nodes[&primary].core.is_none() || self.isolated.contains(&primary) {
+        if self.nodes[&primary].core.is_none() || self.isolated.contains(&primary) {
             return None;
         }
         let pgid = op.pgid;

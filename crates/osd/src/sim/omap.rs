@@ -200,7 +200,7 @@ fn a_write_that_reads_does_not_wait_for_the_one_before_it() {
     let first = sim.build("o", vec![write_full("one")]);
     let compare_and_write = vec![extent(OpCode::CMPEXT, 0, 3, "one"), write_full("two")];
     let second = sim.build("o", compare_and_write);
-    let primary = sim.map().placement(first.pgid).primary;
+    let primary = sim.map().placement(first.pgid).primary.unwrap();
     let (a, b) = (sim.submit(first).unwrap(), sim.submit(second).unwrap());
     // Only the primary's store answers; nothing becomes durable.
     while let Some(step) = sim.steps().into_iter().find(|s| *s == Step::Answer(primary)) {
@@ -233,10 +233,13 @@ fn omaps_are_copied_to_a_new_member_page_by_page() {
         .result,
         0
     );
-    sim.change_map(|m| m.out.push(1));
+    sim.change_map(|m| m.out.push(OsdId::new(1)));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
-    let (from, to) = (sim.nodes[&0].store.objects(), sim.nodes[&3].store.objects());
+    let (from, to) = (
+        sim.nodes[&OsdId::new(0)].store.objects(),
+        sim.nodes[&OsdId::new(3)].store.objects(),
+    );
     assert_eq!(from.len(), 2);
     assert!(from == to);
     assert!(

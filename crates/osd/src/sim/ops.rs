@@ -453,7 +453,9 @@ fn a_read_waits_for_the_write_before_it_to_be_durable_everywhere() {
     let r = sim.build("a", vec![extent(OpCode::READ, 0, 0, "")]);
     let (w, r) = (sim.submit(w).unwrap(), sim.submit(r).unwrap());
     // Everything but one flush.
-    let held = (0..3).find(|o| sim.nodes[o].store.has_unflushed()).unwrap();
+    let held = OsdId::below(3)
+        .find(|o| sim.nodes[o].store.has_unflushed())
+        .unwrap();
     loop {
         let steps: Vec<Step> = sim
             .steps()
@@ -476,7 +478,7 @@ fn a_member_without_room_stops_what_stores_and_nothing_else() {
         for name in ["a", "b"] {
             assert_eq!(sim.write_full(name, "before").result, 0);
         }
-        sim.full.insert(full);
+        sim.full.insert(OsdId::new(full));
         let stores = || vec![write_full("beyond"), write_full("new"), write_full("")];
         for (i, op) in stores().into_iter().enumerate() {
             let name = ["a", "c", "c"][i];
@@ -509,7 +511,7 @@ fn a_member_without_room_stops_what_stores_and_nothing_else() {
 fn a_write_that_was_dropped_after_the_map_told_of_room_is_sent_again() {
     let mut sim = cluster();
     sim.write_full("a", "before");
-    sim.full.insert(1);
+    sim.full.insert(OsdId::new(1));
     let ops = [write_full("after"), extent(OpCode::TRUNCATE, 3, 0, "")];
     let first = sim.tid + 1;
     let send = |sim: &mut Sim, i: usize, conn: u64| {
@@ -541,7 +543,7 @@ fn a_write_that_was_dropped_after_the_map_told_of_room_is_sent_again() {
     assert_eq!(sim.replies.len(), 2);
     assert_eq!(sim.read("a").unwrap(), "aft");
     // A client that hears of room by the map sends again by itself.
-    sim.full.insert(1);
+    sim.full.insert(OsdId::new(1));
     let op = sim.build("b", vec![write_full("new")]);
     sim.submit(op);
     sim.set_full(true);
@@ -577,7 +579,7 @@ fn no_write_overtakes_one_that_was_dropped_for_lack_of_room() {
         sim.submit(op);
         sim.run_some(100_000);
     };
-    sim.full.insert(1);
+    sim.full.insert(OsdId::new(1));
     send(&mut sim, 0, known, 0);
     send(&mut sim, 1, known, 0);
     sim.set_full(true);

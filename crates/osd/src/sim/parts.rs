@@ -7,7 +7,7 @@ use spirula_proto::osd::XattrArgs;
 use super::*;
 use crate::pg::key;
 
-const AWAY: i32 = 2;
+const AWAY: OsdId = OsdId::new(2);
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 /// The most bytes of a pair or header that are accepted with one request.
@@ -138,7 +138,7 @@ impl Sim {
     }
 
     fn assert_all_equal(&self) {
-        let first = self.nodes[&0].store.objects();
+        let first = self.nodes[&OsdId::new(0)].store.objects();
         for (id, n) in &self.nodes {
             let its = n.store.objects();
             assert!(its.keys().eq(first.keys()), "osd.{id} has other objects");
@@ -212,7 +212,7 @@ fn they_are_backfilled_with_their_clones_and_clones_of_many_snapshots_are_remove
     }
     sim.remove_snaps(&snapshots);
     sim.settle();
-    assert_eq!(sim.nodes[&0].store.snap_records(), 0);
+    assert_eq!(sim.nodes[&OsdId::new(0)].store.snap_records(), 0);
     sim.change_all(&shapes(), &[]);
     sim.change_all(&shapes(), &(2001..=2100).rev().collect::<Vec<u64>>());
     // The log no longer tells what is lacking.
@@ -235,8 +235,13 @@ fn they_are_repaired() {
     let names = shapes().into_iter().map(|(name, _)| name);
     for name in names.filter(|name| !name.starts_with("aa")) {
         let key = key::object_key(&sim.object(&name));
-        sim.nodes.get_mut(&0).unwrap().store.rotten.insert(key);
-        sim.with(0, |core, _| core.drop_contexts());
+        sim.nodes
+            .get_mut(&OsdId::new(0))
+            .unwrap()
+            .store
+            .rotten
+            .insert(key);
+        sim.with(OsdId::new(0), |core, _| core.drop_contexts());
         let mut pairs = spirula_denc::Writer::new();
         pairs.blob(b"");
         pairs.u64(1);
@@ -244,7 +249,7 @@ fn they_are_repaired() {
         let pairs = OsdOpIn::new(OpCode::OMAPGETVALS, OpArgs::None, pairs.into_vec());
         let reply = sim.call(&name, vec![extent(OpCode::READ, 0, 0, ""), pairs]);
         assert_eq!(reply.result, 0, "{name}");
-        assert!(sim.nodes[&0].store.rotten.is_empty(), "{name}");
+        assert!(sim.nodes[&OsdId::new(0)].store.rotten.is_empty(), "{name}");
     }
     sim.settle_clean(6);
     sim.assert_all_equal();

@@ -4,7 +4,7 @@ use super::*;
 use crate::pg::bug::Bug;
 use crate::pg::config::Window;
 
-const AWAY: i32 = 2;
+const AWAY: OsdId = OsdId::new(2);
 const KIB: usize = 1 << 10;
 
 fn cluster(sync_objects: usize, seed: u64) -> Sim {
@@ -35,7 +35,7 @@ impl Sim {
 
     fn assert_copies_equal(&self) {
         for n in self.nodes.values() {
-            assert!(n.store.objects() == self.nodes[&0].store.objects());
+            assert!(n.store.objects() == self.nodes[&OsdId::new(0)].store.objects());
         }
     }
 }
@@ -192,7 +192,7 @@ fn copies_what_changes(seed: u64, bug: Option<Bug>) -> bool {
         sim.submit(op);
     }
     sim.settle_clean(seed);
-    let first = sim.nodes[&0].store.objects();
+    let first = sim.nodes[&OsdId::new(0)].store.objects();
     sim.nodes.values().all(|n| n.store.objects() == first)
 }
 
@@ -232,7 +232,7 @@ fn a_patch_that_was_interrupted_never_counts() {
                 let dead = if sim.random(2) == 0 {
                     AWAY
                 } else {
-                    sim.random(3) as i32
+                    sim.random_osd(3)
                 };
                 sim.crash_and_mark_down(dead);
                 let n = sim.random(40);

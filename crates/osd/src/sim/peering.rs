@@ -28,7 +28,7 @@ fn nothing_is_acknowledged_before_every_member_has_it() {
             let steps: Vec<Step> = sim
                 .steps()
                 .into_iter()
-                .filter(|s| *s != Step::Flush(lost))
+                .filter(|s| *s != Step::Flush(OsdId::new(lost)))
                 .collect();
             let Some(&s) = steps.first() else { break };
             sim.step(s);
@@ -50,7 +50,7 @@ fn an_acknowledgement_before_the_last_replica_is_noticed() {
     sim.settle();
     let op = sim.build("a", vec![write_full("x")]);
     let tid = sim.submit(op).unwrap();
-    while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(1)) {
+    while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(OsdId::new(1))) {
         sim.step(step);
     }
     assert!(sim.reply_to(tid).is_some());
@@ -67,7 +67,7 @@ fn a_store_that_answers_out_of_order_ends_the_osd() {
     while let Some(step) = sim.steps().into_iter().find(|s| !matches!(s, Step::Flush(_))) {
         sim.step(step);
     }
-    let primary = sim.map().placement(PgId::new(POOL, 0)).primary;
+    let primary = sim.map().placement(PgId::new(POOL, 0)).primary.unwrap();
     let submitted: Vec<Token> = sim
         .nodes
         .get_mut(&primary)
@@ -83,7 +83,7 @@ fn a_store_that_answers_out_of_order_ends_the_osd() {
 }
 
 /// Takes all steps but flushes of one member, and returns the infos that it has sent meanwhile.
-fn notified_without_flush(sim: &mut Sim, member: i32) -> usize {
+fn notified_without_flush(sim: &mut Sim, member: OsdId) -> usize {
     let mut notified = 0;
     while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(member)) {
         if let Step::Deliver(from, to) = step
@@ -100,8 +100,8 @@ fn notified_without_flush(sim: &mut Sim, member: i32) -> usize {
 #[test]
 fn a_member_tells_of_its_copy_only_when_that_is_durable() {
     let mut sim = cluster(3);
-    let primary = sim.map().placement(PgId::new(POOL, 0)).primary;
-    let member = (0..3).find(|o| *o != primary).unwrap();
+    let primary = sim.map().placement(PgId::new(POOL, 0)).primary.unwrap();
+    let member = OsdId::below(3).find(|o| *o != primary).unwrap();
     let op = sim.build("a", vec![write_full("x")]);
     sim.submit(op).unwrap();
     assert_eq!(notified_without_flush(&mut sim, member), 0);
@@ -140,7 +140,7 @@ fn a_lost_message_or_answer_is_made_good_on_the_new_connection() {
             sim.submit(op);
         }
         sim.run_some(cut_after as usize);
-        sim.cut_link(0, 1);
+        sim.cut_link(OsdId::new(0), OsdId::new(1));
         sim.settle();
         assert_eq!(sim.replies.len(), 5, "cut after {cut_after}");
         same_everywhere(&sim);
@@ -152,12 +152,12 @@ fn with_a_member_away_a_pg_serves_and_the_member_gets_what_it_missed() {
     for away in 0..3 {
         let mut sim = cluster(5);
         sim.write_full("a", "before");
-        sim.crash_and_mark_down(away);
+        sim.crash_and_mark_down(OsdId::new(away));
         sim.settle();
         assert_eq!(sim.states(), ["1.0 active+undersized+degraded"]);
         sim.write_full("a", "meanwhile");
         sim.write_full("b", "new");
-        sim.start_and_mark_up(away);
+        sim.start_and_mark_up(OsdId::new(away));
         sim.settle();
         assert!(sim.all_clean(), "{:?}", sim.states());
         assert_eq!(sim.read("a").unwrap(), "meanwhile");
@@ -171,16 +171,16 @@ fn the_only_survivor_s_data_is_waited_for() {
     let mut sim = cluster(6);
     sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 1);
     sim.write_full("a", "before");
-    sim.crash_and_mark_down(0);
-    sim.crash_and_mark_down(1);
+    sim.crash_and_mark_down(OsdId::new(0));
+    sim.crash_and_mark_down(OsdId::new(1));
     sim.settle();
     sim.write_full("a", "alone");
-    sim.crash_and_mark_down(2);
-    sim.start_and_mark_up(0);
-    sim.start_and_mark_up(1);
+    sim.crash_and_mark_down(OsdId::new(2));
+    sim.start_and_mark_up(OsdId::new(0));
+    sim.start_and_mark_up(OsdId::new(1));
     sim.settle();
     assert!(sim.states()[0].contains("down"), "{:?}", sim.states());
-    sim.start_and_mark_up(2);
+    sim.start_and_mark_up(OsdId::new(2));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
     assert_eq!(sim.read("a").unwrap(), "alone");
@@ -199,8 +199,8 @@ fn unrecorded(bug: Option<Bug>) -> (bool, Option<String>) {
     sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 1);
     sim.settle();
     sim.write_full("a", "before");
-    sim.crash_and_mark_down(1);
-    sim.crash_and_mark_down(2);
+    sim.crash_and_mark_down(OsdId::new(1));
+    sim.crash_and_mark_down(OsdId::new(2));
     let op = sim.build("a", vec![write_full("alone")]);
     let tid = sim.submit(op).unwrap();
     for _ in 0..10_000 {
@@ -212,9 +212,9 @@ fn unrecorded(bug: Option<Bug>) -> (bool, Option<String>) {
     }
     let acknowledged = sim.reply_to(tid).is_some();
     sim.alive.clear();
-    sim.crash_and_mark_down(0);
-    sim.start_and_mark_up(1);
-    sim.start_and_mark_up(2);
+    sim.crash_and_mark_down(OsdId::new(0));
+    sim.start_and_mark_up(OsdId::new(1));
+    sim.start_and_mark_up(OsdId::new(2));
     sim.settle();
     let op = sim.build("a", vec![extent(OpCode::READ, 0, 0, "")]);
     let tid = sim.submit(op).unwrap();
@@ -239,7 +239,7 @@ fn with_too_few_members_ops_are_held_and_go_on_when_one_returns() {
         sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 3);
         sim.settle();
         sim.write_full("a", "before");
-        sim.crash_and_mark_down(away);
+        sim.crash_and_mark_down(OsdId::new(away));
         sim.settle();
         assert!(
             sim.states().iter().all(|s| s.contains("peered")),
@@ -250,7 +250,7 @@ fn with_too_few_members_ops_are_held_and_go_on_when_one_returns() {
         let tid = sim.submit(op).unwrap();
         sim.settle();
         assert!(sim.reply_to(tid).is_none());
-        sim.start_and_mark_up(away);
+        sim.start_and_mark_up(OsdId::new(away));
         sim.settle();
         assert!(sim.all_clean(), "{:?}", sim.states());
         // osd.0 leads when it is there: its client sends again after the change.
@@ -278,9 +278,9 @@ fn a_crash_at_any_step_loses_no_acknowledged_write() {
                 .iter()
                 .filter(|t| sim.replies.iter().any(|r| r.tid == **t))
                 .count();
-            sim.crash_and_mark_down(victim);
+            sim.crash_and_mark_down(OsdId::new(victim));
             sim.run_some(at);
-            sim.start_and_mark_up(victim);
+            sim.start_and_mark_up(OsdId::new(victim));
             sim.settle();
             assert!(sim.all_clean(), "{:?}", sim.states());
             let now = sim.read("a").unwrap();
@@ -301,12 +301,18 @@ fn a_member_that_is_replaced_gets_everything_and_the_old_copy_goes() {
     for i in 0..300 {
         sim.write_full(&format!("o{i}"), &format!("data {i}"));
     }
-    sim.change_map(|m| m.out.push(1));
+    sim.change_map(|m| m.out.push(OsdId::new(1)));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
-    assert_eq!(sim.nodes[&3].store.objects(), sim.nodes[&0].store.objects());
-    assert!(sim.nodes[&1].store.objects().is_empty(), "the stray is deleted");
-    assert_eq!(sim.nodes[&1].store.meta_len(), 0);
+    assert_eq!(
+        sim.nodes[&OsdId::new(3)].store.objects(),
+        sim.nodes[&OsdId::new(0)].store.objects()
+    );
+    assert!(
+        sim.nodes[&OsdId::new(1)].store.objects().is_empty(),
+        "the stray is deleted"
+    );
+    assert_eq!(sim.nodes[&OsdId::new(1)].store.meta_len(), 0);
     assert_eq!(sim.read("o299").unwrap(), "data 299");
 }
 
@@ -315,15 +321,15 @@ fn a_pg_that_moved_waits_for_a_down_osd_that_may_have_newer_data() {
     let mut sim = Sim::new(4, 1, 1, 4);
     sim.settle();
     sim.write_full("a", "x");
-    sim.crash_and_mark_down(0);
-    sim.change_map(|m| m.out.push(0));
+    sim.crash_and_mark_down(OsdId::new(0));
+    sim.change_map(|m| m.out.push(OsdId::new(0)));
     sim.settle();
     assert_eq!(sim.states(), ["1.0 down"]);
-    sim.start_and_mark_up(0);
+    sim.start_and_mark_up(OsdId::new(0));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
     assert_eq!(sim.read("a").unwrap(), "x");
-    assert!(sim.nodes[&0].store.objects().is_empty());
+    assert!(sim.nodes[&OsdId::new(0)].store.objects().is_empty());
 }
 
 #[test]
@@ -363,9 +369,9 @@ fn a_deleted_pool_leaves_nothing_behind() {
     }
     sim.change_map(|m| m.pools.clear());
     sim.run_some(40);
-    sim.crash(1);
-    sim.start(1);
-    sim.change_map(|m| m.mark_up(1));
+    sim.crash(OsdId::new(1));
+    sim.start(OsdId::new(1));
+    sim.change_map(|m| m.mark_up(OsdId::new(1)));
     sim.settle();
     for n in sim.nodes.values() {
         assert!(n.store.objects().is_empty());
@@ -381,14 +387,14 @@ fn a_deletion_goes_on_when_the_store_can_list_again() {
     for i in 0..10 {
         sim.write_full(&format!("o{i}"), "x");
     }
-    sim.nodes.get_mut(&0).unwrap().store.unlistable = true;
+    sim.nodes.get_mut(&OsdId::new(0)).unwrap().store.unlistable = true;
     sim.change_map(|m| m.pools.clear());
     sim.settle();
-    let store = &mut sim.nodes.get_mut(&0).unwrap().store;
+    let store = &mut sim.nodes.get_mut(&OsdId::new(0)).unwrap().store;
     assert_eq!(store.objects().len(), 10);
     store.unlistable = false;
     sim.settle();
-    let node = &sim.nodes[&0];
+    let node = &sim.nodes[&OsdId::new(0)];
     assert!(node.store.objects().is_empty() && node.store.meta_len() == 0);
     assert_eq!(node.core.as_ref().unwrap().pgs().count(), 0);
 }
@@ -410,15 +416,15 @@ fn logs_stay_bounded_everywhere() {
         assert!(n.store.meta_len() < 125);
     }
     // Longer away than the log reaches: everything is compared.
-    sim.crash_and_mark_down(2);
-    sim.start_and_mark_up(2);
+    sim.crash_and_mark_down(OsdId::new(2));
+    sim.start_and_mark_up(OsdId::new(2));
     sim.settle();
     assert!(sim.all_clean());
     same_everywhere(&sim);
 }
 
 /// An OSD's role in PG 1.0.
-fn trace(sim: &Sim, osd: i32) -> String {
+fn trace(sim: &Sim, osd: OsdId) -> String {
     let core = sim.nodes[&osd].core.as_ref().unwrap();
     core.pg(PgId::new(POOL, 0))
         .map(|pg| pg.seen().trace())
@@ -426,7 +432,7 @@ fn trace(sim: &Sim, osd: i32) -> String {
 }
 
 /// Steps until an OSD's role in PG 1.0 looks like this.
-fn run_until(sim: &mut Sim, osd: i32, what: &str) {
+fn run_until(sim: &mut Sim, osd: OsdId, what: &str) {
     for _ in 0..10_000 {
         if trace(sim, osd).contains(what) {
             return;
@@ -447,14 +453,14 @@ fn a_helper_that_was_marked_down_and_lives_is_asked_again() {
             sim.write_full(&format!("o{i}"), "x");
         }
         // osd.0 belongs to the PG no more, but has the newest copy, and brings the others up to it.
-        sim.change_map(|m| m.out.extend([0, 1]));
-        run_until(&mut sim, 2, "Syncing({2, 3})");
-        sim.change_map(|m| m.mark_down(0));
-        sim.change_map(|m| m.mark_up(0));
+        sim.change_map(|m| m.out.extend([0, 1].map(OsdId::new)));
+        run_until(&mut sim, OsdId::new(2), "Syncing({2, 3})");
+        sim.change_map(|m| m.mark_down(OsdId::new(0)));
+        sim.change_map(|m| m.mark_up(OsdId::new(0)));
         // The others may see both maps before it does.
         for _ in 0..2 * seed {
             let mut steps = sim.steps();
-            steps.retain(|s| *s != Step::Map(0));
+            steps.retain(|s| *s != Step::Map(OsdId::new(0)));
             let at = sim.random(steps.len().max(1));
             if let Some(step) = steps.get(at) {
                 sim.step(*step);
@@ -463,7 +469,10 @@ fn a_helper_that_was_marked_down_and_lives_is_asked_again() {
         sim.settle();
         assert!(sim.all_clean(), "seed {seed}: {:?}", sim.states());
         assert_eq!(sim.read("o7").unwrap(), "x");
-        assert!(sim.nodes[&0].store.objects().is_empty(), "the stray is deleted");
+        assert!(
+            sim.nodes[&OsdId::new(0)].store.objects().is_empty(),
+            "the stray is deleted"
+        );
     }
 }
 
@@ -473,32 +482,35 @@ fn a_count_that_a_new_attempt_has_overtaken_activates_nothing() {
         let mut sim = cluster(seed);
         sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 1);
         sim.settle();
-        sim.crash_and_mark_down(0);
-        sim.crash_and_mark_down(2);
+        sim.crash_and_mark_down(OsdId::new(0));
+        sim.crash_and_mark_down(OsdId::new(2));
         sim.settle();
         for i in 0..20 {
             sim.write_full(&format!("o{i}"), "x");
         }
-        sim.start(0);
-        sim.start(2);
+        sim.start(OsdId::new(0));
+        sim.start(OsdId::new(2));
         sim.change_map(|m| {
-            m.mark_up(0);
-            m.mark_up(2);
+            m.mark_up(OsdId::new(0));
+            m.mark_up(OsdId::new(2));
             // After a split the objects are counted.
             m.pools.get_mut(&POOL).unwrap().pg_num = 2;
         });
         // osd.1 brings the others up to its copy, and does not notice that these cannot reach each
         // other for a moment.
-        run_until(&mut sim, 0, "Syncing({0, 2})");
-        sim.cut_link(0, 2);
-        run_until(&mut sim, 0, "Counting");
+        run_until(&mut sim, OsdId::new(0), "Syncing({0, 2})");
+        sim.cut_link(OsdId::new(0), OsdId::new(2));
+        run_until(&mut sim, OsdId::new(0), "Counting");
         // So osd.0 begins anew, and then gets the answer that it had asked its store for.
         sim.pass_moment();
-        assert!(!trace(&sim, 0).contains("Counting"), "it did not begin anew");
-        while sim.steps().contains(&Step::Answer(0)) {
-            sim.step(Step::Answer(0));
+        assert!(
+            !trace(&sim, OsdId::new(0)).contains("Counting"),
+            "it did not begin anew"
+        );
+        while sim.steps().contains(&Step::Answer(OsdId::new(0))) {
+            sim.step(Step::Answer(OsdId::new(0)));
         }
-        assert!(!trace(&sim, 0).contains("Activating"), "seed {seed}");
+        assert!(!trace(&sim, OsdId::new(0)).contains("Activating"), "seed {seed}");
         sim.settle();
         assert!(sim.all_clean(), "seed {seed}: {:?}", sim.states());
         for i in 0..20 {
@@ -517,7 +529,7 @@ fn moving(hold: impl FnOnce(&mut FakeMap)) -> Sim {
     }
     sim.change_map(|m| {
         hold(m);
-        m.out.push(1);
+        m.out.push(OsdId::new(1));
     });
     sim.pass(30);
     sim
@@ -531,22 +543,25 @@ fn flags_hold_up_copying_before_it_begins_and_in_between() {
     ] {
         let mut sim = moving(|m| flag(m, true));
         assert_eq!(sim.states(), ["1.0 active+backfill_wait+remapped"]);
-        assert!(sim.nodes[&3].store.objects().is_empty());
+        assert!(sim.nodes[&OsdId::new(3)].store.objects().is_empty());
         sim.change_map(|m| flag(m, false));
-        while sim.nodes[&3].store.objects().len() < 50 {
+        while sim.nodes[&OsdId::new(3)].store.objects().len() < 50 {
             sim.pass_moment();
             sim.run_some(20);
         }
         sim.change_map(|m| flag(m, true));
         sim.pass(30);
-        let copied = sim.nodes[&3].store.objects().len();
+        let copied = sim.nodes[&OsdId::new(3)].store.objects().len();
         assert!((50..290).contains(&copied), "it goes on: {copied}");
         sim.write_full("o7", "written meanwhile");
         sim.change_map(|m| flag(m, false));
         sim.settle();
         assert!(sim.all_clean(), "{:?}", sim.states());
         assert_eq!(sim.read("o7").unwrap(), "written meanwhile");
-        assert_eq!(sim.nodes[&3].store.objects(), sim.nodes[&0].store.objects());
+        assert_eq!(
+            sim.nodes[&OsdId::new(3)].store.objects(),
+            sim.nodes[&OsdId::new(0)].store.objects()
+        );
     }
 }
 
@@ -558,8 +573,8 @@ fn no_rebalance_does_not_keep_a_pg_degraded() {
         sim.write_full(&format!("o{i}"), "x");
     }
     sim.change_map(|m| m.no_rebalance = true);
-    sim.crash_and_mark_down(1);
-    sim.change_map(|m| m.out.push(1));
+    sim.crash_and_mark_down(OsdId::new(1));
+    sim.change_map(|m| m.out.push(OsdId::new(1)));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
 }
@@ -572,9 +587,9 @@ fn one_that_cannot_read_what_others_have_too_is_not_asked_for_ever() {
     let place = sim.map().placement(PgId::new(POOL, 0));
     // The primary would take its own copy for the newest.
     let key = crate::pg::key::object_key(&sim.object("a"));
-    let primary = sim.nodes.get_mut(&place.primary).unwrap();
+    let primary = sim.nodes.get_mut(&place.primary.unwrap()).unwrap();
     primary.store.rotten.insert(key);
-    let gone = place.acting.osds().find(|o| *o != place.primary);
+    let gone = place.acting.osds().find(|o| Some(*o) != place.primary);
     sim.change_map(|m| m.out.extend(gone));
     sim.settle();
     assert!(sim.all_clean(), "{:?}\n{}", sim.states(), sim.traces());

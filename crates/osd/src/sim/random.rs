@@ -10,7 +10,7 @@ use spirula_proto::internal::Edition;
 /// A kind of cluster, with its faults.
 #[derive(Clone, Copy)]
 struct Setup {
-    osds: i32,
+    osds: u16,
     size: u32,
     min_size: u32,
     pg_num: u32,
@@ -90,7 +90,7 @@ struct Run {
     seed: u64,
     histories: BTreeMap<String, History>,
     pending: BTreeMap<u64, (String, Request)>,
-    away: Vec<(i32, Away)>,
+    away: Vec<(OsdId, Away)>,
     /// The number of reads that members other than the primary answered.
     member_reads: usize,
 }
@@ -123,7 +123,10 @@ impl Run {
         let mut sim = Sim::with_config(setup.osds, setup.size, setup.pg_num, seed, cfg);
         if setup.bug.is_none() && seed as usize / SETUPS.len() % 4 == 3 {
             // A cluster that is being upgraded.
-            sim.speak(seed as i32 % setup.osds, Edition::Previous);
+            sim.speak(
+                OsdId::new((seed % u64::from(setup.osds)) as u16),
+                Edition::Previous,
+            );
         }
         sim.is_slow = sim.random(2) == 0;
         if sim.random(2) == 0 {
@@ -142,8 +145,8 @@ impl Run {
         }
     }
 
-    fn any_osd(&mut self) -> i32 {
-        self.sim.random(self.setup.osds as usize) as i32
+    fn any_osd(&mut self) -> OsdId {
+        self.sim.random_osd(self.setup.osds.into())
     }
 
     fn leave(&mut self) {
@@ -170,13 +173,13 @@ impl Run {
 
     /// Cuts the power everywhere at once, as far as this many may be away.
     fn blackout(&mut self) {
-        for id in 0..self.setup.osds {
+        for id in OsdId::below(self.setup.osds.into()) {
             if self.away.len() < self.setup.most_down && self.away.iter().all(|(o, _)| *o != id) {
                 self.sim.crash(id);
                 self.away.push((id, Away::Dead));
             }
         }
-        let dead: Vec<i32> = self.away.iter().map(|(o, _)| *o).collect();
+        let dead: Vec<OsdId> = self.away.iter().map(|(o, _)| *o).collect();
         self.sim.change_map(|m| {
             for id in dead.into_iter().filter(|o| m.is_up(*o)).collect::<Vec<_>>() {
                 m.mark_down(id);
@@ -208,7 +211,7 @@ impl Run {
                     self.sim.cut_link(a, b);
                 }
             }
-            5 if self.sim.random(6) == 0 && self.setup.osds > self.setup.size as i32 => {
+            5 if self.sim.random(6) == 0 && u32::from(self.setup.osds) > self.setup.size => {
                 let id = self.any_osd();
                 self.sim
                     .change_map(|m| match m.out.iter().position(|o| *o == id) {
@@ -244,7 +247,7 @@ impl Run {
             1 => m.no_recover = !m.no_recover,
             2 => m.set_full(id, true, false),
             4 => m.set_full(id, true, true),
-            _ => (0..self.setup.osds).for_each(|o| m.set_full(o, false, false)),
+            _ => OsdId::below(self.setup.osds.into()).for_each(|o| m.set_full(o, false, false)),
         });
     }
 
@@ -310,7 +313,7 @@ impl Run {
         }
     }
 
-    fn read_at(&mut self, id: i32, flags: OsdFlags, request: fn(usize) -> Request) {
+    fn read_at(&mut self, id: OsdId, flags: OsdFlags, request: fn(usize) -> Request) {
         let name = format!("o{}", self.sim.random(OBJECTS));
         let floor = self.histories.get(&name).map_or(0, |h| h.floor);
         let mut op = self.sim.build(&name, vec![extent(OpCode::READ, 0, 0, "")]);
@@ -364,7 +367,7 @@ impl Run {
         self.sim.roomless.clear();
         self.sim.change_map(|m| {
             (m.no_backfill, m.no_recover) = (false, false);
-            (0..self.setup.osds).for_each(|o| m.set_full(o, false, false));
+            OsdId::below(self.setup.osds.into()).for_each(|o| m.set_full(o, false, false));
         });
         for _ in 0..8 {
             self.sim.settle();

@@ -8,18 +8,18 @@ use crate::pg::Pg;
 use crate::pg::message::{PeerBody, PeeringId};
 use crate::pg::recent::{RECENT_BYTES, State, What};
 
-fn pg(sim: &Sim, osd: i32) -> &Pg {
+fn pg(sim: &Sim, osd: OsdId) -> &Pg {
     let core = sim.nodes[&osd].core.as_ref().unwrap();
     core.pg(PgId::new(POOL, 0)).unwrap()
 }
 
-fn sentence(sim: &Sim, osd: i32) -> String {
+fn sentence(sim: &Sim, osd: OsdId) -> String {
     pg(sim, osd).seen().sentence(sim.usec)
 }
 
 /// The sentence of the primary of the first PG.
 fn leader_s(sim: &Sim) -> String {
-    let leads = |id: &&i32| {
+    let leads = |id: &&OsdId| {
         let core = sim.nodes[*id].core.as_ref();
         core.is_some_and(|c| c.pgs().any(|pg| pg.seen().is_primary()))
     };
@@ -30,19 +30,19 @@ fn leader_s(sim: &Sim) -> String {
 fn a_pg_says_on_whom_it_waits_and_since_when() {
     let mut sim = Sim::new(3, 3, 1, 5);
     sim.settle_clean(5);
-    let serves = sentence(&sim, 0);
+    let serves = sentence(&sim, OsdId::new(0));
     assert!(
         serves.starts_with("Serves since 10") && serves.ends_with(", and waits for nothing."),
         "{serves}"
     );
-    assert!(sentence(&sim, 1).starts_with("Follows osd.0, which serves, since 10"));
+    assert!(sentence(&sim, OsdId::new(1)).starts_with("Follows osd.0, which serves, since 10"));
 
     let op = sim.build("a", vec![write_full("x")]);
     sim.submit(op).unwrap();
-    while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(1)) {
+    while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(OsdId::new(1))) {
         sim.step(step);
     }
-    let writes = sentence(&sim, 0);
+    let writes = sentence(&sim, OsdId::new(0));
     assert!(
         writes.starts_with("Serves (Primary/Active since ")
             && writes.contains(") and waits for osd.1 to have write "),
@@ -52,23 +52,23 @@ fn a_pg_says_on_whom_it_waits_and_since_when() {
 
     sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 3);
     sim.settle();
-    sim.crash_and_mark_down(2);
+    sim.crash_and_mark_down(OsdId::new(2));
     sim.settle();
-    let waits = sentence(&sim, 0);
+    let waits = sentence(&sim, OsdId::new(0));
     assert!(
         waits.contains(" for more OSDs: 2 of the min_size of 3 are up. This is attempt "),
         "{waits}"
     );
     // It has waited as long, whatever maps come meanwhile.
-    let standing = pg(&sim, 0).seen().stands_since();
+    let standing = pg(&sim, OsdId::new(0)).seen().stands_since();
     assert_eq!(standing.0, State::MinSize);
     sim.pass(5);
     sim.change_map(|_| ());
     sim.settle();
-    assert_eq!(pg(&sim, 0).seen().stands_since(), standing);
-    sim.start_and_mark_up(2);
+    assert_eq!(pg(&sim, OsdId::new(0)).seen().stands_since(), standing);
+    sim.start_and_mark_up(OsdId::new(2));
     sim.settle_clean(5);
-    let past = pg(&sim, 0).seen().past_states();
+    let past = pg(&sim, OsdId::new(0)).seen().past_states();
     let waited = past.iter().find(|s| s.state == State::MinSize).unwrap();
     assert!(
         waited.enter == standing.1 && waited.exit > waited.enter,
@@ -81,8 +81,8 @@ fn a_pg_names_the_osd_that_may_have_more() {
     let mut sim = Sim::new(4, 1, 1, 4);
     sim.settle();
     sim.write_full("a", "x");
-    sim.crash_and_mark_down(0);
-    sim.change_map(|m| m.out.push(0));
+    sim.crash_and_mark_down(OsdId::new(0));
+    sim.change_map(|m| m.out.push(OsdId::new(0)));
     sim.settle();
     let waits = leader_s(&sim);
     assert!(
@@ -93,7 +93,7 @@ fn a_pg_names_the_osd_that_may_have_more() {
     sim.change_map(|_| ());
     sim.settle();
     assert_eq!(leader_s(&sim), waits);
-    sim.start_and_mark_up(0);
+    sim.start_and_mark_up(OsdId::new(0));
     sim.settle_clean(4);
 }
 
@@ -101,7 +101,7 @@ fn a_pg_names_the_osd_that_may_have_more() {
 fn transitions_are_remembered_in_their_order() {
     let mut sim = Sim::new(3, 3, 1, 7);
     sim.settle_clean(7);
-    let all = pg(&sim, 0).seen().transitions();
+    let all = pg(&sim, OsdId::new(0)).seen().transitions();
     assert!(all.is_sorted_by_key(|t| t.at));
     let states: Vec<State> = all
         .iter()
@@ -117,7 +117,7 @@ fn transitions_are_remembered_in_their_order() {
         .collect();
     assert!(places.is_sorted(), "{states:?}");
     let place = |wanted: fn(&What) -> bool| all.iter().position(|t| wanted(&t.what)).unwrap();
-    let interval = place(|w| matches!(w, What::Interval { primary: 0, .. }));
+    let interval = place(|w| matches!(w, What::Interval { primary: Some(osd), .. } if osd.index() == 0));
     let attempt = place(|w| matches!(w, What::Attempt(id) if id.round > 0));
     let asks = place(|w| *w == What::State(State::Infos));
     assert!(interval < attempt && attempt < asks, "{all:?}");
@@ -128,16 +128,16 @@ fn transitions_are_remembered_in_their_order() {
         id: PeeringId::default(),
         body: PeerBody::PushAck,
     };
-    sim.with(0, |core, cx| core.handle_peer(2, msg, cx));
-    let newest = pg(&sim, 0).seen().transitions().last().unwrap().what;
+    sim.with(OsdId::new(0), |core, cx| core.handle_peer(OsdId::new(2), msg, cx));
+    let newest = pg(&sim, OsdId::new(0)).seen().transitions().last().unwrap().what;
     assert!(
         matches!(
             newest,
             What::Dropped {
                 times: 1,
-                from: 2,
+                from: Some(osd),
                 ..
-            }
+            } if osd.index() == 2
         ),
         "{newest:?}"
     );
@@ -171,7 +171,7 @@ fn a_broken_invariant_tells_what_the_pg_did_before() {
     }));
     let nobody_asked = Token::new(1, u32::MAX);
     let broken = catch_unwind(AssertUnwindSafe(|| {
-        sim.with(0, |core, cx| {
+        sim.with(OsdId::new(0), |core, cx| {
             core.handle_store(nobody_asked, StoreReply::Committed, cx)
         });
     }));

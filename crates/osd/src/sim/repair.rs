@@ -8,19 +8,19 @@ use crate::pg::config::Window;
 use crate::pg::key;
 use crate::pg::repair::MarkLostError;
 
-const PRIMARY: i32 = 0;
+const PRIMARY: OsdId = OsdId::new(0);
 
 impl Sim {
     fn key(&self, name: &str) -> Bytes {
         key::object_key(&self.object(name))
     }
 
-    fn rot(&mut self, osd: i32, key: &Bytes) {
+    fn rot(&mut self, osd: OsdId, key: &Bytes) {
         self.nodes.get_mut(&osd).unwrap().store.rotten.insert(key.clone());
         self.with(osd, |core, _| core.drop_contexts());
     }
 
-    fn is_rotten(&self, osd: i32, key: &Bytes) -> bool {
+    fn is_rotten(&self, osd: OsdId, key: &Bytes) -> bool {
         let store = &self.nodes[&osd].store;
         store.rotten.contains(key) || store.unknown.contains(key)
     }
@@ -56,7 +56,7 @@ fn cluster(seed: u64) -> Sim {
     };
     let mut sim = Sim::with_config(3, 3, 1, seed, cfg);
     sim.settle();
-    assert_eq!(sim.map().placement(PgId::new(POOL, 0)).primary, PRIMARY);
+    assert_eq!(sim.map().placement(PgId::new(POOL, 0)).primary, Some(PRIMARY));
     sim.write_full("a", "ten parts.");
     sim.call("a", vec![ops::set("name", "value")]);
     sim
@@ -164,19 +164,19 @@ fn a_clone_is_repaired_in_the_order_of_its_head() {
 fn a_member_tells_its_primary_and_gets_the_object_again() {
     let mut sim = cluster(10);
     let key = sim.key("a");
-    sim.rot(1, &key);
+    sim.rot(OsdId::new(1), &key);
     let ask = |sim: &mut Sim| {
         let mut op = sim.build("a", vec![extent(OpCode::READ, 0, 0, "")]);
         op.flags = OsdFlags::ONDISK.with(OsdFlags::BALANCE_READS);
         let (pgid, tid) = (op.pgid, op.tid);
-        sim.with(1, |core, cx| core.handle_op(pgid, op, cx));
+        sim.with(OsdId::new(1), |core, cx| core.handle_op(pgid, op, cx));
         sim.run_some(10_000);
         sim.reply_to(tid).unwrap()
     };
     // The first question brings the share, the second finds the damage.
     assert_eq!(ask(&mut sim).result, -EAGAIN);
     assert_eq!(ask(&mut sim).result, -EAGAIN);
-    assert!(!sim.is_rotten(1, &key));
+    assert!(!sim.is_rotten(OsdId::new(1), &key));
     assert_eq!(ask(&mut sim).result, 0);
     assert_eq!(sim.repaired(), 1);
     assert!(sim.cluster_log[0].contains("read error"), "{:?}", sim.cluster_log);
@@ -188,10 +188,10 @@ fn a_copy_that_is_found_to_be_bad_as_well_is_repaired_too() {
     let mut sim = cluster(11);
     let key = sim.key("a");
     sim.rot(PRIMARY, &key);
-    sim.rot(1, &key);
+    sim.rot(OsdId::new(1), &key);
     assert_eq!(sim.read("a").unwrap(), "ten parts.");
     sim.settle();
-    assert!(!sim.is_rotten(PRIMARY, &key) && !sim.is_rotten(1, &key));
+    assert!(!sim.is_rotten(PRIMARY, &key) && !sim.is_rotten(OsdId::new(1), &key));
     assert_eq!(sim.repaired(), 2);
     sim.assert_equal();
 }
@@ -200,20 +200,20 @@ fn a_copy_that_is_found_to_be_bad_as_well_is_repaired_too() {
 fn what_no_member_can_read_fails_and_is_named() {
     let mut sim = cluster(12);
     let key = sim.key("a");
-    (0..3).for_each(|osd| sim.rot(osd, &key));
+    OsdId::below(3).for_each(|osd| sim.rot(osd, &key));
     assert_eq!(sim.read("a"), Err(-EIO));
     assert_eq!(sim.read("a"), Err(-EIO));
     assert_eq!(sim.states(), ["1.0 active+recovery_unfound+degraded"]);
     assert_eq!(sim.primary_report().copies.unfound, [sim.object("a")]);
     assert!(sim.cluster_log.last().unwrap().ends_with(", unfound"));
     // One of them recovers.
-    sim.nodes.get_mut(&2).unwrap().store.rotten.clear();
+    sim.nodes.get_mut(&OsdId::new(2)).unwrap().store.rotten.clear();
     sim.pass(15);
     assert_eq!(sim.read("a").unwrap(), "ten parts.");
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
     // All rot again, and are written anew.
-    (0..3).for_each(|osd| sim.rot(osd, &key));
+    OsdId::below(3).for_each(|osd| sim.rot(osd, &key));
     sim.pass(15);
     assert_eq!(sim.read("a"), Err(-EIO));
     sim.write_full("a", "what is new and no shorter");
@@ -237,12 +237,12 @@ fn a_disk_that_keeps_nothing_does_not_keep_its_clients_waiting() {
 #[test]
 fn who_can_not_read_an_object_does_not_bring_others_up() {
     let mut sim = cluster(14);
-    sim.crash_and_mark_down(2);
+    sim.crash_and_mark_down(OsdId::new(2));
     sim.settle();
     sim.write_full("a", "newer");
     let key = sim.key("a");
     sim.rot(PRIMARY, &key);
-    sim.start_and_mark_up(2);
+    sim.start_and_mark_up(OsdId::new(2));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
     assert_eq!(sim.read("a").unwrap(), "newer");
@@ -263,7 +263,7 @@ fn what_no_member_can_read_is_given_up() {
     sim.write_full("b", "good");
     sim.write_at_snaps("b", vec![write_at(0, "GOOD")], 4, &[4]);
     let (head, clone) = (sim.key("a"), key::clone_key(&sim.key("b"), 4));
-    for osd in 0..3 {
+    for osd in OsdId::below(3) {
         sim.rot(osd, &head);
         sim.rot(osd, &clone);
     }
@@ -271,19 +271,19 @@ fn what_no_member_can_read_is_given_up() {
     assert_eq!(sim.read_at("b", 4), Err(-EIO));
     assert_eq!(sim.primary_report().copies.unfound.len(), 2);
     // An OSD that is down may have them, until it is declared lost.
-    sim.crash_and_mark_down(2);
+    sim.crash_and_mark_down(OsdId::new(2));
     sim.settle();
     assert_eq!(sim.read("a"), Err(-EIO));
     assert_eq!(sim.read_at("b", 4), Err(-EIO));
     assert_eq!(mark(&mut sim), Err(MarkLostError::NotProbed(2)));
-    sim.change_map(|m| m.mark_lost(2));
+    sim.change_map(|m| m.mark_lost(OsdId::new(2)));
     sim.run_some(100_000);
     assert_eq!(mark(&mut sim), Ok(2));
     assert_eq!(sim.primary_report().copies.unfound, []);
     assert_eq!((sim.read("a"), sim.read_at("b", 4)), (Err(-2), Err(-2)));
     assert_eq!(sim.read("b").unwrap(), "GOOD");
     assert_eq!(mark(&mut sim), Err(MarkLostError::NoneUnfound));
-    sim.start_and_mark_up(2);
+    sim.start_and_mark_up(OsdId::new(2));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
     sim.assert_equal();
@@ -300,7 +300,7 @@ fn nothing_is_lost_whatever_interrupts_a_repair() {
         let mut newest = "ten parts.".to_owned();
         let key = sim.key("a");
         for round in 0..6 {
-            let bad = sim.random(3) as i32;
+            let bad = sim.random_osd(3);
             sim.rot(bad, &key);
             let (mut tids, mut may_be) = (Vec::new(), vec![newest.clone()]);
             for i in 0..3 {
@@ -322,14 +322,14 @@ fn nothing_is_lost_whatever_interrupts_a_repair() {
             }
             match sim.random(4) {
                 0 => {
-                    let (a, b) = (sim.random(3) as i32, sim.random(3) as i32);
+                    let (a, b) = (sim.random_osd(3), sim.random_osd(3));
                     if a != b {
                         sim.cut_link(a, b);
                     }
                 }
                 1 => {}
                 _ => {
-                    let dead = sim.random(3) as i32;
+                    let dead = sim.random_osd(3);
                     sim.crash_and_mark_down(dead);
                     let n = sim.random(60);
                     sim.run_some(n);
@@ -344,7 +344,7 @@ fn nothing_is_lost_whatever_interrupts_a_repair() {
             let at = may_be.iter().position(|t| *t == now);
             assert!(at.is_some(), "seed {seed}: {now} is none of {may_be:?}");
             newest = now;
-            for osd in 0..3 {
+            for osd in OsdId::below(3) {
                 // Copies that are still bad are found by reading everywhere.
                 sim.nodes.get_mut(&osd).unwrap().store.rotten.clear();
             }

@@ -6,7 +6,7 @@ use super::*;
 use crate::pg::bug::Bug;
 
 /// The answer of osd.`id` to a read with `BALANCE_READS`; `None` if it has not answered yet.
-fn ask(sim: &mut Sim, id: i32, name: &str) -> Option<Result<Bytes, i32>> {
+fn ask(sim: &mut Sim, id: OsdId, name: &str) -> Option<Result<Bytes, i32>> {
     let mut op = sim.build(name, vec![extent(OpCode::READ, 0, 0, "")]);
     (op.epoch, op.flags) = (
         sim.nodes[&id].epoch,
@@ -24,7 +24,7 @@ fn ask(sim: &mut Sim, id: i32, name: &str) -> Option<Result<Bytes, i32>> {
     })
 }
 
-fn cluster(bug: Option<Bug>) -> (Sim, i32) {
+fn cluster(bug: Option<Bug>) -> (Sim, OsdId) {
     let cfg = PgConfig {
         bug,
         ..PgConfig::default()
@@ -33,13 +33,13 @@ fn cluster(bug: Option<Bug>) -> (Sim, i32) {
     sim.settle();
     sim.write_full("a", "one");
     let place = sim.map().placement(PgId::new(POOL, 0));
-    let member = place.acting.osds().find(|o| *o != place.primary).unwrap();
+    let member = place.acting.osds().find(|o| Some(*o) != place.primary).unwrap();
     (sim, member)
 }
 
 /// Gets the member its share: the first question is answered by the primary, the next ones by the
 /// member.
-fn share(sim: &mut Sim, member: i32) {
+fn share(sim: &mut Sim, member: OsdId) {
     assert_eq!(ask(sim, member, "a"), Some(Err(-EAGAIN)));
     sim.run_some(10_000);
     assert_eq!(ask(sim, member, "a"), Some(Ok("one".into())));
@@ -51,7 +51,7 @@ fn a_member_with_a_share_answers_what_is_durable_everywhere() {
     share(&mut sim, member);
     assert_eq!(ask(&mut sim, member, "absent"), Some(Err(-2)));
     let op = sim.build("a", vec![write_full("two")]);
-    let primary = sim.map().placement(op.pgid).primary;
+    let primary = sim.map().placement(op.pgid).primary.unwrap();
     let tid = sim.submit(op).unwrap();
     // It knows of the write, and not whether the others have it.
     sim.step(Step::Deliver(primary, member));
@@ -81,7 +81,7 @@ fn a_write_overtakes_a_read_that_the_store_has_not_answered() {
     let (pgid, tid) = (op.pgid, op.tid);
     sim.with(member, |core, cx| core.handle_op(pgid, op, cx));
     let write = sim.build("a", vec![write_full("two")]);
-    let primary = sim.map().placement(pgid).primary;
+    let primary = sim.map().placement(pgid).primary.unwrap();
     sim.submit(write).unwrap();
     sim.step(Step::Deliver(primary, member));
     assert_eq!(sim.reply_to(tid).unwrap().result, -EAGAIN);
@@ -95,7 +95,7 @@ fn a_write_overtakes_a_read_that_the_store_has_not_answered() {
 fn a_member_does_not_answer_who_knows_a_map_that_the_primary_may_not_know() {
     let (mut sim, member) = cluster(None);
     share(&mut sim, member);
-    let primary = sim.map().placement(PgId::new(POOL, 0)).primary;
+    let primary = sim.map().placement(PgId::new(POOL, 0)).primary.unwrap();
     let mut shut_out = sim.build("a", vec![write_full("too late")]);
     shut_out.client = watch::client(77);
     let addr = shut_out.client.addr;
@@ -120,7 +120,7 @@ fn who_has_nothing_yet_sends_clients_to_the_primary() {
     sim.settle();
     sim.write_full("a", "one");
     let acting = sim.map().placement(PgId::new(POOL, 0)).acting;
-    let other = (0..4).find(|o| !acting.contains(*o)).unwrap();
+    let other = OsdId::below(4).find(|o| !acting.contains(*o)).unwrap();
     assert_eq!(ask(&mut sim, other, "a"), Some(Err(-EAGAIN)));
 }
 
@@ -138,7 +138,7 @@ fn what_is_damaged_at_a_member_is_the_primary_s() {
 fn a_member_that_starts_to_lead_or_is_asked_anew_answers_no_more_as_a_member() {
     let (mut sim, member) = cluster(None);
     share(&mut sim, member);
-    let primary = sim.map().placement(PgId::new(POOL, 0)).primary;
+    let primary = sim.map().placement(PgId::new(POOL, 0)).primary.unwrap();
     sim.crash_and_mark_down(primary);
     sim.settle();
     let op = sim.build("a", vec![extent(OpCode::READ, 0, 0, "")]);

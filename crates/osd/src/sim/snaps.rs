@@ -91,7 +91,7 @@ impl Sim {
             }
             let pg_num = self.map().pool(POOL).unwrap().pg_num;
             let (from, to) = key::pg_range(r.pgid, pg_num);
-            for (k, o) in self.nodes[&r.place.acting_primary]
+            for (k, o) in self.nodes[&r.place.acting_primary.unwrap()]
                 .store
                 .objects()
                 .range(from..to)
@@ -269,9 +269,9 @@ fn removed_snapshots_are_trimmed_and_leave_nothing() {
     // A restart in the middle of it.
     sim.remove_snaps(&[2]);
     sim.run_some(60);
-    sim.crash_and_mark_down(1);
+    sim.crash_and_mark_down(OsdId::new(1));
     sim.run_some(60);
-    sim.start_and_mark_up(1);
+    sim.start_and_mark_up(OsdId::new(1));
     sim.settle();
     sim.settle();
     assert_eq!(sim.usages(), [[0; 4]; 2]);
@@ -466,7 +466,7 @@ fn random_history(seed: u64) {
             }
             3 => {
                 // Its unflushed writes are gone, and it lacks those of the others.
-                let id = sim.random(4) as i32;
+                let id = sim.random_osd(4);
                 sim.crash_and_mark_down(id);
                 sim.run_some(30);
                 sim.start_and_mark_up(id);
@@ -474,7 +474,7 @@ fn random_history(seed: u64) {
             }
             6 => {
                 // To other members, which have nothing.
-                let id = sim.random(4) as i32;
+                let id = sim.random_osd(4);
                 sim.change_map(|m| {
                     if m.out.pop().is_none() {
                         m.out.push(id);

@@ -190,7 +190,7 @@ fn what_is_not_taken_is_removed() {
     for (flags, result) in [(OsdFlags::FULL_TRY, Some(-28)), (OsdFlags::ONDISK, None)] {
         let tid = late(&mut sim, flags);
         sim.run_until_staged();
-        sim.full.extend(0..4);
+        sim.full.extend(OsdId::below(4));
         sim.settle();
         assert_eq!(sim.reply_to(tid).map(|r| r.result), result);
         assert_eq!(sim.staged(), 0);
@@ -251,7 +251,7 @@ fn a_crash_or_a_move_leaves_nothing_staged() {
             seq: 2,
             snaps: vec![2],
         };
-        let members: Vec<i32> = sim.map().placement(op.pgid).acting.osds().collect();
+        let members: Vec<OsdId> = sim.map().placement(op.pgid).acting.osds().collect();
         sim.submit(op).unwrap();
         sim.run_until_staged();
         sim.run_some(150);
@@ -346,7 +346,7 @@ impl Sim {
         let object = self.object(name);
         let head = crate::pg::key::object_key(&object);
         let placement = self.map().placement(self.pgid_of(&object));
-        let acting: Vec<i32> = placement.acting.osds().collect();
+        let acting: Vec<OsdId> = placement.acting.osds().collect();
         let primary = &self.nodes[&acting[0]].store;
         let info = |key: &Bytes| primary.objects().get(key).map(|o| o.info.clone());
         let set = decode_all::<crate::pg::object::ObjectInfo>(&info(&head).unwrap())
@@ -391,7 +391,7 @@ impl Sim {
     }
 
     fn trouble(&mut self) {
-        let id = self.random(4) as i32;
+        let id = self.random_osd(4);
         match self.random(5) {
             0 => {
                 self.crash_and_mark_down(id);
@@ -399,7 +399,7 @@ impl Sim {
                 self.run_some(n);
                 self.start_and_mark_up(id);
             }
-            1 => self.cut_link(id, (id + 1) % 4),
+            1 => self.cut_link(id, OsdId::new((id.index() as u16 + 1) % 4)),
             2 => self.change_map(|m| {
                 if m.out.pop().is_none() {
                     m.out.push(id);

@@ -50,6 +50,11 @@ fn ack(notify_id: u64, cookie: u64, reply: &'static str) -> OsdOpIn {
     OsdOpIn::new(OpCode::NOTIFY_ACK, OpArgs::Notify(0), encode_to_vec(&ack))
 }
 
+/// The next one of three OSDs.
+fn after(osd: OsdId) -> OsdId {
+    OsdId::below(3).cycle().nth(osd.index() + 1).unwrap()
+}
+
 impl Sim {
     fn by(&mut self, who: &Arc<Client>, name: &str, op: OsdOpIn) -> MOsdOpReply {
         self.client = Arc::clone(who);
@@ -82,14 +87,14 @@ impl Sim {
 
     fn close(&mut self, who: &Arc<Client>) {
         who.closed.store(true, std::sync::atomic::Ordering::Relaxed);
-        for id in 0..3 {
+        for id in OsdId::below(3) {
             self.with(id, |core, cx| core.handle_client_closed(who.conn, cx));
         }
     }
 
-    fn primary(&mut self, name: &str) -> i32 {
+    fn primary(&mut self, name: &str) -> OsdId {
         let pgid = self.pgid_of(&self.object(name));
-        self.map().placement(pgid).primary
+        self.map().placement(pgid).primary.unwrap()
     }
 }
 
@@ -213,7 +218,7 @@ fn the_end_of_a_watch_is_as_old_as_it_is() {
     sim.by(&a, "a", watch(1, WatchOp::WATCH, 10));
     let (begun, primary) = (sim.usec, sim.primary("a"));
     // It waits for a member that does not answer.
-    sim.isolate((primary + 1) % 3);
+    sim.isolate(after(primary));
     sim.pass(12);
     let records = sim.records();
     let end = records.iter().find(|r| r.description.contains("watch"));
@@ -317,7 +322,7 @@ fn what_a_shut_out_client_sent_is_refused_even_if_it_waited() {
     ];
     let tids: Vec<u64> = late.into_iter().map(|op| sim.submit(op).unwrap()).collect();
     sim.change_map(|m| m.blocklist.push("v2:127.0.0.1:0/1".parse().unwrap()));
-    for id in 0..3 {
+    for id in OsdId::below(3) {
         sim.step(Step::Map(id));
     }
     sim.run_some(100_000);
@@ -338,7 +343,7 @@ fn what_a_shut_out_client_sent_is_refused_when_the_pg_becomes_active() {
     sim.client = Arc::clone(&a);
     sim.write_full("a", "old");
     // Another member restarts, so that requests are held.
-    let other = (sim.primary("a") + 1) % 3;
+    let other = after(sim.primary("a"));
     sim.crash_and_mark_down(other);
     sim.run_some(200_000);
     let op = sim.build("a", vec![write_full("late")]);

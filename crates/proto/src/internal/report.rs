@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddrVec, Fsid, Micros, UTime};
-use spirula_maps::{Epoch, IntervalSet, PgId, PoolId};
+use spirula_maps::{Epoch, IntervalSet, OsdId, PgId, PoolId, Positions};
 
 use super::{plain_parts, protocol};
 use crate::Blob;
@@ -67,7 +67,7 @@ packed! {
     /// An OSD that has started.
     pub struct OsdBoot {
         /// Its number.
-        pub osd: i32,
+        pub osd: OsdId,
         /// The cluster its store belongs to.
         pub fsid: Fsid,
         /// The store's own id: a number must not change its store unnoticed.
@@ -210,7 +210,7 @@ packed! {
         /// The reporter's osdmap epoch.
         pub epoch: Epoch,
         /// The peer.
-        pub target: i32,
+        pub target: OsdId,
         /// The peer's addresses, which identify its process.
         pub target_addrs: EntityAddrVec,
         /// The kind of the report.
@@ -250,7 +250,7 @@ packed! {
         /// The sender's osdmap epoch.
         pub epoch: Epoch,
         /// The OSD.
-        pub osd: i32,
+        pub osd: OsdId,
         /// Its reason.
         pub reason: String,
     }
@@ -262,7 +262,7 @@ packed! {
         /// The sender's osdmap epoch.
         pub epoch: Epoch,
         /// By PG.
-        pub acting: BTreeMap<PgId, Vec<i32>>,
+        pub acting: BTreeMap<PgId, Positions>,
     }
 }
 

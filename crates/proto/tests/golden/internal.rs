@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddr, Fsid, Micros, UTime};
-use spirula_maps::{Epoch, PgId, PoolId};
+use spirula_maps::{Epoch, OsdId, PgId, PoolId};
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
 use spirula_proto::internal::image_io::*;
 use spirula_proto::internal::report::*;
@@ -14,7 +14,7 @@ fn reports() -> Vec<OsdReport> {
     let pairs = || BTreeMap::from([("host".to_owned(), "a".to_owned())]);
     vec![
         OsdReport::Boot(OsdBoot {
-            osd: 1,
+            osd: OsdId::new(1),
             fsid: Fsid([1; 16]),
             uuid: Fsid([2; 16]),
             public_addrs: addrs.clone(),
@@ -54,7 +54,7 @@ fn reports() -> Vec<OsdReport> {
         }),
         OsdReport::Failure(OsdFailureReport {
             epoch: Epoch::new(5),
-            target: 2,
+            target: OsdId::new(2),
             target_addrs: addrs,
             kind: FailureKind::TIMEOUT,
             failed_for_ms: 21_000,
@@ -65,17 +65,17 @@ fn reports() -> Vec<OsdReport> {
         }),
         OsdReport::GoingDown(OsdGoingDown {
             epoch: Epoch::new(5),
-            osd: 1,
+            osd: OsdId::new(1),
             reason: "shutdown".into(),
         }),
         OsdReport::Dead(OsdGoingDown {
             epoch: Epoch::new(8),
-            osd: 1,
+            osd: OsdId::new(1),
             reason: String::new(),
         }),
         OsdReport::PgTemp(PgTempWanted {
             epoch: Epoch::new(5),
-            acting: BTreeMap::from([(PgId::new(PoolId::new(1), 2), vec![0, 1])]),
+            acting: BTreeMap::from([(PgId::new(PoolId::new(1), 2), [0, 1].map(OsdId::new).into())]),
         }),
         OsdReport::Config(ConfigReport {
             file: pairs(),

@@ -12,6 +12,7 @@ use spirula_buf::Pool;
 use spirula_cephx::{AuthName, ClientHandshake, CryptoKey};
 use spirula_conf::parse_mon_host;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
+use spirula_maps::OsdId;
 use spirula_monc::{Event, MonClient, MonLogin, Options};
 use spirula_msgr::{Config, Connection};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -42,7 +43,7 @@ pub struct RawClient {
     name: AuthName,
     key: CryptoKey,
     mon_host: Vec<EntityAddr>,
-    osds: BTreeMap<i32, EntityAddr>,
+    osds: BTreeMap<OsdId, EntityAddr>,
 }
 
 impl RawClient {
@@ -82,7 +83,7 @@ impl RawClient {
     }
 
     /// A new connection to an OSD's public address, with this client's ticket.
-    pub async fn osd(&self, osd: i32) -> Result<Connection, spirula_msgr::Error> {
+    pub async fn osd(&self, osd: OsdId) -> Result<Connection, spirula_msgr::Error> {
         let mut login = self.monitors.login_at(EntityType::OSD);
         spirula_msgr::connect(self.osds[&osd], EntityType::OSD, &self.config, &mut login).await
     }
@@ -115,7 +116,7 @@ impl RawClient {
     }
 
     /// An OSD's address for clients.
-    pub fn osd_address(&self, osd: i32) -> EntityAddr {
+    pub fn osd_address(&self, osd: OsdId) -> EntityAddr {
         self.osds[&osd]
     }
 }
@@ -125,12 +126,12 @@ fn rand_nonce() -> u32 {
     uuid::Uuid::new_v4().as_u128() as u32
 }
 
-fn osd_addresses(dump: &str) -> BTreeMap<i32, EntityAddr> {
+fn osd_addresses(dump: &str) -> BTreeMap<OsdId, EntityAddr> {
     let dump: serde_json::Value = serde_json::from_str(dump).unwrap();
     let osds = dump["osds"].as_array().unwrap();
     osds.iter()
         .filter_map(|osd| {
-            let id = i32::try_from(osd["osd"].as_i64()?).ok()?;
+            let id = OsdId::try_from(osd["osd"].as_u64()?).ok()?;
             let addrs = osd["public_addrs"]["addrvec"].as_array()?;
             let v2 = addrs.iter().find(|a| a["type"] == "v2")?;
             let text = format!("v2:{}/{}", v2["addr"].as_str()?, v2["nonce"]);

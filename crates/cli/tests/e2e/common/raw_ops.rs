@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spirula_denc::UTime;
-use spirula_maps::{Epoch, ObjectLocator, ObjectName, PgId, PoolId, SnapContext, SpgId, snap};
+use spirula_maps::{Epoch, ObjectLocator, ObjectName, OsdId, PgId, PoolId, SnapContext, SpgId, snap};
 use spirula_msgr::Connection;
 use spirula_proto::osd::{ExtentArgs, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, Payload};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct RawPool {
     /// The connection.
     pub connection: Connection,
-    primary: i32,
+    primary: OsdId,
     pool: PoolId,
     epoch: Epoch,
     tid: u64,
@@ -29,7 +29,7 @@ impl RawPool {
     pub async fn open(c: &Cluster, client: &RawClient, pool: &str) -> Self {
         let text = c.sh(&format!("ceph osd map {pool} x -f json"));
         let map: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let primary = i32::try_from(map["acting_primary"].as_i64().unwrap()).unwrap();
+        let primary = OsdId::try_from(map["acting_primary"].as_u64().unwrap()).unwrap();
         Self {
             connection: client.osd(primary).await.unwrap(),
             primary,

@@ -1,7 +1,7 @@
 //! Bootstrap keys: they work for their purpose, and for nothing else.
 
 use spirula_cephx::KeyServer;
-use spirula_maps::OsdState;
+use spirula_maps::{OsdId, OsdState};
 
 use super::World;
 
@@ -334,7 +334,15 @@ fn keys_go_with_an_osd_that_is_purged_or_destroyed() {
             admin,
             r#"{"prefix":"config-key set","key":"daemon-private/osd.01/x","val":"v"}"#,
         );
-        assert!(w.mon.view.state.osd.map.state(0).contains(OsdState::NEW));
+        assert!(
+            w.mon
+                .view
+                .state
+                .osd
+                .map
+                .state(OsdId::new(0))
+                .contains(OsdState::NEW)
+        );
         let who = if how.ends_with("new") { HOLDER } else { admin };
         let json = format!(r#"{{"prefix":"{how}","id":"0","yes_i_really_mean_it":true}}"#);
         assert_eq!(w.command(who, &json).result, 0, "{how}");

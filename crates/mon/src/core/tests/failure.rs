@@ -14,7 +14,7 @@ use spirula_random::Rng;
 use super::*;
 
 const SEC: u64 = 1_000_000;
-/// The monitor's place in the network.
+/// The monitor's place in the network; an OSD's is its number.
 const MON: i32 = -1;
 /// `osd_heartbeat_grace`, and the time that detection may take besides: between pings, and until
 /// the next tick.
@@ -89,13 +89,18 @@ fn settings() -> Settings {
     }
 }
 
+/// The OSD at a place.
+fn at(place: i32) -> OsdId {
+    OsdId::of_item(place).unwrap()
+}
+
 impl Sim {
     fn new(seed: u64, hosts: i32, per_host: i32) -> Self {
         let n = hosts * per_host;
         let w = World::new();
         let map = (*w.mon.view.state.osd.map).clone();
         let node = |osd| Node {
-            beats: Heartbeats::new(osd, settings()),
+            beats: Heartbeats::new(at(osd), settings()),
             map: map.clone(),
             state: State::Running,
             nonce: 1,
@@ -173,14 +178,14 @@ impl Sim {
     fn boot(&mut self, osd: i32) {
         let now = Micros::new(self.t);
         let n = self.node(osd);
-        let up = n.map.is_up(osd) && n.map.client_addrs(osd).unwrap().v2().unwrap().nonce == n.nonce;
+        let up = n.map.is_up(at(osd)) && n.map.client_addrs(at(osd)).unwrap().v2().unwrap().nonce == n.nonce;
         if up || n.beats.may_boot(now).is_err() {
             return;
         }
         let (nonce, boot_epoch, host) = (n.nonce, n.boot_epoch, format!("h{}", osd / self.per_host));
         if self.reaches_mon(osd) {
             self.w.now = self.clock();
-            self.w.boot_as(osd, &host, nonce, boot_epoch);
+            self.w.boot_as(osd as u16, &host, nonce, boot_epoch);
             self.watch();
         }
     }
@@ -189,7 +194,7 @@ impl Sim {
     fn watch(&mut self) {
         let map = self.w.mon.view.state.osd.map.clone();
         for osd in 0..self.nodes.len() as i32 {
-            let line = format!("osd.{osd} {}", map.is_up(osd));
+            let line = format!("osd.{osd} {}", map.is_up(at(osd)));
             let before = self
                 .trace
                 .iter()
@@ -200,7 +205,7 @@ impl Sim {
                 continue;
             }
             self.trace.push(format!("{:>6} ms {line}", self.t / 1000));
-            if !map.is_up(osd) && known {
+            if !map.is_up(at(osd)) && known {
                 let t = self.t;
                 let n = self.node(osd);
                 n.downs += 1;
@@ -213,7 +218,9 @@ impl Sim {
     fn carry_out(&mut self, osd: i32, commands: Vec<Command>) {
         for c in commands {
             match c {
-                Command::Ping { osd: to, net, stamp } => self.post(osd, to, Event::Ping(osd, net, stamp)),
+                Command::Ping { osd: to, net, stamp } => {
+                    self.post(osd, to.item(), Event::Ping(osd, net, stamp))
+                }
                 Command::Redial(_) => {}
                 Command::Report(c) => {
                     let map = &self.nodes[osd as usize].map;
@@ -239,9 +246,11 @@ impl Sim {
             (State::Dead, _) => {}
             (_, Event::Ping(from, net, stamp)) => self.post(osd, from, Event::Pong(osd, net, stamp)),
             (_, Event::Pong(from, net, stamp)) => {
-                self.node(osd).beats.answered(from, net, stamp, now, 0, &mut out);
+                self.node(osd)
+                    .beats
+                    .answered(at(from), net, stamp, now, 0, &mut out);
             }
-            (_, Event::Refused(from)) => self.node(osd).beats.refused(from, now, &mut out),
+            (_, Event::Refused(from)) => self.node(osd).beats.refused(at(from), now, &mut out),
             (_, Event::Map) => self.new_map(osd, &mut out),
         }
         self.carry_out(osd, out);
@@ -250,7 +259,8 @@ impl Sim {
     fn new_map(&mut self, osd: i32, out: &mut Vec<Command>) {
         let (map, now) = ((*self.w.mon.view.state.osd.map).clone(), Micros::new(self.t));
         let n = self.node(osd);
-        let up = |m: &OsdMap| m.is_up(osd) && m.client_addrs(osd).unwrap().v2().unwrap().nonce == n.nonce;
+        let up =
+            |m: &OsdMap| m.is_up(at(osd)) && m.client_addrs(at(osd)).unwrap().v2().unwrap().nonce == n.nonce;
         let (was, is) = (up(&n.map), up(&map));
         n.map = map;
         if is && n.boot_epoch == Epoch::NONE {
@@ -334,7 +344,7 @@ impl Sim {
     }
 
     fn is_up(&self, osd: i32) -> bool {
-        self.w.mon.view.state.osd.map.is_up(osd)
+        self.w.mon.view.state.osd.map.is_up(at(osd))
     }
 
     fn kill(&mut self, osd: i32) {
@@ -347,7 +357,7 @@ impl Sim {
         let map = (*self.w.mon.view.state.osd.map).clone();
         let n = self.node(osd);
         *n = Node {
-            beats: Heartbeats::new(osd, settings()),
+            beats: Heartbeats::new(at(osd), settings()),
             map,
             state: State::Running,
             nonce: n.nonce + 1,

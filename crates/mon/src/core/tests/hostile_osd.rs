@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::Micros;
-use spirula_maps::{Epoch, ObjectStatSum, OsdStat, PgId, PgStat, PgState, PingTimes, PoolId, StoreStatfs};
+use spirula_maps::{
+    Epoch, ObjectStatSum, OsdId, OsdOrNone, OsdStat, PgId, PgStat, PgState, PingTimes, PoolId, Positions,
+    StoreStatfs,
+};
 use spirula_proto::internal::report::SlowOps;
 use spirula_proto::internal::report::*;
 use spirula_proto::{Blob, Payload};
 
-use super::World;
+use super::{Output, World};
+
+/// An OSD that no map has room for.
+const LAST: OsdId = OsdId::new(u16::MAX);
 
 /// All commands that show an OSD's report.
 const SHOWN_IN: &[&str] = &[
@@ -35,6 +41,36 @@ const SHOWN_IN: &[&str] = &[
     "osd safe-to-destroy",
     "osd ok-to-stop",
 ];
+
+/// A number that is no OSD's makes a report one that can't be read: the session ends, and nothing
+/// else does.
+#[test]
+fn a_number_that_is_no_osds_is_refused() {
+    let mut w = world(2);
+    let failure = OsdReport::Failure(OsdFailureReport {
+        target: OsdId::new(0x0707),
+        ..Default::default()
+    });
+    for number in [-1, -5, i32::MIN, spirula_maps::ITEM_NONE] {
+        w.boot(1);
+        let mut message = failure.to_message();
+        let mut front = message.front.to_vec();
+        let at = front
+            .windows(4)
+            .position(|b| b == 0x0707i32.to_le_bytes())
+            .unwrap();
+        front[at..at + 4].copy_from_slice(&i32::to_le_bytes(number));
+        message.front = front.into();
+        w.mon.message(101, message, w.now);
+        let outputs = w.mon.take_outputs();
+        assert!(
+            matches!(outputs[..], [Output::Close(101)]),
+            "{number}: {outputs:?}"
+        );
+    }
+    assert!(w.mon.view.state.osd.map.is_up(OsdId::new(0)));
+    assert_eq!(w.command(1, r#"{"prefix":"status"}"#).result, 0);
+}
 
 fn sums(n: i64) -> ObjectStatSum {
     ObjectStatSum {
@@ -78,7 +114,7 @@ fn space(n: i64, m: u64) -> StoreStatfs {
 fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
     let mut stat = OsdStat {
         statfs: space(n, m),
-        hb_peers: vec![i32::MIN, i32::MAX],
+        hb_peers: vec![OsdId::new(0), LAST],
         snap_trim_queue_len: n as i32,
         num_snap_trimming: n as i32,
         num_shards_repaired: m,
@@ -86,7 +122,10 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
         seq: m,
         num_pgs: u,
         num_osds: u,
-        hb_pingtime: BTreeMap::from([(0, PingTimes::default()), (i32::MAX, PingTimes::default())]),
+        hb_pingtime: BTreeMap::from([
+            (OsdId::new(0), PingTimes::default()),
+            (LAST, PingTimes::default()),
+        ]),
         os_alerts: BTreeMap::from([(i32::MIN, BTreeMap::from([("A\n".to_owned(), "x\n".to_owned())]))]),
         ..OsdStat::default()
     };
@@ -109,11 +148,11 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
         log_size: n,
         ondisk_log_size: n,
         snaptrimq_len: u,
-        up: vec![i32::MAX; 2000],
-        acting: vec![i32::MIN, n as i32],
-        blocked_by: vec![i32::MIN, i32::MAX],
-        up_primary: n as i32,
-        acting_primary: n as i32,
+        up: [Some(LAST), None].into_iter().cycle().take(2000).collect(),
+        acting: [LAST; 2].into(),
+        blocked_by: vec![LAST; 2],
+        up_primary: OsdOrNone(OsdId::of_item(n as i32)),
+        acting_primary: OsdOrNone(OsdId::of_item(n as i32)),
         last_fresh: time,
         last_active: time,
         last_clean: time,
@@ -148,7 +187,7 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
 }
 
 /// A cluster of one OSD, which therefore leads all PGs, or of two.
-fn world(osds: i32) -> World {
+fn world(osds: u16) -> World {
     let mut w = World::new();
     let admin = w.admin();
     (0..osds).for_each(|o| w.boot(o));
@@ -237,13 +276,13 @@ fn other_reports_with_extreme_numbers_are_taken() {
         }),
         OsdReport::Failure(OsdFailureReport {
             epoch: Epoch::new(u),
-            target: i32::MIN,
+            target: LAST,
             failed_for_ms: u,
             ..Default::default()
         }),
         OsdReport::Failure(OsdFailureReport {
             epoch: Epoch::new(u),
-            target: 0,
+            target: OsdId::new(0),
             failed_for_ms: u,
             ..Default::default()
         }),
@@ -253,12 +292,12 @@ fn other_reports_with_extreme_numbers_are_taken() {
         }),
         OsdReport::GoingDown(OsdGoingDown {
             epoch: Epoch::new(u),
-            osd: 0,
+            osd: OsdId::new(0),
             reason: "x\n".repeat(1000),
         }),
         OsdReport::Dead(OsdGoingDown {
             epoch: Epoch::new(u),
-            osd: 0,
+            osd: OsdId::new(0),
             reason: String::new(),
         }),
         OsdReport::PgTemp(PgTempWanted {
@@ -268,20 +307,20 @@ fn other_reports_with_extreme_numbers_are_taken() {
                     pool: PoolId::try_from(i64::MAX).unwrap(),
                     seed: u,
                 },
-                vec![i32::MIN],
+                [LAST].into(),
             )]
             .into(),
         }),
         OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch: Epoch::new(u) }),
         OsdReport::Boot(OsdBoot {
-            osd: 1,
+            osd: OsdId::new(1),
             size: u64::MAX,
             boot_epoch: Epoch::new(u),
             newest_map: Epoch::new(u),
             ..Default::default()
         }),
         OsdReport::Boot(OsdBoot {
-            osd: i32::MIN,
+            osd: LAST,
             ..Default::default()
         }),
     ];
@@ -289,7 +328,7 @@ fn other_reports_with_extreme_numbers_are_taken() {
         w.send(101, report.to_message());
         w.pass(std::time::Duration::from_secs(1));
     }
-    assert!(w.mon.view.state.osd.map.is_up(0));
+    assert!(w.mon.view.state.osd.map.is_up(OsdId::new(0)));
     assert_eq!(w.command(1, r#"{"prefix":"status"}"#).result, 0);
 }
 
@@ -303,7 +342,7 @@ fn only_the_primary_speaks_for_a_pg() {
         .osd
         .map
         .pgs()
-        .find(|pg| w.mon.view.state.osd.map.map_pg(*pg).acting_primary == 0)
+        .find(|pg| w.mon.view.state.osd.map.map_pg(*pg).acting_primary == Some(OsdId::new(0)))
         .unwrap();
     let before = w.mon.view.state.stats.pgs[&pg].clone();
     let lie = PgStat {
@@ -322,15 +361,16 @@ fn only_the_primary_speaks_for_a_pg() {
     };
     w.send(101, report(&lie));
     assert_eq!(w.mon.view.state.stats.pgs[&pg], before);
-    let wish = |acting: Vec<i32>| {
-        let acting = BTreeMap::from([(pg, acting)]);
+    let only = |osd: u16| Positions::from([OsdId::new(osd)]);
+    let wish = |osd: u16| {
+        let acting = BTreeMap::from([(pg, only(osd))]);
         OsdReport::PgTemp(PgTempWanted {
             epoch: Epoch::NONE,
             acting,
         })
         .to_message()
     };
-    w.send(101, wish(vec![1]));
+    w.send(101, wish(1));
     assert!(w.mon.view.state.osd.map.pg_temp.is_empty());
     // Seeds beyond the pool's PGs fold onto this one.
     let folded = [1, 1 << 20].map(|n| {
@@ -339,7 +379,7 @@ fn only_the_primary_speaks_for_a_pg() {
                 seed: pg.seed + 8 * n,
                 ..pg
             },
-            vec![1],
+            only(1),
         )
     });
     let acting = BTreeMap::from(folded);
@@ -355,12 +395,12 @@ fn only_the_primary_speaks_for_a_pg() {
         w.mon.view.state.osd.map.pg_temp.is_empty(),
         "there are no such PGs"
     );
-    w.send(100, wish(vec![7]));
+    w.send(100, wish(7));
     assert!(
         w.mon.view.state.osd.map.pg_temp.is_empty(),
         "there is no such OSD"
     );
-    w.send(100, wish(vec![1]));
+    w.send(100, wish(1));
     assert_eq!(w.mon.view.state.osd.map.pg_temp.len(), 1);
     w.send(101, report(&lie));
     assert_eq!(

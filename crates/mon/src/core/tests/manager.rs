@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spirula_denc::EntityAddr;
 use spirula_manager::{News, Reply as Answer, Request};
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, OsdId};
 use spirula_proto::mgr::{MMgrConfigure, MMgrOpen};
 use spirula_proto::mon::{
     MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck,
@@ -165,7 +165,7 @@ fn the_manager_serves_its_commands_under_its_capabilities() {
         );
     }
     assert!(
-        !w.mon.view.state.osd.map.exists(1),
+        !w.mon.view.state.osd.map.exists(OsdId::new(1)),
         "the reply came after the commit"
     );
 }

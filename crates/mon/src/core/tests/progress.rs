@@ -43,7 +43,7 @@ impl Pgs {
                 reported_seq: self.seq,
                 up: at.up,
                 acting: at.acting,
-                acting_primary: at.acting_primary,
+                acting_primary: at.acting_primary.into(),
                 ..PgStat::default()
             };
             stat.stats.sum.num_bytes = 1000;
@@ -53,7 +53,7 @@ impl Pgs {
                 pgs: [(pg, Blob::of(&stat))].into(),
                 ..PgStatsReport::default()
             };
-            let primary = 100 + SessionId::try_from(at.acting_primary).unwrap();
+            let primary = 100 + SessionId::from(at.acting_primary.unwrap());
             self.w.send(primary, OsdReport::PgStats(r).to_message());
         }
         self.w.pass(Duration::from_secs(1));

@@ -373,7 +373,7 @@ fn an_osd_tells_a_new_leader_everything_and_is_not_missed_with_its_monitor() {
     g.open(1, 100, osd.clone(), "allow profile osd");
     let addr = |port: i32| EntityAddr::v2(format!("127.0.0.1:{port}").parse().unwrap(), 9).into();
     let boot = OsdBoot {
-        osd: 0,
+        osd: OsdId::new(0),
         fsid: Fsid([7; 16]),
         uuid: Fsid([1; 16]),
         public_addrs: addr(6800),
@@ -381,12 +381,12 @@ fn an_osd_tells_a_new_leader_everything_and_is_not_missed_with_its_monitor() {
         ..OsdBoot::default()
     };
     g.send(1, 100, OsdReport::Boot(boot).to_message());
-    assert!((0..3).all(|n| g.members[n].mon.view.state.osd.map.is_up(0)));
+    assert!((0..3).all(|n| g.members[n].mon.view.state.osd.map.is_up(OsdId::new(0))));
     // Its monitor dies: the OSD may be alive.
     let session = *g.members[0].through.keys().next().unwrap();
     g.members[0].mon.forget(session);
     g.pass(Duration::from_secs(5));
-    assert!(g.members[0].mon.view.state.osd.map.is_up(0));
+    assert!(g.members[0].mon.view.state.osd.map.is_up(OsdId::new(0)));
     g.elect(2);
     assert!(
         g.members[1].closed.contains(&100),

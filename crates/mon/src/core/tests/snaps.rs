@@ -39,7 +39,7 @@ fn trimmed(w: &mut World, seed: u32, snaps: &[u64]) {
     let at = w.mon.view.state.osd.map.map_pg(pg);
     let stat = PgStat {
         state: PgState::ACTIVE.with(PgState::CLEAN),
-        acting_primary: at.acting_primary,
+        acting_primary: at.acting_primary.into(),
         reported_epoch: w.mon.view.state.osd.map.epoch,
         purged_snaps: snaps.iter().copied().collect(),
         ..PgStat::default()
@@ -48,7 +48,7 @@ fn trimmed(w: &mut World, seed: u32, snaps: &[u64]) {
         pgs: BTreeMap::from([(pg, Blob::of(&stat))]),
         ..PgStatsReport::default()
     };
-    let session = 100 + SessionId::try_from(stat.acting_primary).unwrap();
+    let session = 100 + SessionId::from(at.acting_primary.unwrap());
     w.send(session, OsdReport::PgStats(report).to_message());
     w.pass(Duration::from_millis(500));
 }

@@ -74,7 +74,7 @@ fn a_clock_that_stays_wrong_is_told_until_it_is_right_or_the_osd_gone() {
     assert!(report(&mut w, 4, 51_000).is_none());
     (5..8).for_each(|seq| assert_eq!(report(&mut w, seq, 52_000).is_some(), seq == 7));
     let bye = OsdGoingDown {
-        osd: 1,
+        osd: OsdId::new(1),
         ..OsdGoingDown::default()
     };
     w.send(101, OsdReport::GoingDown(bye).to_message());
@@ -124,8 +124,16 @@ fn the_cluster_log_tells_why_an_osd_is_down_or_out() {
     let admin = w.admin();
     (0..3).for_each(|o| w.boot(o));
     let gone = OsdFailureReport {
-        target: 2,
-        target_addrs: w.mon.view.state.osd.map.client_addrs(2).unwrap().clone(),
+        target: OsdId::new(2),
+        target_addrs: w
+            .mon
+            .view
+            .state
+            .osd
+            .map
+            .client_addrs(OsdId::new(2))
+            .unwrap()
+            .clone(),
         kind: FailureKind::IMMEDIATE,
         failed_for_ms: 0,
         epoch: w.mon.view.state.osd.map.epoch,

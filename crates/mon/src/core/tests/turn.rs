@@ -54,7 +54,7 @@ fn what_is_known_of_osds_follows_the_committed_map() {
     let proposes = |o: &Output| matches!(o, Output::Propose(_));
     assert!(w.mon.take_outputs().iter().any(proposes));
     w.mon.adrift(2, w.now);
-    assert_eq!(down_since(&w, 0), None);
+    assert_eq!(down_since(&w, OsdId::new(0)), None);
 
     let mut w = World::new();
     let admin = w.admin();
@@ -65,26 +65,26 @@ fn what_is_known_of_osds_follows_the_committed_map() {
         .state
         .osd
         .lives
-        .entry(1)
+        .entry(OsdId::new(1))
         .failure
-        .report(0, Duration::ZERO);
+        .report(OsdId::new(0), Duration::ZERO);
     w.command(admin, r#"{"prefix":"osd down","ids":["0"]}"#);
-    assert_eq!(down_since(&w, 0), Some(w.mon.view.steady.now()));
+    assert_eq!(down_since(&w, OsdId::new(0)), Some(w.mon.view.steady.now()));
     assert!(
-        complaints(&w, 1).is_empty(),
+        complaints(&w, OsdId::new(1)).is_empty(),
         "those of an OSD that is down do not count"
     );
     // Marked out and in again it gets the whole time again.
     w.pass(Duration::from_secs(30));
     w.command(admin, r#"{"prefix":"osd out","ids":["0"]}"#);
-    assert_ne!(down_since(&w, 0), Some(w.mon.view.steady.now()));
+    assert_ne!(down_since(&w, OsdId::new(0)), Some(w.mon.view.steady.now()));
     w.command(admin, r#"{"prefix":"osd in","ids":["0"]}"#);
-    assert_eq!(down_since(&w, 0), Some(w.mon.view.steady.now()));
+    assert_eq!(down_since(&w, OsdId::new(0)), Some(w.mon.view.steady.now()));
     w.boot(0);
-    assert_eq!(down_since(&w, 0), None);
+    assert_eq!(down_since(&w, OsdId::new(0)), None);
     w.command(admin, r#"{"prefix":"osd down","ids":["0"]}"#);
     w.command(admin, r#"{"prefix":"osd rm","ids":["0"]}"#);
-    assert!(w.mon.view.state.osd.lives.get(0).is_none());
+    assert!(w.mon.view.state.osd.lives.get(OsdId::new(0)).is_none());
 }
 
 #[test]
@@ -243,7 +243,12 @@ fn one_proposal_is_made_at_a_time_from_what_the_one_before_has_left() {
     second.into_iter().for_each(|txn| commit(&mut w, txn));
     let map = &w.mon.view.state.osd.map;
     assert_eq!(
-        (map.epoch, map.is_up(0), map.is_up(1), map.is_up(2)),
+        (
+            map.epoch,
+            map.is_up(OsdId::new(0)),
+            map.is_up(OsdId::new(1)),
+            map.is_up(OsdId::new(2))
+        ),
         (epoch.after(2), false, false, true)
     );
 }

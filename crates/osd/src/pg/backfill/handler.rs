@@ -2,7 +2,7 @@
 
 use spirula_denc::Micros;
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId};
 
 use super::{Backfill, Need, Step, Target, Turn};
 use crate::pg::bug::Bug;
@@ -101,7 +101,7 @@ impl Backfilling<'_> {
     }
 
     /// Handles the target's word that it is the PG's turn there.
-    pub(in crate::pg) fn turn_granted(&mut self, from: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn turn_granted(&mut self, from: OsdId, cx: &mut Ctx<'_>) {
         let pgid = self.site.pgid;
         let asked = |b: &&mut Backfill| b.turn == Turn::Asked && b.first() == Some(from);
         let Some(b) = self.backfill().filter(asked) else {
@@ -116,7 +116,7 @@ impl Backfilling<'_> {
     }
 
     /// Handles the target's word that others come first there.
-    pub(in crate::pg) fn turn_revoked(&mut self, from: i32) {
+    pub(in crate::pg) fn turn_revoked(&mut self, from: OsdId) {
         if let Some(b) = self.backfill()
             && b.first() == Some(from)
         {
@@ -131,14 +131,14 @@ impl Backfilling<'_> {
         let may_ask = self.backfill.turn == Turn::Waiting;
         let targets = self.backfill.targets.iter();
         let unknown = targets.filter(|t| may_ask && t.need.is_none());
-        let unknown: Vec<i32> = unknown.map(|t| t.osd).collect();
+        let unknown: Vec<OsdId> = unknown.map(|t| t.osd).collect();
         for target in unknown {
             self.outbox.send(target, id, PeerBody::Query, false, cx);
         }
     }
 
     /// Notes what a target needs. Targets whose needs are known from logs come first.
-    fn note_need(&mut self, osd: i32, need: Need) {
+    fn note_need(&mut self, osd: OsdId, need: Need) {
         if let Some(b) = self.backfill()
             && let Some(t) = b.targets.iter_mut().find(|t| t.osd == osd)
         {
@@ -175,7 +175,7 @@ impl Backfilling<'_> {
     /// Handles an OSD's info; returns whether it was an answer to the backfill.
     pub(in crate::pg) fn backfill_info(
         &mut self,
-        from: i32,
+        from: OsdId,
         id: PeeringId,
         info: Option<&PgInfo>,
         cx: &mut Ctx<'_>,
@@ -206,7 +206,7 @@ impl Backfilling<'_> {
     }
 
     /// Handles a target's log.
-    pub(in crate::pg) fn backfill_log(&mut self, from: i32, theirs: &PgLog, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_log(&mut self, from: OsdId, theirs: &PgLog, cx: &mut Ctx<'_>) {
         let b = &*self.backfill;
         let under_way = b.step == Step::Log && b.first() == Some(from);
         let Some(exact) = b.targets.iter().find(|t| t.osd == from).map(|t| t.exact) else {
@@ -220,7 +220,7 @@ impl Backfilling<'_> {
         }
     }
 
-    fn copy_to(&mut self, target: i32, plan: SyncPlan, cx: &mut Ctx<'_>) {
+    fn copy_to(&mut self, target: OsdId, plan: SyncPlan, cx: &mut Ctx<'_>) {
         let (me, id) = (self.site.whoami, self.lead.id);
         invariant!(
             self.committed <= self.copy.info.last_update,
@@ -237,7 +237,7 @@ impl Backfilling<'_> {
     }
 
     /// Handles the end of the copy under way.
-    pub(in crate::pg) fn backfill_copied(&mut self, target: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_copied(&mut self, target: OsdId, cx: &mut Ctx<'_>) {
         let (until, b) = (self.copy.info.last_update, &mut *self.backfill);
         match b.step {
             Step::Copying { base } if b.first() == Some(target) => {
@@ -250,7 +250,7 @@ impl Backfilling<'_> {
     }
 
     /// Handles a target that has no room for what is to be copied.
-    pub(in crate::pg) fn backfill_refused(&mut self, target: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_refused(&mut self, target: OsdId, cx: &mut Ctx<'_>) {
         let b = &mut *self.backfill;
         let (Step::Copying { base }, Some(t)) = (b.step, b.targets.first_mut().filter(|t| t.osd == target))
         else {
@@ -288,7 +288,7 @@ impl Backfilling<'_> {
     }
 
     /// Returns the turn at copying to the target for `pause`.
-    fn pause_backfill(&mut self, target: i32, pause: Micros, cx: &mut Ctx<'_>) {
+    fn pause_backfill(&mut self, target: OsdId, pause: Micros, cx: &mut Ctx<'_>) {
         let (id, b) = (self.lead.id, &mut *self.backfill);
         invariant!(
             b.first() == Some(target) && b.step != Step::Handover,
@@ -304,7 +304,7 @@ impl Backfilling<'_> {
     }
 
     /// Handles the loss of a connection to or from an OSD.
-    pub(in crate::pg) fn backfill_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         if let Some(b) = self.backfill()
             && b.first() == Some(osd)
             && (matches!(b.step, Step::Info | Step::Log | Step::Noting) || b.turn == Turn::Asked)
@@ -355,7 +355,7 @@ impl Backfilling<'_> {
         self.copy_to(target, again, cx);
     }
 
-    fn note_copied(&mut self, target: i32, base: EVersion, cx: &mut Ctx<'_>) {
+    fn note_copied(&mut self, target: OsdId, base: EVersion, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         let since = self.copy.info.last_epoch_started.before(1);
         let entries: Vec<_> = self
@@ -397,7 +397,7 @@ impl Backfilling<'_> {
     }
 
     /// Handles a target's word that it remembers to be complete up to the version that it was told.
-    pub(in crate::pg) fn backfill_noted(&mut self, from: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_noted(&mut self, from: OsdId, cx: &mut Ctx<'_>) {
         if let Some(b) = self.backfill()
             && b.step == Step::Noting
             && b.first() == Some(from)

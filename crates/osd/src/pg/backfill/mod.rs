@@ -30,7 +30,7 @@
 pub(super) mod handler;
 
 use spirula_denc::Micros;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId, OsdOrNone};
 
 use super::cluster::ClusterMap;
 use super::force::Forced;
@@ -67,7 +67,7 @@ pub(super) struct Backfill {
 /// A member to be.
 #[derive(Debug)]
 struct Target {
-    osd: i32,
+    osd: OsdId,
     /// What the target lacked when it was asked; `None` until it has answered.
     need: Option<Need>,
     /// Whether the target's objects are as its log says.
@@ -132,7 +132,7 @@ pub enum BackfillState {
 impl Backfill {
     /// A backfill of these targets. `temporary`: the acting set differs from the one that should
     /// be, and is given up when the targets are done.
-    pub(super) fn new(targets: Vec<i32>, temporary: bool) -> Self {
+    pub(super) fn new(targets: Vec<OsdId>, temporary: bool) -> Self {
         let given_up = targets.is_empty() && temporary;
         Self {
             targets: targets
@@ -181,7 +181,7 @@ impl Backfill {
 
     /// What copying waits for, if there is something to copy.
     pub(super) fn waits_for(&self) -> Option<String> {
-        let target = self.first().unwrap_or(-1);
+        let target = OsdOrNone(self.first());
         Some(match self.standing() {
             State::Handover => "the monitors to end the temporary acting set".to_owned(),
             State::CopyWaiting => format!("its turn to copy to osd.{target}"),
@@ -245,7 +245,7 @@ impl Backfill {
     }
 
     /// The target under way.
-    pub(super) fn first(&self) -> Option<i32> {
+    pub(super) fn first(&self) -> Option<OsdId> {
         self.targets.first().map(|t| t.osd)
     }
 

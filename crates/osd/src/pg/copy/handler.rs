@@ -6,8 +6,8 @@ use bytes::Bytes;
 use spirula_denc::{Micros, encode_to_vec};
 use spirula_errno::*;
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::types::or_none;
 use spirula_maps::{Epoch, HObject};
+use spirula_maps::{OsdId, types::or_none};
 use spirula_proto::osd::{AssertVersionArgs, OpArgs};
 use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
 
@@ -66,7 +66,7 @@ impl Staging<'_> {
         if let Some(fetch) = self.serving.ops.stages.running_copy(seq) {
             fetch.asked_of = primary;
         }
-        if primary >= 0 {
+        if let Some(primary) = primary {
             self.serving
                 .site
                 .send_to_pg(primary, pgid, PeerBody::CopyRead(read), cx);
@@ -74,13 +74,13 @@ impl Staging<'_> {
     }
 
     /// Handles a part of an object that is fetched.
-    pub(in crate::pg) fn copy_part(&mut self, from: i32, p: CopyPart, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn copy_part(&mut self, from: OsdId, p: CopyPart, cx: &mut Ctx<'_>) {
         let seq = (p.token >> 32) as u32;
         let fetch = self.serving.ops.stages.running_copy(seq);
         let Some(fetch) = fetch.filter(|f| f.waiting && part_token(seq, f.parts) == p.token) else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate);
         };
-        if fetch.asked_of != from {
+        if fetch.asked_of != Some(from) {
             return dropped!(cx.perf.dropped, DropReason::PeerForeign);
         }
         let taken = match Errno::of_result(p.result) {
@@ -107,8 +107,8 @@ impl Staging<'_> {
 
 impl Serving<'_> {
     /// Handles another OSD's question for part of an object.
-    pub(in crate::pg) fn copy_read(&mut self, from: i32, epoch: Epoch, r: CopyRead, cx: &mut Ctx<'_>) {
-        if self.site.map.placement(r.from).primary != from {
+    pub(in crate::pg) fn copy_read(&mut self, from: OsdId, epoch: Epoch, r: CopyRead, cx: &mut Ctx<'_>) {
+        if self.site.map.placement(r.from).primary != Some(from) {
             // By an older map it may have been.
             let is_stale = epoch < self.site.map.epoch();
             return dropped!(cx.perf.dropped, DropReason::of_stranger(is_stale));

@@ -11,6 +11,7 @@ pub(super) mod handler;
 
 use spirula_denc::{Micros, Reader, decode_all};
 use spirula_errno::*;
+use spirula_maps::OsdId;
 use spirula_proto::osd_op_data::{CopyCursor, CopyData};
 
 use super::fetch::{Copied, CopyWant};
@@ -24,8 +25,8 @@ pub(super) struct CopyFetch {
     parts: u32,
     /// When a part was asked for last.
     asked: Micros,
-    /// The OSD that was asked; -1 for none.
-    asked_of: i32,
+    /// The OSD that was asked.
+    asked_of: Option<OsdId>,
     /// Whether the question is not answered yet.
     waiting: bool,
     cursor: CopyCursor,
@@ -43,7 +44,7 @@ impl CopyFetch {
             want,
             parts: 0,
             asked: Micros::ZERO,
-            asked_of: -1,
+            asked_of: None,
             waiting: false,
             cursor: CopyCursor::default(),
         }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spirula_denc::Micros;
 use spirula_invariant::dropped;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId};
 
 use super::{Lease, RENEW_AT, Waiting};
 use crate::pg::leadership::Leadership;
@@ -31,7 +31,7 @@ pub(in crate::pg) struct Leasing<'a> {
     pub(in crate::pg) lead: &'a mut Leadership,
     pub(in crate::pg) outbox: &'a mut Outbox,
     /// The other members, and the version up to which each is durable.
-    pub(in crate::pg) peers: &'a [(i32, EVersion)],
+    pub(in crate::pg) peers: &'a [(OsdId, EVersion)],
     /// The version up to which all members are durable.
     pub(in crate::pg) committed: EVersion,
     pub(in crate::pg) lease: &'a mut Lease,
@@ -76,7 +76,7 @@ impl Leasing<'_> {
     }
 
     /// Handles a member's request to answer reads.
-    pub(in crate::pg) fn share_wanted(&mut self, from: i32, stamp: Micros, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn share_wanted(&mut self, from: OsdId, stamp: Micros, cx: &mut Ctx<'_>) {
         let length = self.site.cfg.read_lease;
         if self.peers.iter().all(|(o, _)| *o != from) {
             return dropped!(cx.perf.dropped, DropReason::PeerForeign; pg = self.site.pgid, from = from);
@@ -118,7 +118,7 @@ impl Leasing<'_> {
 
     /// Notes that a member has granted the lease that was asked for at `stamp`. Returns the reads
     /// that may go on.
-    pub(in crate::pg) fn lease_granted(&mut self, from: i32, stamp: Micros, cx: &mut Ctx<'_>) -> Waiting {
+    pub(in crate::pg) fn lease_granted(&mut self, from: OsdId, stamp: Micros, cx: &mut Ctx<'_>) -> Waiting {
         let length = self.site.cfg.read_lease;
         let lease = &mut *self.lease;
         if stamp != lease.asked || !lease.missing.remove(&from) {
@@ -147,7 +147,7 @@ impl Leasing<'_> {
     }
 
     /// Treats an OSD as not asked, as the question or its answer is lost.
-    pub(in crate::pg) fn reset(&mut self, osd: i32) {
+    pub(in crate::pg) fn reset(&mut self, osd: OsdId) {
         if self.lease.missing.contains(&osd) {
             self.lease.asked = Micros::ZERO;
             self.lease.missing.clear();
@@ -187,7 +187,7 @@ impl Serving<'_> {
     }
 
     /// Handles that a member has granted the lease: waiting reads go on.
-    pub(in crate::pg) fn lease_granted(&mut self, from: i32, stamp: Micros, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn lease_granted(&mut self, from: OsdId, stamp: Micros, cx: &mut Ctx<'_>) {
         let Some(waiting) = self.lease(|l| l.lease_granted(from, stamp, cx)) else {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         };
@@ -218,7 +218,7 @@ impl Serving<'_> {
     }
 
     /// Handles a member's request to answer reads.
-    pub(in crate::pg) fn share_wanted(&mut self, from: i32, stamp: Micros, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn share_wanted(&mut self, from: OsdId, stamp: Micros, cx: &mut Ctx<'_>) {
         if self.lease(|l| l.share_wanted(from, stamp, cx)).is_none() {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }

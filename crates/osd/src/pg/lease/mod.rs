@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use spirula_denc::Micros;
+use spirula_maps::OsdId;
 
 use super::op::ClientOp;
 
@@ -44,11 +45,11 @@ pub(super) struct Lease {
     /// Whether the next lease may be shared.
     asked_shared: bool,
     /// The members that asked for a share and got none, with the time by their clocks.
-    sharers: BTreeMap<i32, Micros>,
+    sharers: BTreeMap<OsdId, Micros>,
     /// Until when the primary asks for leases that it may share.
     sharing: Micros,
     /// The members that have not granted the next lease.
-    missing: BTreeSet<i32>,
+    missing: BTreeSet<OsdId>,
     /// Objects whose reads wait.
     keys: Vec<Bytes>,
     /// Listings that wait.
@@ -83,7 +84,7 @@ impl Lease {
     }
 
     /// The members that have not granted the lease.
-    pub(super) fn missing(&self) -> &BTreeSet<i32> {
+    pub(super) fn missing(&self) -> &BTreeSet<OsdId> {
         &self.missing
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{Micros, decode_all};
-use spirula_invariant::{dropped, invariant};
-use spirula_maps::{EVersion, Epoch, snap};
+use spirula_invariant::{dropped, impossible, invariant};
+use spirula_maps::{EVersion, Epoch, OsdId, snap};
 
 use super::{Next, Peering, Prior, Stage, Wait};
 use crate::pg::bug::Bug;
@@ -82,7 +82,7 @@ impl Agreeing<'_> {
     /// Handles another OSD's info on its copy: it was asked, or its copy belongs elsewhere.
     pub(in crate::pg) fn notified(
         &mut self,
-        from: i32,
+        from: OsdId,
         id: PeeringId,
         info: Option<PgInfo>,
         promised: Promise,
@@ -103,7 +103,7 @@ impl Agreeing<'_> {
     /// Handles another OSD's log.
     pub(in crate::pg) fn log_received(
         &mut self,
-        from: i32,
+        from: OsdId,
         log: PgLog,
         dups: Vec<DupBatch>,
         cx: &mut Ctx<'_>,
@@ -120,14 +120,14 @@ impl Agreeing<'_> {
         p.asked.remove(&from);
         p.progress = cx.usec;
         p.logs.insert(from, log);
-        if from == p.auth {
+        if p.auth == Some(from) {
             p.dups = dups;
         }
         self.logs_complete(cx);
     }
 
     /// Handles that a member is now equal to the newest copy.
-    pub(in crate::pg) fn sync_done(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn sync_done(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         let Stage::Syncing(left) = &mut self.peering.stage else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, of = osd);
         };
@@ -140,7 +140,7 @@ impl Agreeing<'_> {
 
     /// Handles that a member has no room for all that it lacks. Others serve without it, if they
     /// are enough; else it is tried again.
-    pub(in crate::pg) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn sync_refused(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         let again = !self.lead.roomless.insert(osd);
         let pause = if again { ROOM_AGAIN } else { Micros::ZERO };
         self.peering.progress = cx.usec;
@@ -150,7 +150,9 @@ impl Agreeing<'_> {
     /// Handles that the holder could not go on.
     pub(in crate::pg) fn sync_failed(&mut self) {
         self.peering.retry = true;
-        let auth = self.peering.auth;
+        let Some(auth) = self.peering.auth else {
+            impossible!("the newest copy to be found before its holder gives up"; pg = self.site.pgid);
+        };
         if !self.lead.unfit.insert(auth) {
             // So all are that have it: each is asked in its turn.
             self.lead.unfit = BTreeSet::from([auth]);
@@ -158,7 +160,7 @@ impl Agreeing<'_> {
     }
 
     /// Handles that a member remembers durably that it took part.
-    pub(in crate::pg) fn member_activated(&mut self, from: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn member_activated(&mut self, from: OsdId, cx: &mut Ctx<'_>) {
         let Stage::Activating(left) = &mut self.peering.stage else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
         };
@@ -193,13 +195,13 @@ impl Agreeing<'_> {
     /// Whether an OSD that works for this attempt has been down since the attempt began.
     fn has_lost_helper(&self) -> bool {
         let (map, since) = (&self.site.map, self.lead.id.epoch);
-        let was_down = |o: i32| map.osd(o).is_none_or(|v| !v.up || v.up_from > since);
-        (0..map.max_osd()).any(|o| self.peering.awaits(o) && was_down(o))
+        let was_down = |o: OsdId| map.osd(o).is_none_or(|v| !v.up || v.up_from > since);
+        OsdId::below(map.max_osd()).any(|o| self.peering.awaits(o) && was_down(o))
     }
 
     /// Asks the monitors for an acting set, an empty one for the one that should be; and waits for
     /// it.
-    fn change_acting(&mut self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
+    fn change_acting(&mut self, acting: Vec<OsdId>, cx: &mut Ctx<'_>) {
         self.site.want_acting(acting.clone(), cx);
         self.enter(Stage::Acting(acting), cx);
     }
@@ -247,7 +249,7 @@ impl Agreeing<'_> {
             pg = self.site.pgid, epoch = self.site.map.epoch()
         );
         let mine = self.copy.account();
-        let others: Vec<i32> = self
+        let others: Vec<OsdId> = self
             .site
             .interval
             .members()
@@ -263,7 +265,7 @@ impl Agreeing<'_> {
         self.infos_complete(cx);
     }
 
-    pub(in crate::pg) fn ask(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn ask(&mut self, osds: Vec<OsdId>, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         for osd in osds {
             invariant!(osd != self.site.whoami, "an attempt to know what this OSD has"; pg = self.site.pgid, osd = osd);
@@ -291,7 +293,7 @@ impl Agreeing<'_> {
         }
     }
 
-    fn ask_strays(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
+    fn ask_strays(&mut self, osds: Vec<OsdId>, cx: &mut Ctx<'_>) {
         if osds.is_empty() {
             // Nobody is waited for: noted only if it stays.
             self.peering.stage = Stage::Strays;
@@ -307,8 +309,10 @@ impl Agreeing<'_> {
         let map = Arc::clone(&self.site.map);
         let p = &mut *self.peering;
         p.asked_all = true;
-        let up = |o: &i32| map.osd(*o).is_some_and(|v| v.up);
-        let new = (0..map.max_osd()).filter(|o| up(o) && !p.knows_of(*o)).collect();
+        let up = |o: &OsdId| map.osd(*o).is_some_and(|v| v.up);
+        let new = OsdId::below(map.max_osd())
+            .filter(|o| up(o) && !p.knows_of(*o))
+            .collect();
         self.ask_strays(new, cx);
         self.infos_complete(cx);
     }
@@ -336,7 +340,7 @@ impl Agreeing<'_> {
         }
         let Some((auth, best)) = best else {
             // Nobody has it, nobody can have had it: it is new, and there is nothing to compare.
-            p.auth = me;
+            p.auth = Some(me);
             let empty = LogUpdate {
                 keep_to: EVersion::ZERO,
                 replace: true,
@@ -346,24 +350,24 @@ impl Agreeing<'_> {
             p.updates = members.iter().map(|m| (*m, empty.clone())).collect();
             return self.activate(cx);
         };
-        p.auth = auth;
+        p.auth = Some(auth);
         let head = best.last_update;
-        let differs = |m: &i32| {
+        let differs = |m: &OsdId| {
             let info = p.infos.get(m).and_then(Option::as_ref);
             info.is_none_or(|i| i.incomplete || i.last_update != head)
         };
-        let behind: Vec<i32> = members.iter().copied().filter(differs).collect();
-        let has_log = |m: &i32| {
+        let behind: Vec<OsdId> = members.iter().copied().filter(differs).collect();
+        let has_log = |m: &OsdId| {
             p.infos
                 .get(m)
                 .and_then(Option::as_ref)
                 .is_some_and(|i| !i.incomplete)
         };
-        let mut wanted: BTreeSet<i32> = behind.iter().copied().filter(has_log).collect();
+        let mut wanted: BTreeSet<OsdId> = behind.iter().copied().filter(has_log).collect();
         if !behind.is_empty() {
             wanted.insert(auth);
         }
-        let logs_of_others: Vec<i32> = wanted.into_iter().filter(|&o| o != me).collect();
+        let logs_of_others: Vec<OsdId> = wanted.into_iter().filter(|&o| o != me).collect();
         p.asked = logs_of_others.iter().copied().collect();
         self.enter(Stage::Logs, cx);
         for osd in logs_of_others {
@@ -391,8 +395,11 @@ impl Agreeing<'_> {
             // Others than members may have copies that can serve.
             return self.ask_all(cx);
         }
-        let targets: Vec<(i32, SyncPlan)> = plans.into_iter().filter(|(_, plan)| !is_nothing(plan)).collect();
-        let auth = p.auth;
+        let targets: Vec<(OsdId, SyncPlan)> =
+            plans.into_iter().filter(|(_, plan)| !is_nothing(plan)).collect();
+        let Some(auth) = p.auth else {
+            impossible!("the newest copy to be found before members get it"; pg = self.site.pgid);
+        };
         p.progress = cx.usec;
         self.enter(Stage::Syncing(targets.iter().map(|(o, _)| *o).collect()), cx);
         if targets.is_empty() {
@@ -404,13 +411,7 @@ impl Agreeing<'_> {
     }
 
     fn all_synced(&mut self, cx: &mut Ctx<'_>) {
-        let p = &mut *self.peering;
-        let invalid = p
-            .infos
-            .get(&p.auth)
-            .and_then(Option::as_ref)
-            .is_some_and(|i| i.usage_invalid);
-        if invalid {
+        if self.peering.newest().is_some_and(|i| i.usage_invalid) {
             self.enter(Stage::Counting, cx);
             self.count(cx);
         } else {
@@ -437,7 +438,7 @@ impl Agreeing<'_> {
             "all members to have said what they have before the PG is activated";
             pg = self.site.pgid, epoch = id.epoch
         );
-        let mut info = p.infos.get(&p.auth).cloned().flatten().unwrap_or_default();
+        let mut info = p.newest().cloned().unwrap_or_default();
         let all = || p.infos.values().flatten();
         info.last_epoch_started = all().map(|i| i.last_epoch_started).fold(id.epoch, Epoch::max);
         info.last_user_version = all().map(|i| i.last_user_version).fold(0, u64::max);
@@ -506,7 +507,7 @@ impl Agreeing<'_> {
         if let Some(from) = next {
             return self.count_from(from, cx);
         }
-        if let Some(Some(info)) = p.infos.get_mut(&p.auth) {
+        if let Some(Some(info)) = p.auth.and_then(|auth| p.infos.get_mut(&auth)) {
             info.usage = p.counted;
             info.usage_invalid = false;
         }

@@ -26,9 +26,11 @@ mod prior;
 use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_denc::Micros;
+use spirula_maps::OsdId;
 
 use super::backend::Copies;
 use super::dups::DupBatch;
+use super::info::PgInfo;
 use super::log::{PgLog, Usage};
 use super::message::LogUpdate;
 use super::promise::Promise;
@@ -42,12 +44,12 @@ pub(super) enum Stage {
     Infos,
     Strays,
     Logs,
-    Acting(Vec<i32>),
-    Syncing(BTreeSet<i32>),
+    Acting(Vec<OsdId>),
+    Syncing(BTreeSet<OsdId>),
     Counting,
     UpThru,
     Lease,
-    Activating(BTreeSet<i32>),
+    Activating(BTreeSet<OsdId>),
 }
 
 /// What peering waits for.
@@ -56,7 +58,7 @@ pub(super) enum Wait {
     /// Fewer than `min_size` members are up.
     MinSize,
     /// OSDs that are down and may hold a newer copy.
-    Down(Vec<i32>),
+    Down(Vec<OsdId>),
     /// No copy is complete.
     Incomplete,
     /// The pool's kind is not served.
@@ -121,7 +123,7 @@ pub(super) struct Peering {
     /// When to begin anew: a member may have room then.
     pub again: Option<Micros>,
     /// OSDs whose answer is awaited.
-    pub asked: BTreeSet<i32>,
+    pub asked: BTreeSet<OsdId>,
     /// Whether every OSD that is up was asked.
     pub asked_all: bool,
     /// Until when other OSDs may answer reads in earlier intervals.
@@ -129,13 +131,13 @@ pub(super) struct Peering {
     /// The other OSDs' copies.
     pub infos: Copies,
     /// The other OSDs' logs.
-    pub logs: BTreeMap<i32, PgLog>,
+    pub logs: BTreeMap<OsdId, PgLog>,
     /// The requests that the holder of the newest copy remembers besides, if it is another OSD.
     pub dups: Vec<DupBatch>,
-    /// The OSD that has the newest copy.
-    pub auth: i32,
+    /// The OSD that has the newest copy, once that is found.
+    pub auth: Option<OsdId>,
     /// What each member's log will become.
-    pub updates: BTreeMap<i32, LogUpdate>,
+    pub updates: BTreeMap<OsdId, LogUpdate>,
     /// The usage counted so far.
     counted: Usage,
     /// How the attempt ends, if that is decided.
@@ -155,7 +157,7 @@ impl Peering {
             infos: BTreeMap::new(),
             logs: BTreeMap::new(),
             dups: Vec::new(),
-            auth: -1,
+            auth: None,
             updates: BTreeMap::new(),
             counted: Usage::default(),
             next: None,
@@ -171,18 +173,23 @@ impl Peering {
     }
 
     /// Whether the attempt only waits for members that have no room.
-    pub(super) fn awaits_room(&self, roomless: &BTreeSet<i32>) -> bool {
+    pub(super) fn awaits_room(&self, roomless: &BTreeSet<OsdId>) -> bool {
         matches!(&self.stage, Stage::Syncing(left) if left.iter().all(|o| roomless.contains(o)))
     }
 
-    pub(super) fn knows_of(&self, osd: i32) -> bool {
+    /// What the OSD that has the newest copy has said of it.
+    pub(super) fn newest(&self) -> Option<&PgInfo> {
+        self.infos.get(&self.auth?)?.as_ref()
+    }
+
+    pub(super) fn knows_of(&self, osd: OsdId) -> bool {
         self.asked.contains(&osd) || self.infos.contains_key(&osd)
     }
 
     /// Whether an OSD works for this attempt.
-    pub(super) fn awaits(&self, osd: i32) -> bool {
+    pub(super) fn awaits(&self, osd: OsdId) -> bool {
         match &self.stage {
-            Stage::Syncing(left) => left.contains(&osd) || self.auth == osd,
+            Stage::Syncing(left) => left.contains(&osd) || self.auth == Some(osd),
             Stage::Activating(left) => left.contains(&osd),
             Stage::Infos | Stage::Strays | Stage::Logs => self.asked.contains(&osd),
             Stage::Waiting(_)
@@ -210,11 +217,11 @@ pub(in crate::pg) enum Prior {
     /// Nothing: none of them can hold one.
     Enough,
     /// Ask these OSDs.
-    Ask(Vec<i32>),
+    Ask(Vec<OsdId>),
     /// Ask every OSD.
     AskAll,
     /// Wait for these OSDs.
-    Down(Vec<i32>),
+    Down(Vec<OsdId>),
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use spirula_invariant::invariant;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId, OsdOrNone, Positions};
 
-use crate::pg::cluster::Positions;
 use crate::pg::info::PgInfo;
 use crate::pg::message::LogUpdate;
 use crate::pg::peering::handler::Agreeing;
@@ -14,25 +13,21 @@ use crate::pg::push::SyncPlan;
 impl Agreeing<'_> {
     /// The objects that each member lacks; what the members' logs must become is noted for the
     /// activation.
-    pub(in crate::pg) fn plan_members(&mut self, members: &[i32]) -> Vec<(i32, SyncPlan)> {
+    pub(in crate::pg) fn plan_members(&mut self, members: &[OsdId]) -> Vec<(OsdId, SyncPlan)> {
         let me = self.site.whoami;
         let (cfg, backend) = (Arc::clone(&self.site.cfg), Arc::clone(&self.site.backend));
         let (p, own) = (&mut *self.peering, &self.copy.log);
         let mut plans = Vec::new();
-        let auth_log = if p.auth == me {
+        let auth_log = if p.auth == Some(me) {
             Some(own)
         } else {
-            p.logs.get(&p.auth)
+            p.auth.and_then(|auth| p.logs.get(&auth))
         };
-        let head = p
-            .infos
-            .get(&p.auth)
-            .and_then(Option::as_ref)
-            .map(|i| i.last_update);
+        let head = p.newest().map(|i| i.last_update);
         invariant!(
             head.is_some(),
             "the newest copy to be one whose OSD has said what it has";
-            pg = self.site.pgid, authority = p.auth
+            pg = self.site.pgid, authority = OsdOrNone(p.auth)
         );
         for &m in members {
             let info = p.infos.get(&m).and_then(Option::as_ref);
@@ -46,7 +41,7 @@ impl Agreeing<'_> {
                 .and_then(|(a, o)| backend.lacking(a, o, info.is_some_and(|i| !i.ahead), &cfg));
             let (plan, update) = compared.unwrap_or_else(|| {
                 let entries = auth_log.map(|l| l.iter().cloned().collect()).unwrap_or_default();
-                let dups = if p.auth == me {
+                let dups = if p.auth == Some(me) {
                     self.copy.dups.batches().cloned().collect()
                 } else {
                     p.dups.clone()
@@ -68,18 +63,18 @@ impl Agreeing<'_> {
     }
 
     /// The members that can serve at once if others lack much; `None` if all are to be waited for.
-    pub(in crate::pg) fn temporary_members(&self, plans: &[(i32, SyncPlan)]) -> Option<Vec<i32>> {
+    pub(in crate::pg) fn temporary_members(&self, plans: &[(OsdId, SyncPlan)]) -> Option<Vec<OsdId>> {
         let p = &*self.peering;
-        let best = p.infos.get(&p.auth)?.as_ref()?;
+        let best = p.newest()?;
         let few = self.site.cfg.sync_objects;
         // A member that was just copied to in the background lacks what was written meanwhile,
         // however much that is: the copying must end somewhere. The epoch that it notes is one
         // older than the members'.
-        let copied_to = |o: &i32| {
+        let copied_to = |o: &OsdId| {
             let info = p.infos.get(o).and_then(Option::as_ref);
             info.is_some_and(|i| i.last_epoch_started.next() == best.last_epoch_started)
         };
-        let much = |(osd, plan): &&(i32, SyncPlan)| match plan {
+        let much = |(osd, plan): &&(OsdId, SyncPlan)| match plan {
             _ if self.lead.roomless.contains(osd) => true,
             SyncPlan::Objects(keys) => {
                 keys.len() > few || !copied_to(osd) && self.site.is_heavy(keys.len(), best.usage)
@@ -90,15 +85,15 @@ impl Agreeing<'_> {
                 all > few || self.site.is_heavy(all, best.usage)
             }
         };
-        let slow: Vec<i32> = plans.iter().filter(much).map(|(o, _)| *o).collect();
+        let slow: Vec<OsdId> = plans.iter().filter(much).map(|(o, _)| *o).collect();
         if slow.is_empty() {
             return None;
         }
         let acting = &self.site.interval.place.acting;
-        let mut ready: Vec<i32> = acting.osds().filter(|o| !slow.contains(o)).collect();
+        let mut ready: Vec<OsdId> = acting.osds().filter(|o| !slow.contains(o)).collect();
         // Copies that belong elsewhere can serve as well as any.
         let equal = |i: &PgInfo| !i.incomplete && i.age() == best.age();
-        let up = |o: &i32| self.site.is_up(*o);
+        let up = |o: &OsdId| self.site.is_up(*o);
         let strays = p
             .infos
             .iter()
@@ -106,7 +101,7 @@ impl Agreeing<'_> {
             .map(|(o, _)| *o);
         ready.extend(strays.filter(|o| !acting.contains(*o) && up(o)));
         ready.truncate(self.site.pool.size as usize);
-        let would_do = |o: &Vec<i32>| {
+        let would_do = |o: &Vec<OsdId>| {
             let acting = Positions::from(o.clone());
             self.site.backend.is_enough(&acting, self.site.pool.min_size)
         };

@@ -9,7 +9,7 @@
 //! every OSD is asked, and an OSD that is down is waited for, unless it was already down then.
 
 use spirula_denc::Micros;
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, OsdId};
 
 use super::Prior;
 use crate::pg::bug::Bug;
@@ -49,12 +49,12 @@ impl Agreeing<'_> {
             return true;
         };
         h.intervals().iter().filter(|i| i.last >= since).any(|i| {
-            let readers: &[i32] = match by_members {
+            let readers: &[OsdId] = match by_members {
                 true => &i.acting,
                 false => std::slice::from_ref(&i.primary),
             };
             let may_read =
-                |o: &i32| !p.infos.contains_key(o) && self.site.map.osd(*o).is_some_and(|v| !v.dead);
+                |o: &OsdId| !p.infos.contains_key(o) && self.site.map.osd(*o).is_some_and(|v| !v.dead);
             // The only member of an interval has answered.
             i.acting.len() > 1 && readers.iter().any(may_read)
         })
@@ -62,7 +62,7 @@ impl Agreeing<'_> {
 
     /// Whether a copy that is announced unasked may be the newest one: its OSD was a member of an
     /// interval that matters, or the members are not known.
-    pub(in crate::pg) fn may_matter(&self, osd: i32) -> bool {
+    pub(in crate::pg) fn may_matter(&self, osd: OsdId) -> bool {
         let p = &*self.peering;
         let since = newest_activation(&p.infos).max(self.site.pool.created);
         let history = self.known_history(p, since);
@@ -78,18 +78,18 @@ impl Agreeing<'_> {
     }
 
     /// What to ask for the sake of these intervals, each given by its first epoch and its members.
-    fn prior_of<'a>(&self, p: &Peering, intervals: impl Iterator<Item = (Epoch, &'a [i32])>) -> Prior {
+    fn prior_of<'a>(&self, p: &Peering, intervals: impl Iterator<Item = (Epoch, &'a [OsdId])>) -> Prior {
         let (mut ask, mut down) = (Vec::new(), Vec::new());
         for (first, members) in intervals {
             let answered = members.iter().any(|o| p.infos.contains_key(o));
-            let is_up = |o: &i32| self.site.is_up(*o);
+            let is_up = |o: &OsdId| self.site.is_up(*o);
             let new = members.iter().copied().filter(|o| is_up(o) && !p.knows_of(*o));
             let before = ask.len();
             ask.extend(new);
             if answered || ask.len() > before {
                 continue;
             }
-            let awaited = |o: &i32| self.site.map.osd(*o).is_some_and(|v| v.lost_at <= first);
+            let awaited = |o: &OsdId| self.site.map.osd(*o).is_some_and(|v| v.lost_at <= first);
             down.extend(members.iter().copied().filter(awaited));
         }
         for list in [&mut ask, &mut down] {
@@ -105,7 +105,7 @@ impl Agreeing<'_> {
 
     /// What to ask if the past is not known, and all OSDs that are up were asked.
     fn prior_unknown(&self, p: &Peering, since: Epoch) -> Prior {
-        let may_be_newer = |o: &i32| {
+        let may_be_newer = |o: &OsdId| {
             !p.infos.contains_key(o)
                 && self
                     .site
@@ -113,7 +113,9 @@ impl Agreeing<'_> {
                     .osd(*o)
                     .is_some_and(|v| !v.up && v.down_at > since && v.lost_at < v.down_at)
         };
-        let down: Vec<i32> = (0..self.site.map.max_osd()).filter(may_be_newer).collect();
+        let down: Vec<OsdId> = OsdId::below(self.site.map.max_osd())
+            .filter(may_be_newer)
+            .collect();
         if down.is_empty() {
             Prior::Enough
         } else {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spirula_invariant::impossible;
-use spirula_maps::snap;
+use spirula_maps::{OsdId, snap};
 use spirula_proto::mon::LogPriority;
 use spirula_proto::osd::{OpArgs, OpCode, OsdFlags, OsdOpIn};
 
@@ -55,12 +55,12 @@ impl Repairing<'_> {
         let lacks_members =
             self.serving.site.interval.place.acting.count() < self.serving.site.pool.size as usize;
         let may_have =
-            |o: i32| {
+            |o: OsdId| {
                 self.serving.site.map.osd(o).is_some_and(|v| {
                     !v.up && v.down_at > self.serving.site.pool.created && v.lost_at < v.down_at
                 })
             };
-        lacks_members && (0..self.serving.site.map.max_osd()).any(may_have)
+        lacks_members && OsdId::below(self.serving.site.map.max_osd()).any(may_have)
     }
 
     fn give_up(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {

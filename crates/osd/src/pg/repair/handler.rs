@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use spirula_denc::Micros;
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::snap;
+use spirula_maps::{OsdId, snap};
 use spirula_proto::mon::LogPriority;
 
 use super::mending::Mending;
@@ -50,7 +50,7 @@ impl Repairing<'_> {
     }
 
     /// Handles a message about a repair.
-    pub(in crate::pg) fn repair_message(&mut self, from: i32, body: RepairBody, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn repair_message(&mut self, from: OsdId, body: RepairBody, cx: &mut Ctx<'_>) {
         match body {
             RepairBody::Unreadable(key) => drop(self.repair(&key, from, cx)),
             RepairBody::Wanted { number, key, source } => {
@@ -70,9 +70,8 @@ impl Repairing<'_> {
     /// that needs it may wait; a member that is not primary has told its primary.
     pub(in crate::pg) fn note_unreadable(&mut self, key: &Bytes, cx: &mut Ctx<'_>) -> bool {
         if self.serving.role.is_active_replica() {
-            let primary = self.serving.site.interval.place.primary;
             self.serving.outbox.send_repair(
-                primary,
+                self.serving.site.leader(),
                 self.serving.lead.id,
                 RepairBody::Unreadable(key.clone()),
                 false,
@@ -109,7 +108,7 @@ impl Repairing<'_> {
 
     /// Queues the repair of an object that a member can't read. Returns whether it will be
     /// repaired.
-    fn repair(&mut self, key: &Bytes, osd: i32, cx: &mut Ctx<'_>) -> bool {
+    fn repair(&mut self, key: &Bytes, osd: OsdId, cx: &mut Ctx<'_>) -> bool {
         let members = self.serving.site.interval.place.acting.count();
         let Some(name) = key::parse_object_key(key).filter(|o| self.serving.site.contains(o)) else {
             return false;
@@ -245,7 +244,7 @@ impl Repairing<'_> {
     }
 
     /// Handles a member's report on its progress.
-    fn repair_told(&mut self, from: i32, number: u32, outcome: Outcome, cx: &mut Ctx<'_>) {
+    fn repair_told(&mut self, from: OsdId, number: u32, outcome: Outcome, cx: &mut Ctx<'_>) {
         let pgid = self.serving.site.pgid;
         let current = self.serving.role.repairs().filter(|r| r.number == number);
         let Some((job, ended, lost)) = current.and_then(|r| {
@@ -340,7 +339,7 @@ impl Repairing<'_> {
     }
 
     /// Handles the loss of a connection to or from a member.
-    pub(in crate::pg) fn repair_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn repair_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         self.mending().patient_reset(osd, cx);
         let job = self.serving.role.repairs().and_then(|r| r.jobs.front());
         if job.is_some_and(|j| matches!(j.step, Step::Asked { target, .. } if target == osd)) {

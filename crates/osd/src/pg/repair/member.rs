@@ -1,7 +1,7 @@
 //! A member's part in a repair: the object that it takes, and the part that it gives.
 
 use bytes::Bytes;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId};
 
 use super::message::Place;
 use crate::pg::replicated::parts::Parts;
@@ -10,7 +10,7 @@ use crate::pg::txn::Txn;
 /// Part of an object that another member asked for.
 #[derive(Debug)]
 pub(in crate::pg) struct Asked {
-    pub(super) by: i32,
+    pub(super) by: OsdId,
     pub(super) number: u32,
     pub(super) part: Parts,
 }
@@ -20,7 +20,7 @@ pub(in crate::pg) struct Asked {
 pub(in crate::pg) struct Patient {
     pub(super) number: u32,
     pub(super) key: Bytes,
-    pub(super) source: i32,
+    pub(super) source: OsdId,
     /// The version of the source's object.
     pub(super) version: Option<EVersion>,
     /// The first part that is not here.

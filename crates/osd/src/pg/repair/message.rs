@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::{Error, Reader, Result, Writer};
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId};
 use spirula_proto::{BytesList, RawMessage};
 
 use crate::pg::push::{Push, PushPart};
@@ -19,7 +19,7 @@ pub enum RepairBody {
         /// The object's store key.
         key: Bytes,
         /// The member to take it from.
-        source: i32,
+        source: OsdId,
     },
     /// The answer to [`RepairBody::Wanted`]: the progress of the repair with this number.
     Told(u32, Outcome),
@@ -142,7 +142,7 @@ impl RepairBody {
                 w.u8(1);
                 w.u32(*number);
                 w.put(key);
-                w.i32(*source);
+                w.put(source);
             }
             Self::Told(number, outcome) => {
                 w.u8(2);
@@ -174,7 +174,7 @@ impl RepairBody {
             1 => Self::Wanted {
                 number: r.u32()?,
                 key: r.get()?,
-                source: r.i32()?,
+                source: r.get()?,
             },
             2 => Self::Told(r.u32()?, Outcome::decode(r)?),
             3 => Self::Read {
@@ -227,7 +227,7 @@ mod tests {
             RepairBody::Wanted {
                 number,
                 key: key.clone(),
-                source: 2,
+                source: OsdId::new(2),
             },
             RepairBody::Read {
                 number,

@@ -27,7 +27,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use spirula_denc::Micros;
-use spirula_maps::HObject;
+use spirula_maps::{HObject, OsdId};
 
 use super::key;
 pub(super) use lost::Lost;
@@ -42,7 +42,7 @@ pub(super) struct Repairs {
     /// The number of the last attempt.
     number: u32,
     /// Repairs that ended lately: the time, the member and the object's key.
-    ended: VecDeque<(Micros, i32, Bytes)>,
+    ended: VecDeque<(Micros, OsdId, Bytes)>,
     /// Objects that no member can read.
     pub(super) lost: Lost,
 }
@@ -52,7 +52,7 @@ pub(super) struct Repairs {
 struct Job {
     key: Bytes,
     /// The members that can't read it.
-    bad: BTreeSet<i32>,
+    bad: BTreeSet<OsdId>,
     step: Step,
     tries: u32,
 }
@@ -62,7 +62,11 @@ enum Step {
     /// The repair waits for its turn, for ops on the object, or until this time.
     Waiting(Micros),
     /// A member takes the object from another one; with the time of its last report.
-    Asked { target: i32, source: i32, heard: Micros },
+    Asked {
+        target: OsdId,
+        source: OsdId,
+        heard: Micros,
+    },
 }
 
 impl Repairs {
@@ -76,7 +80,7 @@ impl Repairs {
     }
 
     /// Whether all of a member's copies are good, except for objects that nobody has.
-    pub(super) fn is_whole(&self, member: i32) -> bool {
+    pub(super) fn is_whole(&self, member: OsdId) -> bool {
         !self.jobs.iter().any(|j| j.bad.contains(&member))
     }
 

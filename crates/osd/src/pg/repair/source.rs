@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use spirula_invariant::dropped;
+use spirula_maps::OsdId;
 
 use super::Asked;
 use super::mending::Mending;
@@ -16,7 +17,7 @@ use crate::pg::store_queue::Pending;
 impl Mending<'_> {
     /// Handles a member's question for part of an object. The primary sees to it that the object
     /// does not change meanwhile.
-    pub(super) fn repair_read(&mut self, by: i32, number: u32, key: Bytes, from: Place, cx: &mut Ctx<'_>) {
+    pub(super) fn repair_read(&mut self, by: OsdId, number: u32, key: Bytes, from: Place, cx: &mut Ctx<'_>) {
         if !self.role.is_active() && !self.role.is_active_replica() {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = by);
         }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use spirula_invariant::{dropped, impossible, invariant};
+use spirula_maps::OsdId;
 
 use super::mending::Mending;
 use super::message::{FoundPart, Outcome, Place, RepairBody};
@@ -18,10 +19,10 @@ impl Mending<'_> {
     /// Handles the primary's order to take an object from another member.
     pub(super) fn repair_wanted(
         &mut self,
-        from: i32,
+        from: OsdId,
         number: u32,
         key: Bytes,
-        source: i32,
+        source: OsdId,
         cx: &mut Ctx<'_>,
     ) {
         let is_own = from == self.site.whoami && self.role.is_active();
@@ -58,7 +59,7 @@ impl Mending<'_> {
         let Some(p) = &self.copying.patient else {
             impossible!("a repair that is told of to be under way here"; pg = self.site.pgid);
         };
-        let (primary, number) = (self.site.interval.place.primary, p.number);
+        let (primary, number) = (self.site.leader(), p.number);
         if outcome != Outcome::Working {
             self.copying.patient = None;
         }
@@ -67,7 +68,13 @@ impl Mending<'_> {
     }
 
     /// Handles a part of the object.
-    pub(super) fn repair_part(&mut self, from: i32, number: u32, found: Option<FoundPart>, cx: &mut Ctx<'_>) {
+    pub(super) fn repair_part(
+        &mut self,
+        from: OsdId,
+        number: u32,
+        found: Option<FoundPart>,
+        cx: &mut Ctx<'_>,
+    ) {
         let awaited = |p: &&mut Patient| p.number == number && p.source == from && !p.whole;
         let Some(p) = self.copying.patient.as_mut().filter(awaited) else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
@@ -144,7 +151,7 @@ impl Mending<'_> {
     }
 
     /// Handles the loss of a connection to or from another OSD.
-    pub(super) fn patient_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(super) fn patient_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         if self
             .copying
             .patient

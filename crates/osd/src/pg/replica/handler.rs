@@ -2,7 +2,7 @@
 
 use spirula_denc::{Micros, decode_all};
 use spirula_invariant::{dropped, invariant};
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId};
 use spirula_proto::mon::LogPriority;
 
 use super::Replica;
@@ -39,7 +39,7 @@ pub(in crate::pg) struct Following<'a> {
 
 impl Following<'_> {
     /// Handles a write of the primary.
-    pub(in crate::pg) fn rep_op(&mut self, from: i32, id: PeeringId, op: RepOp, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn rep_op(&mut self, from: OsdId, id: PeeringId, op: RepOp, cx: &mut Ctx<'_>) {
         let RepOp {
             prev, entry, mut txn, ..
         } = op;
@@ -90,7 +90,7 @@ impl Following<'_> {
 
     /// Reports in the cluster log why a write of the primary can't be accepted: the write waits for
     /// this member as for one that does not answer, and is sent again.
-    fn cannot_take(&self, from: i32, why: &str, cx: &mut Ctx<'_>) {
+    fn cannot_take(&self, from: OsdId, why: &str, cx: &mut Ctx<'_>) {
         dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         let (pgid, me) = (self.site.pgid, self.site.whoami);
         cx.out.push(Output::ClusterLog {
@@ -104,7 +104,7 @@ impl Following<'_> {
         let r = &mut *self.replica;
         if r.active {
             r.committed = r.committed.max(v);
-            let primary = self.site.interval.place.primary;
+            let primary = self.site.leader();
             self.outbox
                 .send(primary, self.lead.id, PeerBody::RepCommitted(v), true, cx);
         }
@@ -113,7 +113,7 @@ impl Following<'_> {
     /// Handles the primary's request for a lease.
     pub(in crate::pg) fn lease_wanted(
         &mut self,
-        from: i32,
+        from: OsdId,
         id: PeeringId,
         stamp: Micros,
         shared: bool,
@@ -168,7 +168,7 @@ impl Serving<'_> {
     /// Hands a message to the replica, if this OSD is one.
     pub(in crate::pg) fn as_replica(
         &mut self,
-        from: i32,
+        from: OsdId,
         cx: &mut Ctx<'_>,
         f: impl FnOnce(&mut Following<'_>, &mut Ctx<'_>),
     ) {

@@ -18,7 +18,7 @@
 use bytes::Bytes;
 use spirula_denc::Micros;
 use spirula_invariant::dropped;
-use spirula_maps::{Epoch, HObject, snap};
+use spirula_maps::{Epoch, HObject, OsdId, snap};
 use spirula_proto::osd::OpCode;
 
 use crate::pg::key;
@@ -76,25 +76,21 @@ impl Following<'_> {
     /// Asks for a share in the lease: in time before the present one ends, or because that is older
     /// than a client's map.
     pub(in crate::pg) fn keep_share(&mut self, epoch: Epoch, cx: &mut Ctx<'_>) {
-        let (id, primary, length) = (
-            self.lead.id,
-            self.site.interval.place.primary,
-            self.site.cfg.read_lease,
-        );
+        let (id, length) = (self.lead.id, self.site.cfg.read_lease);
         let r = &mut *self.replica;
         let asked = !r.share.asked.is_zero() && cx.usec.saturating_sub(r.share.asked) < AGAIN;
         let ends = r.share.until.saturating_sub(cx.usec) < length / crate::pg::lease::RENEW_AT;
         if r.active && !asked && (ends || r.share.epoch < epoch) {
             r.share.asked = cx.usec;
             self.outbox
-                .send(primary, id, PeerBody::ShareLease(cx.usec), false, cx);
+                .send(self.site.leader(), id, PeerBody::ShareLease(cx.usec), false, cx);
         }
     }
 
     /// Handles the primary's share, which lasts for `length` after it was asked for.
     pub(in crate::pg) fn lease_shared(
         &mut self,
-        from: i32,
+        from: OsdId,
         id: PeeringId,
         share: LeaseShare,
         cx: &mut Ctx<'_>,

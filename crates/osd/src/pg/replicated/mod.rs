@@ -11,11 +11,10 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use spirula_invariant::invariant;
-use spirula_maps::{EVersion, Epoch};
+use spirula_maps::{EVersion, Epoch, OsdId, Positions};
 use spirula_proto::RawMessage;
 
 use super::backend::{Backend, Change, Copies, Sent};
-use super::cluster::Positions;
 use super::config::PgConfig;
 use super::fetch::Want;
 use super::info::PgInfo;
@@ -49,10 +48,10 @@ impl Backend for Replicated {
     fn authority<'a>(
         &self,
         copies: &'a Copies,
-        unfit: &BTreeSet<i32>,
-        prefer: &[&[i32]],
-    ) -> Option<(i32, &'a PgInfo)> {
-        let rank = |o: i32| prefer.iter().position(|g| g.contains(&o)).unwrap_or(prefer.len());
+        unfit: &BTreeSet<OsdId>,
+        prefer: &[&[OsdId]],
+    ) -> Option<(OsdId, &'a PgInfo)> {
+        let rank = |o: OsdId| prefer.iter().position(|g| g.contains(&o)).unwrap_or(prefer.len());
         let complete = copies
             .iter()
             .filter_map(|(o, i)| i.as_ref().filter(|i| !i.incomplete).map(|i| (*o, i)));
@@ -71,11 +70,11 @@ impl Backend for Replicated {
         plan::compare(auth, theirs, exact, cfg)
     }
 
-    fn givers(&self, acting: &Positions, bad: &BTreeSet<i32>) -> Vec<i32> {
+    fn givers(&self, acting: &Positions, bad: &BTreeSet<OsdId>) -> Vec<OsdId> {
         acting.osds().filter(|o| !bad.contains(o)).collect()
     }
 
-    fn write(&self, change: Change, others: &[(i32, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
+    fn write(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
         invariant!(
             change.stable <= change.prev && change.trim_to <= change.prev,
             "a change to come after all that is durable everywhere, and after what leaves the log";

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use spirula_denc::Micros;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId};
 
 use crate::pg::config::Window;
 use crate::pg::fetch::Want;
@@ -19,14 +19,14 @@ use crate::pg::replicated::parts::Parts;
 #[derive(Debug)]
 pub(in crate::pg) struct SyncSource {
     id: PeeringId,
-    primary: i32,
+    primary: OsdId,
     feeds: Vec<Feed>,
 }
 
 /// The copying to one target.
 #[derive(Debug)]
 struct Feed {
-    target: i32,
+    target: OsdId,
     /// Objects to push.
     jobs: VecDeque<Lacking>,
     /// The key at which the comparison of all objects goes on; `None` when it is done, or not
@@ -65,13 +65,13 @@ impl SyncSource {
     }
 
     /// Whether an OSD is copied to, or is to be.
-    fn feeds(&self, osd: i32) -> bool {
+    fn feeds(&self, osd: OsdId) -> bool {
         self.feeds.iter().any(|f| f.target == osd && !f.done)
     }
 }
 
 impl Feed {
-    fn new(target: i32, plan: SyncPlan, start: &Bytes) -> Self {
+    fn new(target: OsdId, plan: SyncPlan, start: &Bytes) -> Self {
         let (jobs, cursor) = match plan {
             SyncPlan::Objects(objects) => (objects.into(), None),
             SyncPlan::Backfill => (VecDeque::new(), Some(start.clone())),

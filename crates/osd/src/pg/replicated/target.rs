@@ -6,7 +6,7 @@ pub(in crate::pg) mod handler;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId};
 
 use crate::pg::message::PeeringId;
 use crate::pg::push::Push;
@@ -26,14 +26,14 @@ pub(in crate::pg) struct SyncTarget {
 /// A push from a holder.
 #[derive(Debug)]
 struct Pushed {
-    source: i32,
+    source: OsdId,
     id: PeeringId,
     push: Push,
 }
 
 #[derive(Debug)]
 struct Scan {
-    source: i32,
+    source: OsdId,
     /// Where listing the own objects goes on, and ends.
     to: Bytes,
     /// The holder's objects, without those found equal.

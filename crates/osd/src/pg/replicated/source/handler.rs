@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, OsdId};
 
 use super::{Feed, Next, SyncSource};
 use crate::pg::backfill::Backfill;
@@ -51,12 +51,12 @@ impl Feeding<'_> {
     /// stray, as it is only read.
     pub(in crate::pg) fn start_sync(
         &mut self,
-        from: i32,
+        from: OsdId,
         id: PeeringId,
-        targets: Vec<(i32, SyncPlan)>,
+        targets: Vec<(OsdId, SyncPlan)>,
         cx: &mut Ctx<'_>,
     ) {
-        if from != self.site.interval.place.primary || !self.copy.exists {
+        if self.site.interval.place.primary != Some(from) || !self.copy.exists {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
         let (start, _) = self.site.range();
@@ -97,7 +97,7 @@ impl Feeding<'_> {
         }
     }
 
-    fn feed_of(&mut self, target: i32, id: PeeringId) -> Option<usize> {
+    fn feed_of(&mut self, target: OsdId, id: PeeringId) -> Option<usize> {
         let s = self.copying.source.as_ref().filter(|s| s.id == id)?;
         s.feeds.iter().position(|f| f.target == target)
     }
@@ -316,7 +316,7 @@ impl Feeding<'_> {
     /// Handles the result of a target's comparison.
     pub(in crate::pg) fn scan_acked(
         &mut self,
-        from: i32,
+        from: OsdId,
         id: PeeringId,
         needed: Vec<Bytes>,
         cx: &mut Ctx<'_>,
@@ -338,7 +338,7 @@ impl Feeding<'_> {
     }
 
     /// Handles a target's acknowledgement of a push.
-    pub(in crate::pg) fn push_acked(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn push_acked(&mut self, from: OsdId, id: PeeringId, cx: &mut Ctx<'_>) {
         let Some(i) = self.feed_of(from, id) else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
         };
@@ -350,7 +350,7 @@ impl Feeding<'_> {
     }
 
     /// Handles a target's lack of room for a push. Further removals make some.
-    pub(in crate::pg) fn push_refused(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn push_refused(&mut self, from: OsdId, id: PeeringId, cx: &mut Ctx<'_>) {
         let at = self.feed_of(from, id);
         if let Some(f) = at.and_then(|i| self.feed(i)) {
             f.roomless = true;
@@ -378,7 +378,7 @@ impl Feeding<'_> {
     }
 
     /// Handles the possible loss of messages to or from a target.
-    pub(in crate::pg) fn source_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn source_peer_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         if self.copying.source.as_ref().is_some_and(|s| s.feeds(osd)) {
             self.abort_sync(cx);
         }

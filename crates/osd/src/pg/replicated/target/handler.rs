@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_invariant::{dropped, invariant};
-use spirula_maps::{EVersion, snap};
+use spirula_maps::{EVersion, OsdId, snap};
 
 use super::{Pushed, Scan, SyncTarget};
 use crate::pg::fetch::ReadError;
@@ -62,7 +62,7 @@ impl Receiving<'_> {
     }
 
     /// Handles a push of part of an object.
-    pub(in crate::pg) fn pushed(&mut self, from: i32, id: PeeringId, push: Push, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn pushed(&mut self, from: OsdId, id: PeeringId, push: Push, cx: &mut Ctx<'_>) {
         if !self.is_target(id) {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
@@ -174,7 +174,7 @@ impl Receiving<'_> {
     pub(in crate::pg) fn push_refused_here(
         &mut self,
         id: PeeringId,
-        source: i32,
+        source: OsdId,
         begun: Option<Bytes>,
         cx: &mut Ctx<'_>,
     ) {
@@ -185,7 +185,7 @@ impl Receiving<'_> {
 
     /// Answers that there is no room for a push, and removes the object if parts of it were stored.
     /// Those have no info, so that no record of a snapshot belongs to the object.
-    fn refuse_push(&mut self, id: PeeringId, source: i32, begun: Option<Bytes>, cx: &mut Ctx<'_>) {
+    fn refuse_push(&mut self, id: PeeringId, source: OsdId, begun: Option<Bytes>, cx: &mut Ctx<'_>) {
         self.target.get_or_insert_default().refuses = true;
         // Of a copy that is as its log says nothing was changed.
         if let Some(key) = begun.filter(|_| self.copy.info.incomplete) {
@@ -198,7 +198,7 @@ impl Receiving<'_> {
         self.outbox.send(source, id, PeerBody::PushRefused, true, cx);
     }
 
-    pub(in crate::pg) fn push_committed(&mut self, id: PeeringId, source: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn push_committed(&mut self, id: PeeringId, source: OsdId, cx: &mut Ctx<'_>) {
         if self.is_target(id) {
             self.outbox.send(source, id, PeerBody::PushAck, true, cx);
         }
@@ -207,7 +207,7 @@ impl Receiving<'_> {
     /// Handles the holder's list of its objects in a range of keys.
     pub(in crate::pg) fn scan(
         &mut self,
-        source: i32,
+        source: OsdId,
         id: PeeringId,
         from: Bytes,
         to: Bytes,
@@ -270,7 +270,7 @@ impl Receiving<'_> {
     /// Handles the primary's word that the copy is complete up to a version.
     pub(in crate::pg) fn copied(
         &mut self,
-        from: i32,
+        from: OsdId,
         id: PeeringId,
         info: PgInfo,
         log: LogUpdate,
