@@ -5,6 +5,7 @@
 //! keys in which space, `_` and `-` are one, values continued by a backslash, and values that name
 //! other options.
 
+pub mod amount;
 mod auth_methods;
 mod file;
 mod mon_host;

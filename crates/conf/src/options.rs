@@ -11,6 +11,8 @@ mod table;
 mod values;
 use Kind::{Addr, AddrVec, Bool, Float, Int, Millisecs, Secs, Size, Str, Uint, Uuid};
 use spirula_errno::Errno;
+
+use crate::amount;
 pub use table::{all, find, of_modules};
 pub use values::{Source, Values};
 
@@ -140,30 +142,6 @@ pub fn normalize(name: &str) -> String {
     name.replace([' ', '-'], "_")
 }
 
-/// A number with a unit, each `base` times the one before: `10K` is 10,240 of 1,024 and 10,000 of
-/// 1,000.
-pub fn amount(text: &str, base: u64) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let n: u64 = text[..digits].parse().ok()?;
-    let unit = text[digits..].trim_end_matches('B').trim_end_matches('i');
-    let power = ["", "K", "M", "G", "T", "P", "E"]
-        .iter()
-        .position(|u| u.eq_ignore_ascii_case(unit))?;
-    n.checked_mul(base.checked_pow(u32::try_from(power).ok()?)?)
-}
-
-/// The official message about an invalid amount, with binary units or decimal ones.
-pub fn amount_error(text: &str, binary: bool) -> &'static str {
-    let text = text.trim();
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
-    match (binary, unit.len() > 2) {
-        (true, true) => "strict_iecstrtoll: illegal prefix (length > 2)",
-        (true, false) => "strict_iecstrtoll: unit prefix not recognized",
-        (false, _) => "strict_si_cast: unit prefix not recognized",
-    }
-}
-
 impl Opt {
     /// Whether the monitors' configuration database may hold the option.
     pub fn is_central(&self) -> bool {
@@ -219,9 +197,9 @@ impl Opt {
         match self.kind {
             Str if self.is_log_level() => parse::log_levels(value),
             Str => Ok(value.to_owned()),
-            Int => parse::amount(value, false, true).map(|v| v.to_string()),
-            Uint => parse::amount(value, false, false).map(|v| v.to_string()),
-            Size => parse::amount(value, true, false).map(|v| v.to_string()),
+            Int => amount::signed_si(value).map(|v| v.to_string()),
+            Uint => amount::si(value).map(|v| v.to_string()),
+            Size => amount::iec(value).map(|v| v.to_string()),
             Secs | Millisecs => parse::seconds(value).map(|v| v.to_string()),
             Addr => parse::address(value),
             AddrVec => parse::addresses(value),
@@ -238,15 +216,6 @@ impl Opt {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn amounts_take_units() {
-        assert_eq!(amount("10K", 1024), Some(10_240));
-        assert_eq!(amount("10K", 1000), Some(10_000));
-        for none in ["1Z", "99999999999E", "10 K", "-1", ""] {
-            assert_eq!(amount(none, 1024), None, "{none}");
-        }
-    }
 
     #[test]
     fn every_default_parses() {

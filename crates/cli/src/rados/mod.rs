@@ -30,6 +30,7 @@ use spirula_client::{
     Error, IoCtx, Rados,
     errno::{self, Errno},
 };
+use spirula_conf::amount;
 use spirula_maps::{ObjectName, PgId, SnapId};
 use spirula_text::Format;
 use store::Store;
@@ -99,13 +100,8 @@ const BAD_NUMBER: i32 = 256 - errno::EINVAL.code();
 
 fn number(what: &str, text: Option<&str>) -> Result<Option<u64>, i32> {
     let Some(text) = text else { return Ok(None) };
-    match spirula_conf::parse_size(text) {
-        Some(v) => Ok(Some(v)),
-        None => Err(complain(
-            BAD_NUMBER,
-            format!("Invalid value for {what}: strict_iecstrtoll: unit prefix not recognized"),
-        )),
-    }
+    let bad = |why| complain(BAD_NUMBER, format!("Invalid value for {what}: {why}"));
+    amount::iec(text).map(Some).map_err(bad)
 }
 
 impl Sizes {

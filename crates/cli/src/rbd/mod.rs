@@ -39,6 +39,7 @@ use serde_json::Value;
 use spec::Spec;
 use spirula_client::errno::{self, Errno};
 use spirula_client::{IoCtx, Rados};
+use spirula_conf::amount;
 use spirula_rbd::{Error, Image, Options};
 use spirula_text::{Format, Names};
 
@@ -582,7 +583,7 @@ fn invalid(option: &str) -> Exit {
 
 /// Parses the size in an option: a number with a unit, or without one in units of `unit` bytes.
 fn size(option: &str, text: &str, unit: u64) -> Result<u64, Exit> {
-    let number = spirula_conf::parse_size(text).ok_or_else(|| invalid(option))?;
+    let number = amount::iec(text).map_err(|_| invalid(option))?;
     let has_unit = !text.ends_with(|c: char| c.is_ascii_digit());
     let bytes = if has_unit {
         Some(number)

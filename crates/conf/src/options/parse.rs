@@ -3,50 +3,7 @@
 
 use spirula_denc::EntityAddr;
 
-/// An integer without a unit.
-fn integer(text: &str) -> Result<i64, String> {
-    let expected = || format!("Expected option value to be integer, got '{text}'");
-    text.trim().parse().map_err(|_| expected())
-}
-
-/// An amount with a unit: of 1024 with `binary` (`K`, `Ki`, …), else of 1000.
-pub(super) fn amount(text: &str, binary: bool, signed: bool) -> Result<i64, String> {
-    let name = if binary {
-        "strict_iecstrtoll"
-    } else {
-        "strict_sistrtoll"
-    };
-    if text.is_empty() {
-        return Err(format!("{name}: value not specified"));
-    }
-    let is_number = |c: char| c.is_ascii_digit() || c == '+' || c == '-';
-    let at = text.find(|c| !is_number(c)).unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let letter = if binary {
-        if unit.len() > 2 {
-            return Err(format!("{name}: illegal prefix (length > 2)"));
-        }
-        unit.chars().next()
-    } else {
-        unit.chars().next_back()
-    };
-    let power = match letter {
-        None | Some('B') => 0,
-        Some(c) => match "KMGTPE".find(c) {
-            Some(at) => at as u32 + 1,
-            None if binary => return Err(format!("{name}: unit prefix not recognized")),
-            None => return Err("strict_si_cast: unit prefix not recognized".to_owned()),
-        },
-    };
-    let number = if !binary && unit.len() > 1 { text } else { number };
-    let value = integer(number)?;
-    if value < 0 && !signed {
-        return Err(format!("{name}: value should not be negative"));
-    }
-    let base: i64 = if binary { 1024 } else { 1000 };
-    let product = base.checked_pow(power).and_then(|p| value.checked_mul(p));
-    product.ok_or_else(|| format!("{name}: value seems to be too large"))
-}
+use crate::amount::integer;
 
 /// Seconds in units: `90`, `5m`, `1h 30m`.
 pub(super) fn seconds(text: &str) -> Result<u64, String> {

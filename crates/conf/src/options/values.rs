@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use super::Kind::{Millisecs, Secs, Uint};
 use super::parse::seconds;
 use super::table::is_live;
-use super::{all, amount, find};
+use super::{all, find};
+use crate::amount;
 
 /// The sources of values, the weakest first (`src/common/config_values.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,8 +120,8 @@ impl Values {
         let opt = find(name);
         let parse = |text: &str| match opt.map(|o| o.kind) {
             Some(Secs | Millisecs) => seconds(text).ok(),
-            Some(Uint) => amount(text, 1000),
-            _ => amount(text, 1024),
+            Some(Uint) => amount::si(text).ok(),
+            _ => amount::iec(text).ok(),
         };
         let default = || opt.and_then(|o| parse(o.default));
         parse(self.get(name)).or_else(default).unwrap_or(0)

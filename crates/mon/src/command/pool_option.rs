@@ -1,12 +1,12 @@
 //! Values of the pool properties that are options: the allowed ones, and the official refusals of
 //! others.
 
+use spirula_conf::amount;
 use spirula_maps::pool::{PoolOption, PoolOptionKind, PoolOptions};
 use spirula_maps::{PgPool, PoolId};
 
 use super::{Reply, errno, refuse};
 use crate::core::View;
-use crate::options::{amount, amount_error};
 
 fn invalid<T>(text: String) -> Result<T, Reply> {
     refuse(errno::EINVAL, text)
@@ -59,9 +59,9 @@ fn integer(m: &View, p: &PgPool, var: &str, val: &str) -> Result<i64, Reply> {
         | "compression_min_blob_size"
         | "csum_max_block"
         | "csum_min_block" => {
-            let n = amount(val, 1024).and_then(|n| i64::try_from(n).ok());
-            let text = || format!("error parsing unit value '{val}': {}", amount_error(val, true));
-            return n.ok_or_else(|| Reply::error(errno::EINVAL, text()));
+            let bad = |why| Reply::error(errno::EINVAL, format!("error parsing unit value '{val}': {why}"));
+            // Ceph, too, keeps it as the signed number of the same bits.
+            return amount::iec(val).map(u64::cast_signed).map_err(bad);
         }
         _ => {}
     }
@@ -155,14 +155,6 @@ mod tests {
         assert_eq!(
             text("compression_mode", "bogus").unwrap_err().status,
             "unrecognized compression mode 'bogus'"
-        );
-        assert_eq!(
-            amount_error("abc", true),
-            "strict_iecstrtoll: illegal prefix (length > 2)"
-        );
-        assert_eq!(
-            amount_error("1Z", true),
-            "strict_iecstrtoll: unit prefix not recognized"
         );
     }
 }

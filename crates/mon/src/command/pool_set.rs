@@ -1,5 +1,6 @@
 //! `ceph osd pool set` and other changes of a pool.
 
+use spirula_conf::amount;
 use spirula_maps::pool::PoolOption;
 use spirula_maps::{PgPool, PoolFlags, PoolId};
 
@@ -9,7 +10,6 @@ use super::pool_list::pool_id;
 use super::pool_option::{self, int};
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::{Turn, View};
-use crate::options::{amount, amount_error};
 
 commands! {
     "osd pool set pool:Poolname var:{size|min_size|pg_num|pgp_num|pgp_num_actual|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|hit_set_type|hit_set_period|hit_set_count|hit_set_fpp|use_gmt_hitset|target_max_bytes|target_max_objects|cache_target_dirty_ratio|cache_target_dirty_high_ratio|cache_target_full_ratio|cache_min_flush_age|cache_min_evict_age|min_read_recency_for_promote|min_write_recency_for_promote|fast_read|hit_set_grade_decay_rate|hit_set_search_last_n|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_min_block|csum_max_block|allow_ec_overwrites|fingerprint_algorithm|pg_autoscale_mode|pg_autoscale_bias|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|dedup_tier|dedup_chunk_algorithm|dedup_cdc_chunk_size|bulk} val:String yes_i_really_mean_it?:Bool"
@@ -239,25 +239,12 @@ fn set_pgp_num(p: &mut PgPool, n: i64) -> Result<(), Reply> {
 fn set_quota(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (name, id, mut p) = pool(m.view, call)?;
     let (field, val) = (call.args.str("field")?, call.args.str("val")?);
-    let n = if field == "max_bytes" {
-        amount(&val, 1024)
+    let amount = if field == "max_bytes" {
+        amount::iec(&val)
     } else {
-        // Unlike bytes, objects have units of one letter.
-        amount(&val, 1000).filter(|_| !val.ends_with('i'))
+        amount::si(&val)
     };
-    let Some(n) = n else {
-        let binary = field == "max_bytes";
-        let why = match val
-            .trim()
-            .strip_prefix('-')
-            .is_some_and(|n| n.parse::<u64>().is_ok())
-        {
-            true if binary => "strict_iecstrtoll: value should not be negative",
-            true => "strict_sistrtoll: value should not be negative",
-            false => amount_error(&val, binary),
-        };
-        return refuse(errno::EINVAL, format!("error parsing value '{val}': {why}"));
-    };
+    let n = amount.or_else(|why| refuse(errno::EINVAL, format!("error parsing value '{val}': {why}")))?;
     if field == "max_bytes" {
         p.quota_max_bytes = n;
     } else {

@@ -25,7 +25,9 @@ const BLOCK_MAX: u64 = 64 << 20;
 struct Plan {
     /// Bytes to write in all.
     count: u64,
-    /// Bytes of each write.
+    /// Bytes of each write, as asked for.
+    asked: u64,
+    /// Bytes of each write, not more than an object has.
     block: u64,
     /// The size of the objects that are made first and then written to at random; 0 for a new
     /// object for each block.
@@ -51,7 +53,8 @@ fn invalid(message: String) -> Failure {
 
 /// Checks the arguments against the `osd_bench_*` options.
 fn plan(values: &Values, args: &Map<String, Value>) -> Result<Plan, Failure> {
-    let (count, mut block) = (number(args, "count", 1 << 30)?, number(args, "size", 4 << 20)?);
+    let (count, asked) = (number(args, "count", 1 << 30)?, number(args, "size", 4 << 20)?);
+    let mut block = asked;
     let object_size = number(args, "object_size", 0)?;
     let objects = number(args, "object_num", 0)?;
     let most = values.uint("osd_bench_max_block_size").min(BLOCK_MAX);
@@ -92,6 +95,7 @@ fn plan(values: &Values, args: &Map<String, Value>) -> Result<Plan, Failure> {
     }
     Ok(Plan {
         count,
+        asked,
         block,
         object_size,
         objects,
@@ -138,10 +142,11 @@ pub(super) async fn run(shell: &Shared, args: &Map<String, Value>) -> Result<Val
     }
     drain(shell).await;
     let rate = p.count as f64 / elapsed.max(1e-9);
-    let iops = if p.block == 0 { 0.0 } else { rate / p.block as f64 };
+    // Ceph's answer repeats the size that was asked for, also where its objects are smaller.
+    let iops = if p.asked == 0 { 0.0 } else { rate / p.asked as f64 };
     Ok(json!({
         "bytes_written": p.count,
-        "blocksize": p.block,
+        "blocksize": p.asked,
         "elapsed_sec": elapsed,
         "bytes_per_sec": rate,
         "iops": iops,
@@ -196,7 +201,7 @@ mod tests {
         let p = ask(&json!({"count": 40960, "size": "4096", "object_size": 8192, "object_num": 3})).unwrap();
         assert_eq!((p.block, p.object_size, p.objects), (4096, 8192, 3));
         let p = ask(&json!({"count": 40960, "size": 16384, "object_size": 8192, "object_num": 3})).unwrap();
-        assert_eq!(p.block, 8192);
+        assert_eq!((p.block, p.asked), (8192, 16384));
         let text = "'count' values greater than 12288000 for a block size of 4 KiB, assuming 100 IOPS, for 30 seconds, \
              can cause ill effects on osd.  Please adjust 'osd_bench_small_size_max_iops' with a higher value if you \
              wish to use a higher 'count'.";

@@ -14,7 +14,7 @@ macro_rules! commands {
 /// The commands, besides those that every daemon has.
 pub(super) const COMMANDS: &[Command] = commands! {
     "bench" &[("count?", "CephInt"), ("size?", "CephInt"), ("object_size?", "CephInt"), ("object_num?", "CephInt")],
-        "OSD benchmark: write <count> <size>-byte objects(with <obj_size> <obj_num>), (default count=1G default size=4MB).";
+        "OSD benchmark: write <count> <size>-byte objects(with <obj_size> <obj_num>), (default count=1G default size=4MB). Results in log.";
     "bluefs debug_inject_read_zeros" &[], "inject zeros into the next read of BlueFS";
     "bluefs files list" &[], "print the files of BlueFS";
     "bluefs stats" &[], "dump statistics of BlueFS";

@@ -1,0 +1,148 @@
+//! Amounts with units, read as Ceph reads them (`strict_iec_cast`, `strict_si_cast` of its
+//! `src/common/strtol.cc` in 16.2).
+
+/// The units of both systems, each a power above the one before.
+const UNITS: &str = "KMGTPE";
+
+/// The power of a unit: 0 for bytes.
+fn power(unit: char) -> Option<u32> {
+    match unit {
+        'B' => Some(0),
+        _ => UNITS.find(unit).map(|at| at as u32 + 1),
+    }
+}
+
+/// Whether a character belongs to the number.
+fn is_number(c: char) -> bool {
+    c.is_ascii_digit() || c == '+' || c == '-'
+}
+
+/// An integer without a unit.
+///
+/// # Errors
+/// The official text where it is none, or has more than 64 bits.
+pub(crate) fn integer(text: &str) -> Result<i64, String> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!("Expected option value to be integer, got '{text}'"));
+    }
+    let invalid = |_| format!("The option value '{text}' seems to be invalid");
+    text.parse().map_err(invalid)
+}
+
+/// An amount in binary units: `4096`, `64K`, `64Ki`, `10G`.
+///
+/// # Errors
+/// The official text.
+pub fn iec(text: &str) -> Result<u64, String> {
+    let fail = |why: &str| Err(format!("strict_iecstrtoll: {why}"));
+    if text.is_empty() {
+        return fail("value not specified");
+    }
+    let at = text.find(|c| !is_number(c)).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    if unit == "Bi" {
+        return fail("illegal prefix \"Bi\"");
+    }
+    if unit.len() > 2 {
+        return fail("illegal prefix (length > 2)");
+    }
+    let Some(power) = unit.chars().next().map_or(Some(0), power) else {
+        return fail("unit prefix not recognized");
+    };
+    let Ok(number) = u64::try_from(integer(number)?) else {
+        return fail("value should not be negative");
+    };
+    match number.checked_mul(1 << (10 * power)) {
+        Some(amount) => Ok(amount),
+        None => fail("value seems to be too large"),
+    }
+}
+
+/// The number and the factor of its decimal unit.
+fn si_parts(text: &str) -> Result<(i64, i64), String> {
+    if text.is_empty() {
+        return Err("strict_sistrtoll: value not specified".to_owned());
+    }
+    let mut number = text;
+    let mut factor = 1;
+    // Only the last character is the unit: what is before it is to be a number.
+    if let Some(unit) = text.chars().next_back().filter(|_| !text.chars().all(is_number)) {
+        let Some(power) = power(unit) else {
+            return Err("strict_si_cast: unit prefix not recognized".to_owned());
+        };
+        if power > 0 {
+            number = &text[..text.len() - unit.len_utf8()];
+        }
+        factor = 1000i64.pow(power);
+    }
+    Ok((integer(number)?, factor))
+}
+
+/// An amount in decimal units: `10`, `10K`.
+///
+/// # Errors
+/// The official text.
+pub fn si(text: &str) -> Result<u64, String> {
+    let (number, factor) = si_parts(text)?;
+    let Ok(number) = u64::try_from(number) else {
+        return Err("strict_sistrtoll: value should not be negative".to_owned());
+    };
+    let amount = number.checked_mul(factor.unsigned_abs());
+    amount.ok_or_else(|| "strict_sistrtoll: value seems to be too large".to_owned())
+}
+
+/// An amount in decimal units that may be negative.
+///
+/// # Errors
+/// The official text.
+pub fn signed_si(text: &str) -> Result<i64, String> {
+    let (number, factor) = si_parts(text)?;
+    let size = if number < 0 { "small" } else { "large" };
+    let amount = number.checked_mul(factor);
+    amount.ok_or_else(|| format!("strict_sistrtoll: value seems to be too {size}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `ceph osd pool set-quota` of 16.2.15 says.
+    #[test]
+    fn amounts_are_read_as_officially() {
+        let none = "strict_si_cast: unit prefix not recognized";
+        let binary_none = "strict_iecstrtoll: unit prefix not recognized";
+        let long = "strict_iecstrtoll: illegal prefix (length > 2)";
+        let integer = |text| Err(format!("Expected option value to be integer, got '{text}'"));
+        for (text, decimal, binary) in [
+            ("10", Ok(10), Ok(10)),
+            ("10K", Ok(10_000), Ok(10_240)),
+            ("10M", Ok(10_000_000), Ok(10 << 20)),
+            ("10 K", integer("10 "), Err(binary_none.to_owned())),
+            ("10k", Err(none.to_owned()), Err(binary_none.to_owned())),
+            ("10Ki", Err(none.to_owned()), Ok(10_240)),
+            ("10KiB", integer("10KiB"), Err(long.to_owned())),
+            ("10MB", integer("10MB"), Ok(10 << 20)),
+            ("1.5K", integer("1.5"), Err(long.to_owned())),
+            ("10X", Err(none.to_owned()), Err(binary_none.to_owned())),
+            ("ä", Err(none.to_owned()), Err(binary_none.to_owned())),
+        ] {
+            assert_eq!((si(text), iec(text)), (decimal, binary), "{text}");
+        }
+        assert_eq!(si("").unwrap_err(), "strict_sistrtoll: value not specified");
+        assert_eq!(iec("").unwrap_err(), "strict_iecstrtoll: value not specified");
+        assert_eq!(
+            si("-1").unwrap_err(),
+            "strict_sistrtoll: value should not be negative"
+        );
+        assert_eq!(
+            iec("-1").unwrap_err(),
+            "strict_iecstrtoll: value should not be negative"
+        );
+        assert_eq!((signed_si("-1K"), iec("15E")), (Ok(-1000), Ok(15 << 60)));
+        assert_eq!(
+            iec("16E").unwrap_err(),
+            "strict_iecstrtoll: value seems to be too large"
+        );
+    }
+}
