@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(h.threshold(), Micros::MAX);
         h.add(op(1), Micros::new(99_000_000));
         assert!(h.recent.is_empty() && h.slow.is_empty());
-        let h = history(&[("osd_op_history_size", "18446744073709551615")]);
+        let h = history(&[("osd_op_history_size", "9223372036854775807")]);
         assert_eq!(h.limits.size as u64, MOST);
     }
 
