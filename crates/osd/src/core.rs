@@ -169,6 +169,13 @@ impl Core {
         let other = self.by_id.insert(pgid, slot);
         invariant!(other.is_none(), "a PG to be here once"; pg = pgid, epoch = self.map.epoch());
         self.pgs.insert(slot, pg);
+        self.share_memory();
+    }
+
+    /// Tells all PGs their shares of the memory, which depend on the number of PGs.
+    fn share_memory(&mut self) {
+        let count = self.pgs.len();
+        self.pgs.values_mut().for_each(|pg| pg.set_share(count));
     }
 
     /// Adds the requests that the store remembers for a PG besides its log.
@@ -189,6 +196,7 @@ impl Core {
             .values_mut()
             .for_each(|pg| pg.set_config(Arc::clone(&cfg)));
         self.cfg = cfg;
+        self.share_memory();
     }
 
     /// The newest map.
@@ -278,6 +286,7 @@ impl Core {
                 let pgid = pg.pgid();
                 self.pgs.remove(&slot);
                 self.by_id.remove(&pgid);
+                self.share_memory();
             }
         }
         for lane in Lane::ALL {
@@ -532,8 +541,6 @@ impl Core {
         if up {
             self.create_led(&*map, cx);
         }
-        let count = self.pgs.len();
-        self.pgs.values_mut().for_each(|pg| pg.set_share(count));
         self.replay_early(cx);
         self.grant_trims(cx);
         self.copies_changed = true;

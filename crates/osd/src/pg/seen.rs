@@ -52,6 +52,12 @@ pub struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
+    /// The PG's share of memory.
+    #[cfg(test)]
+    pub(crate) fn shares(self) -> super::config::Shares {
+        self.site.shares
+    }
+
     /// The PG's state.
     pub(super) fn standing(self) -> State {
         match self.role {

@@ -66,6 +66,18 @@ fn no_older_map_comes_after_a_newer_one() {
     });
 }
 
+/// Also where PGs come one after the other and no map follows, as those that a primary makes here.
+#[test]
+fn the_memory_is_shared_by_all_pgs() {
+    let mut core = core(Epoch::new(5));
+    for seed in 0..200 {
+        core.load(PgId::new(PoolId::new(1), seed), PgInfo::default(), Vec::new());
+    }
+    let share = PgConfig::default().shares(200);
+    assert!(share != PgConfig::default().shares(1));
+    assert!(core.pgs().all(|pg| pg.seen().shares() == share));
+}
+
 #[test]
 fn an_answer_for_a_pg_that_was_deleted_is_counted() {
     let late = run(&mut core(Epoch::new(5)), |core, cx| {
