@@ -59,6 +59,11 @@ pub fn iec(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The official text about a decimal amount that does not fit.
+fn out_of_range() -> String {
+    "strict_sistrtoll: value out of range".to_owned()
+}
+
 /// The number and the factor of its decimal unit.
 fn si_parts(text: &str) -> Result<(i64, i64), String> {
     if text.is_empty() {
@@ -89,7 +94,7 @@ pub fn si(text: &str) -> Result<u64, String> {
         return Err("strict_sistrtoll: value should not be negative".to_owned());
     };
     let amount = number.checked_mul(factor.unsigned_abs());
-    amount.ok_or_else(|| "strict_sistrtoll: value seems to be too large".to_owned())
+    amount.ok_or_else(out_of_range)
 }
 
 /// An amount in decimal units that may be negative.
@@ -98,9 +103,7 @@ pub fn si(text: &str) -> Result<u64, String> {
 /// The official text.
 pub fn signed_si(text: &str) -> Result<i64, String> {
     let (number, factor) = si_parts(text)?;
-    let size = if number < 0 { "small" } else { "large" };
-    let amount = number.checked_mul(factor);
-    amount.ok_or_else(|| format!("strict_sistrtoll: value seems to be too {size}"))
+    number.checked_mul(factor).ok_or_else(out_of_range)
 }
 
 #[cfg(test)]
@@ -143,6 +146,11 @@ mod tests {
         assert_eq!(
             iec("16E").unwrap_err(),
             "strict_iecstrtoll: value seems to be too large"
+        );
+        assert_eq!(si("99E").unwrap_err(), "strict_sistrtoll: value out of range");
+        assert_eq!(
+            signed_si("-99E").unwrap_err(),
+            "strict_sistrtoll: value out of range"
         );
     }
 }
