@@ -57,13 +57,15 @@ class Ceph(Cluster):
 
 class Spirula(Cluster):
     name = "spirula"
+    # Where its daemons listen: both clusters are up at once.
+    address = "127.0.0.2"
     # What `up` is told besides.
     options = ()
 
     def up(self):
         # Its output may not be a pipe that the daemons keep open.
         subprocess.run([self.bin, "up", "--detach", "--no-respawn", "--dir", self.dir, "--osd-size", f"{self.osd_gib}G", "--osds", self.osds,
-                        "--mons", self.mons, *self.options], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                        "--mons", self.mons, "--bind", self.address, *self.options], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def start(self, _daemon):
         # Starts what does not run, and returns when all is well again, or not.
@@ -76,11 +78,13 @@ class Spirula(Cluster):
 class Before(Spirula):
     """An earlier build of Spirula, for what a change costs."""
     name = "before"
+    address = "127.0.0.3"
 
 
 class Plain(Spirula):
     """This build with stores as they are without options, for what an option costs."""
     name = "plain"
+    address = "127.0.0.3"
 
 
 class Encrypted(Spirula):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 from clusters import sh
 
@@ -34,22 +35,33 @@ def environment(env):
     return dict(env, CEPH_ARGS="--rbd_cache=false")
 
 
-def prepare(case, image, env):
-    """What a row needs before it begins."""
-    def rbd(*argv):
-        sh("rbd", *argv, env=env)
+def rbd(env, *argv, check=True):
+    sh("rbd", *argv, env=env, check=check)
+
+
+def prepare(case, env):
+    """What a row needs once, before its first run."""
     if case == ROWS[0][0]:
-        rbd("create", "--size", f"{SIZE // MIB}M", f"{POOL}/{FULL}")
+        rbd(env, "create", "--size", f"{SIZE // MIB}M", f"{POOL}/{FULL}")
         sh(*fio(FULL, ["--rw=write", "--bs=4m", "--iodepth=16"]), env=environment(env))
         # Once more, so that no row finds it as it was laid down first.
         sh(*fio(FULL, ["--rw=randwrite", "--bs=4k", "--iodepth=16", "--time_based", "--runtime=2"]), env=environment(env))
-    elif image == CLONE:
-        rbd("snap", "create", f"{POOL}/{FULL}@cloned")
-        rbd("clone", "--rbd-default-clone-format=2", f"{POOL}/{FULL}@cloned", f"{POOL}/{CLONE}")
+        rbd(env, "snap", "create", f"{POOL}/{FULL}@cloned")
+    elif case.startswith("image: rand read"):
+        # Both have read all of it before, in pieces that both keep.
+        sh(*fio(FULL, ["--rw=read", "--bs=64k", "--iodepth=16"]), env=environment(env))
+
+
+def before(image, case, env):
+    """What each run of a row needs."""
+    if image == CLONE:
+        rbd(env, "rm", f"{POOL}/{CLONE}", check=False)
+        rbd(env, "clone", "--rbd-default-clone-format=2", f"{POOL}/{FULL}@cloned", f"{POOL}/{CLONE}")
     elif image == EMPTY:
-        rbd("create", "--size", f"{SIZE // MIB}M", f"{POOL}/{EMPTY}")
+        rbd(env, "rm", f"{POOL}/{EMPTY}", check=False)
+        rbd(env, "create", "--size", f"{SIZE // MIB}M", f"{POOL}/{EMPTY}")
     elif case.startswith("after a snapshot"):
-        rbd("snap", "create", f"{POOL}/{FULL}@before")
+        rbd(env, "snap", "create", f"{POOL}/{FULL}@before-{time.monotonic_ns()}")
 
 
 def command(image, argv, seconds):

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Measures Spirula beside real Ceph with the official `rados bench` and fio's rbd engine, on the same disk, in one run.
+"""Measures Spirula beside real Ceph with the official `rados bench`, a program on librados and fio's rbd engine.
 
-Starts Debian's Ceph, runs the matrix, stops it; the same for Spirula; as often as --repeat says, in turns.
-Prints the ratio of the medians, writes results.csv (every run) and results.svg (the ratios).
+Debian's Ceph and Spirula run at once on the same disk. Case by case the two take turns, as often as --repeat says, so that what
+drifts on this machine meets both. Reads are of the same number of objects on both. Prints the ratio of the medians, writes
+results.csv (every run), summary.json and results.svg (the ratios). Rows called "cold" need root: they empty all caches before.
 
     bench/run.py [--repeat 3] [--seconds 10] [--cases all|rados|librados|rbd] [--work DIR] [--out bench/results]
     bench/run.py --before BINARY --out DIR         # beside an earlier build of Spirula: what a change costs
@@ -11,6 +12,7 @@ Prints the ratio of the medians, writes results.csv (every run) and results.svg 
 
 import argparse
 import csv
+import dataclasses
 import datetime
 import functools
 import glob
@@ -21,26 +23,15 @@ import re
 import statistics
 import subprocess
 import time
+from typing import Callable
 
 import fio
+import rados_bench
 from clusters import Before, Ceph, Encrypted, Plain, Spirula, clear, sh
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-# pool, case, `rados bench` arguments, the first bar of the plan (ratio to Ceph 16.2)
-MATRIX = [
-    ("rep1", "write 4 MiB, 16", ["write", "-t", "16", "--no-cleanup"], 1.6),
-    ("rep1", "seq read 4 MiB, 16", ["seq", "-t", "16"], None),
-    ("rep1", "write 4 KiB, 1", ["write", "-b", "4096", "-t", "1", "--no-cleanup"], None),
-    ("rep1", "write 4 KiB, 16", ["write", "-b", "4096", "-t", "16", "--no-cleanup"], 3.5),
-    ("rep1", "rand read 4 KiB, 16", ["rand", "-t", "16"], None),
-    ("rep3", "write 4 MiB, 16", ["write", "-t", "16", "--no-cleanup"], 1.4),
-    ("rep3", "seq read 4 MiB, 16", ["seq", "-t", "16"], 1.2),
-    ("rep3", "write 4 KiB, 1", ["write", "-b", "4096", "-t", "1", "--no-cleanup"], 3.5),
-    ("rep3", "write 4 KiB, 16", ["write", "-b", "4096", "-t", "16", "--no-cleanup"], 5),
-    ("rep3", "rand read 4 KiB, 16", ["rand", "-t", "16"], None),
-]
-# What `rados bench` has no case for, by `librados.c` on three replicas: case, its name there, the bar.
+# What `rados bench` has no case for, by `librados_bench.c` on three replicas: case, its name there, the first bar of the plan.
 LIBRADOS = [
     ("omap: set 8 keys, 16", "omap-set", 2),
     ("omap: get 64 keys, 16", "omap-get", 2),
@@ -51,36 +42,89 @@ LIBRADOS = [
     ("overwrite 4 KiB after a snapshot, 16", "snap-overwrite", 2),
     ("list objects", "list", 2),
 ]
-CASES = (MATRIX + [("rep3", case, None, bar) for case, _, bar in LIBRADOS]
-         + [(fio.POOL, case, None, bar) for case, _, _, bar in fio.ROWS])
 # What a ratio is a multiple of.
 PEERS = {"ceph": "Ceph 16.2 (red: the first bar)", "before": "the build before", "plain": "stores that are not encrypted"}
-# Cases after which the objects go: the next one writes its own.
-CLEAN_AFTER = {"seq read 4 MiB, 16", "write 4 KiB, 1", "rand read 4 KiB, 16"}
+
+
+def nothing(_cluster):
+    pass
+
+
+@dataclasses.dataclass
+class Row:
+    """A case on a pool: what is run, what reads its output, and what each cluster needs around it."""
+    pool: str
+    case: str
+    bar: float | None
+    argv: list[str]
+    line: Callable[[str], dict]
+    # Once, before the first run; before and after each run; once, after the last run.
+    prepare: Callable = nothing
+    before: Callable = nothing
+    after: Callable = nothing
+    finish: Callable = nothing
+    # What is added to the environment of what is run.
+    env: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Whether it prints "ready" when the measured part begins.
+    says_ready: bool = False
+
+
+def rados_rows(args):
+    for pool in rados_bench.POOLS:
+        # The last row that reads each set of objects.
+        last = {}
+        rows = []
+        for case, argv, objects, cold, bars in rados_bench.ROWS:
+            if cold and os.geteuid():
+                print(f"{pool} {case}: left out, as only root can empty the page cache")
+                continue
+            row = Row(pool, case, bars.get(pool), [], rados_bench.line, before=rados_bench.empty_caches if cold else nothing)
+            if objects is None:
+                row.argv = rados_bench.bench(pool, args.seconds, [*argv, "--no-cleanup"], rados_bench.WRITTEN)
+                row.after = functools.partial(rados_bench.clean, pool=pool, run_name=rados_bench.WRITTEN)
+            else:
+                row.argv = rados_bench.bench(pool, args.seconds, argv, objects[0])
+                if objects not in last:
+                    row.prepare = functools.partial(rados_bench.fill, pool=pool, objects=objects)
+                last[objects] = row
+            rows.append(row)
+        for (name, _, _), row in last.items():
+            row.finish = functools.partial(rados_bench.clean, pool=pool, run_name=name)
+        yield from rows
+
+
+def librados_rows(args):
+    for case, name, bar in LIBRADOS:
+        yield Row("rep3", case, bar, [f"{args.work}/librados", name, "rep3", str(args.seconds), str(args.list_objects)], librados_line,
+                  says_ready=True)
+
+
+def fio_rows(args):
+    for case, image, argv, bar in fio.ROWS:
+        yield Row(fio.POOL, case, bar, fio.command(image, argv, args.seconds), fio.line,
+                  prepare=lambda cluster, case=case: fio.prepare(case, cluster.env),
+                  before=lambda cluster, case=case, image=image: fio.before(image, case, cluster.env),
+                  env=fio.environment({}))
+
+
+def rows_of(args):
+    for cases, rows in (("rados", rados_rows), ("librados", librados_rows), ("rbd", fio_rows)):
+        if args.cases in ("all", cases):
+            yield from rows(args)
 
 
 def cpu_seconds(pids):
     ticks = 0
     for pid in pids:
-        with open(f"/proc/{pid}/stat") as f:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
             fields = f.read().rsplit(")", 1)[1].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def status(pid, key):
-    with open(f"/proc/{pid}/status") as f:
+    with open(f"/proc/{pid}/status", encoding="utf-8") as f:
         return int(re.search(rf"^{key}:\s+(\d+)", f.read(), re.M).group(1))
-
-
-def bench_line(text):
-    def number(label):
-        m = re.search(rf"^{label}[^:]*:\s+([\d.]+)", text, re.M)
-        return float(m.group(1)) if m else 0.0
-
-    ops = number(r"Total (?:writes|reads) made")
-    return {"rate": number("Bandwidth"), "unit": "MB/s", "iops": number("Average IOPS"), "avg_ms": number("Average Latency") * 1e3,
-            "max_ms": number("Max latency") * 1e3, "ops": ops}
 
 
 def librados_line(text):
@@ -89,79 +133,68 @@ def librados_line(text):
     return {"rate": rate, "unit": "op/s", "iops": rate, "avg_ms": avg_ms, "max_ms": max_ms, "ops": ops}
 
 
-def nothing(_env):
-    pass
-
-
-def commands(args):
-    """What is run: pool, case, command, what reads its output, and what is done before."""
-    found = []
-    if args.cases in ("all", "rados"):
-        found += [(pool, case, ["rados", "bench", "-p", pool, str(args.seconds), *argv], bench_line, nothing) for pool, case, argv, _ in MATRIX]
-    if args.cases in ("all", "librados"):
-        found += [("rep3", case, [f"{args.work}/librados", name, "rep3", str(args.seconds), str(args.list_objects)], librados_line, nothing)
-                  for case, name, _ in LIBRADOS]
-    if args.cases in ("all", "rbd"):
-        found += [(fio.POOL, case, fio.command(image, argv, args.seconds), fio.line, functools.partial(fio.prepare, case, image))
-                  for case, image, argv, _ in fio.ROWS]
-    return found
-
-
-def measure(cluster, args, run):
-    env = dict(os.environ, CEPH_CONF=f"{cluster.dir}/ceph.conf")
+def start(cluster):
+    """Starts a cluster with its pools, and notes how long that took and which processes are its OSDs."""
     clear(cluster.dir)
     started = time.monotonic()
     cluster.up()
-    up_seconds = time.monotonic() - started
+    cluster.up_seconds = time.monotonic() - started
+    env = cluster.env
     sh("ceph", "config", "set", "global", "mon_allow_pool_size_one", "true", env=env, check=False)
-    for pool in ("rep1", "rep3"):
+    for pool, size in rados_bench.POOLS.items():
         sh("ceph", "osd", "pool", "create", pool, "32", "32", "replicated", env=env)
-        size = pool[-1]
-        sh("ceph", "osd", "pool", "set", pool, "min_size", "1" if size == "1" else "2", env=env)
-        sh("ceph", "osd", "pool", "set", pool, "size", size, "--yes-i-really-mean-it", env=env)
-    time.sleep(5)
-    pids = [int(open(f).read()) for f in sorted(glob.glob(f"{cluster.dir}/run/osd.*.pid"))]
-    rows = []
-    for pool, case, argv, line, prepare in commands(args):
-        prepare(env)
-        client0 = os.times()
-        run_env = fio.environment(env) if line == fio.line else env
-        with subprocess.Popen(argv, env=run_env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p:
-            if line == librados_line and p.stdout.readline() != "ready\n":
-                raise SystemExit(f"{' '.join(argv)} did not begin")
+        sh("ceph", "osd", "pool", "set", pool, "min_size", "1" if size == 1 else "2", env=env)
+        sh("ceph", "osd", "pool", "set", pool, "size", str(size), "--yes-i-really-mean-it", env=env)
+    cluster.osd_pids = [int(open(f, encoding="ascii").read()) for f in sorted(glob.glob(f"{cluster.dir}/run/osd.*.pid"))]
+
+
+def measure(cluster, row, run):
+    pids = cluster.osd_pids
+    row.before(cluster)
+    client0, before = os.times(), cpu_seconds(pids)
+    with subprocess.Popen(row.argv, env=cluster.env | row.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p:
+        if row.says_ready:
+            if p.stdout.readline() != "ready\n":
+                raise SystemExit(f"{' '.join(row.argv)} did not begin")
             before = cpu_seconds(pids)
-            out = p.stdout.read()
-        if p.returncode:
-            raise SystemExit(f"{' '.join(argv)}: {p.returncode}\n{out}")
-        client = os.times()
-        row = line(out)
-        ops = max(row["ops"], 1)
-        client_cpu = (client.children_user + client.children_system
-                      - client0.children_user - client0.children_system)
-        row.update(cluster=cluster.name, run=run, pool=pool, case=case, up_s=round(up_seconds, 2),
-                   osd_us_per_op=(cpu_seconds(pids) - before) * 1e6 / ops, client_us_per_op=client_cpu * 1e6 / ops,
-                   rss_mib=max(status(p, "VmHWM") for p in pids) / 1024,
-                   threads=max(status(p, "Threads") for p in pids))
-        rows.append(row)
-        print(f"{cluster.name:8} {run} {pool} {case:36} {row['rate']:8.1f} {row['unit']:5} {row['iops']:8.0f} IOPS "
-              f"{row['avg_ms']:7.2f} ms  osd {row['osd_us_per_op']:6.0f} us/op  rss {row['rss_mib']:5.0f} MiB", flush=True)
-        if case in CLEAN_AFTER:
-            sh("rados", "-p", pool, "cleanup", env=env)
-    cluster.down()
-    clear(cluster.dir)
-    return rows
+        out = p.stdout.read()
+    if p.returncode:
+        raise SystemExit(f"{' '.join(row.argv)}: {p.returncode}\n{out}")
+    client = os.times()
+    osd_cpu = cpu_seconds(pids) - before
+    client_cpu = client.children_user + client.children_system - client0.children_user - client0.children_system
+    result = row.line(out)
+    ops = max(result["ops"], 1)
+    result.update(cluster=cluster.name, run=run, pool=row.pool, case=row.case, up_s=round(cluster.up_seconds, 2),
+                  osd_us_per_op=osd_cpu * 1e6 / ops, client_us_per_op=client_cpu * 1e6 / ops,
+                  rss_mib=max(status(p, "VmHWM") for p in pids) / 1024, threads=max(status(p, "Threads") for p in pids))
+    print(f"{cluster.name:8} {run} {row.pool} {row.case:36} {result['rate']:8.1f} {result['unit']:5} {result['iops']:8.0f} IOPS "
+          f"{result['avg_ms']:7.2f} ms  osd {result['osd_us_per_op']:6.0f} us/op  rss {result['rss_mib']:5.0f} MiB", flush=True)
+    row.after(cluster)
+    return result
 
 
-def summary(rows, peer):
+def measure_all(clusters, args):
+    """Every row on every cluster, in turns; the cluster that comes first changes from run to run."""
+    results = []
+    for row in rows_of(args):
+        for cluster in clusters:
+            row.prepare(cluster)
+        for run in range(1, args.repeat + 1):
+            for cluster in clusters if run % 2 else reversed(clusters):
+                results.append(measure(cluster, row, run))
+        for cluster in clusters:
+            row.finish(cluster)
+    return results
+
+
+def summary(rows, results, peer):
     out = []
-    measured = {(r["pool"], r["case"]) for r in rows}
-    for pool, case, _, bar in CASES:
-        if (pool, case) not in measured:
-            continue
-
+    for row in rows:
         def med(cluster, key):
-            return statistics.median(r[key] for r in rows if (r["cluster"], r["pool"], r["case"]) == (cluster, pool, case))
-        out.append({"pool": pool, "case": case, "bar": bar, "unit": next(r["unit"] for r in rows if (r["pool"], r["case"]) == (pool, case)),
+            return statistics.median(r[key] for r in results if (r["cluster"], r["pool"], r["case"]) == (cluster, row.pool, row.case))
+        unit = next(r["unit"] for r in results if (r["pool"], r["case"]) == (row.pool, row.case))
+        out.append({"pool": row.pool, "case": row.case, "bar": row.bar, "unit": unit,
                     "ratio": med("spirula", "rate") / max(med(peer, "rate"), 1e-9),
                     **{f"{c}_{k}": med(c, k) for c in (peer, "spirula")
                        for k in ("rate", "iops", "avg_ms", "osd_us_per_op", "client_us_per_op", "rss_mib", "threads")}})
@@ -197,7 +230,7 @@ def main():
     p.add_argument("--out", default=f"{HERE}/results")
     p.add_argument("--spirula", default=f"{ROOT}/target/release/spirula")
     p.add_argument("--cases", choices=["all", "rados", "librados", "rbd"], default="all",
-                   help="those of `rados bench`, of `librados.c`, of block images, or all")
+                   help="those of `rados bench`, of `librados_bench.c`, of block images, or all")
     p.add_argument("--before", help="an earlier build of Spirula, measured in Ceph's place")
     p.add_argument("--encrypted", action="store_true", help="encrypted stores, beside plain ones in Ceph's place")
     p.add_argument("--only", choices=["ceph", "spirula"], help="measure one side and print no ratio")
@@ -207,29 +240,36 @@ def main():
         raise SystemExit("--before and --encrypted want an --out of their own: results/ is beside Ceph")
     os.makedirs(args.work, exist_ok=True)
     os.makedirs(args.out, exist_ok=True)
-    # Of the development files of Debian's librados.
-    sh("cc", "-O2", "-o", f"{args.work}/librados", f"{HERE}/librados.c", "-lrados", "-lpthread", env=os.environ)
-    rows = []
-    for run in range(1, args.repeat + 1):
-        for kind in (peer, ours):
-            if args.only in (None, kind.name):
-                rows += measure(kind(args.work, args.osd_gib, args.before if kind is Before else args.spirula), args, run)
+    # Of the development files of Debian's librados_bench.
+    sh("cc", "-O2", "-o", f"{args.work}/librados", f"{HERE}/librados_bench.c", "-lrados", "-lpthread", env=os.environ)
+    kinds = [kind for kind in (peer, ours) if args.only in (None, kind.name)]
+    clusters = [kind(args.work, args.osd_gib, args.before if kind is Before else args.spirula) for kind in kinds]
+    try:
+        for cluster in clusters:
+            start(cluster)
+        time.sleep(5)
+        results = measure_all(clusters, args)
+    finally:
+        for cluster in clusters:
+            cluster.down()
+    for cluster in clusters:
+        clear(cluster.dir)
     if args.only:
         return
-    with open(f"{args.out}/results.csv", "w", newline="") as f:
-        w = csv.DictWriter(f, fieldnames=sorted(rows[0]))
+    with open(f"{args.out}/results.csv", "w", newline="", encoding="utf-8") as f:
+        w = csv.DictWriter(f, fieldnames=sorted(results[0]))
         w.writeheader()
-        w.writerows(rows)
+        w.writerows(results)
     peer = peer.name
-    table = summary(rows, peer)
-    model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
+    table = summary(list(rows_of(args)), results, peer)
+    model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo", encoding="utf-8") if l.startswith("model name")), platform.machine())
     where = (f"{datetime.date.today()}, {os.cpu_count()} × {model}, "
-             f"{args.repeat} runs of {args.seconds} s, 3 OSDs and the client on one machine")
+             f"{args.repeat} runs of {args.seconds} s, both clusters up, each of 3 OSDs; clients on the same machine")
     print(f"\n{where}\n{'case':42} {'ratio':>6} {'bar':>5} {'rate':>8} {peer:>8} {'unit':5} {'us/op':>7} {peer:>7} {'RSS':>5} {peer:>6}")
     for r in table:
         print(f"{r['pool'] + ': ' + r['case']:42} {r['ratio']:6.2f} {r['bar'] or '':>5} {r['spirula_rate']:8.1f} {r[f'{peer}_rate']:8.1f} {r['unit']:5} "
-              f"{r['spirula_osd_us_per_op']:7.0f} {r[f'{peer}_osd_us_per_op']:7.0f} {r['spirula_rss_mib']:5.0f} {r[f'{peer}_rss_mib']:6.0f}")
-    with open(f"{args.out}/summary.json", "w") as f:
+              f"{r['spirula_osd_us_per_op']:7.1f} {r[f'{peer}_osd_us_per_op']:7.1f} {r['spirula_rss_mib']:5.0f} {r[f'{peer}_rss_mib']:6.0f}")
+    with open(f"{args.out}/summary.json", "w", encoding="utf-8") as f:
         json.dump({"where": where, "cases": table}, f, indent=1)
     plot(table, f"{args.out}/results.svg", where, peer)
 
