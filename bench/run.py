@@ -31,7 +31,7 @@ from clusters import Before, Ceph, Encrypted, Plain, Spirula, clear, sh
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-# What `rados bench` has no case for, by `librados_bench.c` on three replicas: case, its name there, the first bar of the plan.
+# What `rados bench` has no case for, by `librados.c` on three replicas: case, its name there, the first bar of the plan.
 LIBRADOS = [
     ("omap: set 8 keys, 16", "omap-set", 2),
     ("omap: get 64 keys, 16", "omap-get", 2),
@@ -230,7 +230,7 @@ def main():
     p.add_argument("--out", default=f"{HERE}/results")
     p.add_argument("--spirula", default=f"{ROOT}/target/release/spirula")
     p.add_argument("--cases", choices=["all", "rados", "librados", "rbd"], default="all",
-                   help="those of `rados bench`, of `librados_bench.c`, of block images, or all")
+                   help="those of `rados bench`, of `librados.c`, of block images, or all")
     p.add_argument("--before", help="an earlier build of Spirula, measured in Ceph's place")
     p.add_argument("--encrypted", action="store_true", help="encrypted stores, beside plain ones in Ceph's place")
     p.add_argument("--only", choices=["ceph", "spirula"], help="measure one side and print no ratio")
@@ -240,8 +240,8 @@ def main():
         raise SystemExit("--before and --encrypted want an --out of their own: results/ is beside Ceph")
     os.makedirs(args.work, exist_ok=True)
     os.makedirs(args.out, exist_ok=True)
-    # Of the development files of Debian's librados_bench.
-    sh("cc", "-O2", "-o", f"{args.work}/librados", f"{HERE}/librados_bench.c", "-lrados", "-lpthread", env=os.environ)
+    # Of the development files of Debian's librados.
+    sh("cc", "-O2", "-o", f"{args.work}/librados", f"{HERE}/librados.c", "-lrados", "-lpthread", env=os.environ)
     kinds = [kind for kind in (peer, ours) if args.only in (None, kind.name)]
     clusters = [kind(args.work, args.osd_gib, args.before if kind is Before else args.spirula) for kind in kinds]
     try:

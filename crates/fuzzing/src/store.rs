@@ -6,7 +6,7 @@ use bytes::Bytes;
 use spirula_store::device::{BlockIo, SimDisk};
 use spirula_store::{
     BLOCK, Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Op, PageLimit, Store, Token,
-    Transaction, fsck_on, mkfs_on,
+    Transaction, Way, fsck_on, mkfs_on,
 };
 
 use crate::input::Input;
@@ -46,7 +46,6 @@ fn config() -> Config {
         memtable_entries: 20,
         index_cache_bytes: 1 << 20,
         onode_cache_bytes: 4000,
-        data_cache_bytes: 0,
         direct_min: 16 << 10,
         group_bytes: 32 << 10,
         ..Config::default()
@@ -202,7 +201,7 @@ fn use_store(mut store: Store, by_chance: bool) {
     let end = u64::from(OBJECTS);
     for number in 0..OBJECTS {
         let token = Token(number.into());
-        if store.read(&key(number), 0, 1 << 20, token).is_err() {
+        if store.read(&key(number), 0, 1 << 20, Way::Cached, token).is_err() {
             return;
         }
         let limit = PageLimit::new(10, usize::MAX);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_store::device::SimDisk;
-use spirula_store::{Event, Lookup, ObjectKey, Onode, PageLimit, Store, Token};
+use spirula_store::{Event, Lookup, ObjectKey, Onode, PageLimit, Store, Token, Way};
 
 /// An object as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,9 @@ fn object(store: &mut Store, key: &ObjectKey) -> Result<Stored, String> {
         .map_err(text)?,
     };
     let onode = onode.ok_or("a listed object is missing")?;
-    store.read(key, 0, u64::MAX, Token(3)).map_err(text)?;
+    store
+        .read(key, 0, u64::MAX, Way::Direct, Token(3))
+        .map_err(text)?;
     let data = wait(store, |e| match e {
         Event::Read(_, data) => Some(data),
         _ => None,

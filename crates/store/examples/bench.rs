@@ -12,7 +12,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use spirula_buf::Pool;
 use spirula_store::{
-    Config, EncryptionKey, Event, Lookup, MkfsOptions, ObjectKey, Store, Token, Transaction, mkfs,
+    Config, EncryptionKey, Event, Lookup, MkfsOptions, ObjectKey, Store, Token, Transaction, Way, mkfs,
 };
 
 type Res<T> = Result<T, Box<dyn Error>>;
@@ -235,11 +235,12 @@ fn main() -> Res<()> {
             &key("large", object),
             i.wrapping_mul(104_729) % 1024 * 4096,
             4096,
+            Way::Cached,
             Token(i),
         )?)
     })?;
     b.run("4 MiB read, 16", 500, 16, 4 << 20, |s, i| {
-        Ok(s.read(&key("large", i), 0, 4 << 20, Token(i))?)
+        Ok(s.read(&key("large", i), 0, 4 << 20, Way::Cached, Token(i))?)
     })?;
     b.run("4 KiB random overwrite of 4 MiB, 16", 50_000, 16, 4096, |s, i| {
         let mut txn = Transaction::new();
@@ -264,12 +265,12 @@ fn main() -> Res<()> {
     );
     b.run("4 KiB read of a random small object", 50_000, 16, 4096, |s, i| {
         let key = key("m", i.wrapping_mul(2_654_435_761) % objects);
-        Ok(s.read(&key, 0, 4096, Token(i))?)
+        Ok(s.read(&key, 0, 4096, Way::Cached, Token(i))?)
     })?;
     b.run("lookup of a random small object", 50_000, 16, 0, |s, i| {
         let key = key("m", i.wrapping_mul(40_503) % objects);
         if let Lookup::Ready(_) = s.lookup(&key, Token(i))? {
-            s.read(&key, 0, 0, Token(i))?;
+            s.read(&key, 0, 0, Way::Cached, Token(i))?;
         }
         Ok(())
     })?;

@@ -26,8 +26,9 @@ pub struct Config {
     pub presence_bytes: usize,
     /// Cache of onodes, in bytes.
     pub onode_cache_bytes: usize,
-    /// Bytes of the cache of small data that was read; 0 turns it off.
-    pub data_cache_bytes: usize,
+    /// Whether small reads may go through the system's page cache, which keeps what they read while
+    /// memory is free.
+    pub cached_reads: bool,
     /// Writes of at least this many bytes go to free extents directly; smaller ones through the
     /// log.
     pub direct_min: usize,
@@ -45,8 +46,8 @@ impl Default for Config {
             // The page cache stands behind it.
             index_cache_bytes: 6 << 20,
             presence_bytes: 1 << 20,
-            onode_cache_bytes: 6 << 20,
-            data_cache_bytes: 3 << 20,
+            onode_cache_bytes: 9 << 20,
+            cached_reads: true,
             direct_min: 64 << 10,
             group_bytes: 1 << 20,
             pool: None,
@@ -71,7 +72,6 @@ impl Config {
             index_cache_bytes: share(d.index_cache_bytes),
             presence_bytes: share(d.presence_bytes),
             onode_cache_bytes: share(d.onode_cache_bytes),
-            data_cache_bytes: share(d.data_cache_bytes),
             ..d
         }
     }

@@ -68,6 +68,7 @@ mod unlock;
 
 pub use config::{BLOCK, Config, MkfsOptions, StatFs};
 pub use crypt::EncryptionKey;
+pub use device::Way;
 pub use dump::Dump;
 pub use error::{KeyProblem, Result, StoreError};
 pub use event::{Event, Listing, Lookup, Pairs, Token};

@@ -36,8 +36,6 @@ pub struct Memory {
     pub log: Usage,
     /// Onodes that were looked up, and those that the index took in last.
     pub onodes: Usage,
-    /// Blocks of small data that were read.
-    pub data: Usage,
     /// The filter that tells which objects do not exist.
     pub presence: Usage,
 }
@@ -60,7 +58,6 @@ impl Store {
                 items: cached.items + retired.items,
                 bytes: cached.bytes + retired.bytes,
             },
-            data: state.data.usage(),
             presence: Usage {
                 items: 1,
                 bytes: state.cfg.presence_bytes,

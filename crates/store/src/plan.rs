@@ -584,11 +584,6 @@ fn needs_block(state: &mut State, lblk: u32, offset: u64, end: u64) -> bool {
 fn allocate(state: &mut State, count: u32, kind: Kind) -> Vec<Run> {
     let mut runs = Vec::new();
     state.alloc.alloc(count, kind, &mut runs);
-    // Drops the cached contents of these blocks: the checksum alone does not tell contents apart
-    // that have checksums of their own inside.
-    for pblk in runs.iter().flat_map(|r| r.pblk..r.pblk + u64::from(r.len)) {
-        state.data.remove(&pblk);
-    }
     runs
 }
 

@@ -49,7 +49,7 @@ impl Store {
             impossible!("the completion of an operation that is under way"; operation = done.tag)
         };
         match (purpose, done.result) {
-            (Purpose::Read(id, piece), result) => self.read_done(id, piece, result, done.buf),
+            (Purpose::Read(part), result) => self.read_done(part, result, done.buf),
             (Purpose::Base(id, read), result) => self.base_done(id, &read, result, done.buf),
             (Purpose::Direct { seq, block }, Ok(())) => {
                 let known = self.state.direct.remove(&block);
@@ -169,16 +169,8 @@ impl Store {
         };
         match (waiting, known) {
             (Waiting::Lookup { token, .. }, known) => self.events.push_back(Event::Lookup(token, known)),
-            (
-                Waiting::Read {
-                    key,
-                    offset,
-                    len,
-                    token,
-                },
-                Ok(known),
-            ) => {
-                self.start_read(&key, &known, offset, len, token);
+            (Waiting::Read { key, asked, token }, Ok(known)) => {
+                self.start_read(&key, &known, asked, token);
             }
             (Waiting::Read { token, .. }, Err(e)) => self.events.push_back(Event::Read(token, Err(e))),
             (Waiting::Objects { .. } | Waiting::Pairs { .. } | Waiting::Keys { .. }, _) => {

@@ -9,7 +9,7 @@ use spirula_buf::{Divided, PoolBuf};
 use spirula_invariant::{impossible, invariant};
 
 use crate::config::{BLOCK, BLOCK64};
-use crate::device::IoKind;
+use crate::device::{IoKind, Way};
 use crate::event::{Event, Token};
 use crate::onode::Onode;
 use crate::state::{BaseRead, Known, State};
@@ -17,8 +17,9 @@ use crate::store::{Purpose, Store};
 use crate::table::Dirty;
 use crate::{ObjectKey, Result, StoreError};
 
-/// Reads of more bytes than this do not use the cache of small data.
-const CACHED_READ: usize = 16 << 10;
+/// Reads of more bytes than this go past the page cache: what is streamed does not push out what is
+/// hot, and the device hands over large parts with less work than a copy of them.
+const CACHED_READ: usize = 64 << 10;
 
 /// Blocks after which a buffer in a file is unmapped while it is checked.
 const CHECKED_AT_ONCE: usize = 1024;
@@ -27,6 +28,22 @@ const CHECKED_AT_ONCE: usize = 1024;
 /// their turn.
 const AT_ONCE: usize = 8 << 20;
 
+/// The part of an object that is asked for, in bytes, and the way that the read may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) way: Way,
+}
+
+/// An operation of the device for a read: the read's number, the piece of it, and the way taken.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadPart {
+    read: u64,
+    piece: usize,
+    way: Way,
+}
+
 /// A read under way.
 pub(crate) struct ReadOp {
     key: ObjectKey,
@@ -34,6 +51,8 @@ pub(crate) struct ReadOp {
     pieces: Vec<Piece>,
     /// The first piece that is not in the buffer nor being read.
     next: usize,
+    /// The way to the device.
+    way: Way,
     /// The pieces, one after the other.
     buf: Divided,
     /// Bytes at the start of the buffer that were not asked for.
@@ -126,7 +145,6 @@ impl State {
     /// The places of the blocks `[first, last]`.
     fn pieces(&mut self, key: &ObjectKey, onode: &Onode, first: u32, last: u32) -> Result<Vec<Piece>> {
         let mut pieces: Vec<Piece> = Vec::new();
-        let cached = (last - first) as usize * BLOCK < CACHED_READ;
         let any_dirty = !self.nothing_dirty();
         let mut lblk = first;
         while lblk <= last {
@@ -139,7 +157,7 @@ impl State {
             };
             let skip = (lblk - e.lblk) as usize;
             let count = (e.end().min(last + 1) - lblk) as usize;
-            if !any_dirty && !cached {
+            if !any_dirty {
                 let crcs = e.crcs[skip..skip + count].to_vec();
                 pieces.push(Piece::Device {
                     lblk,
@@ -171,35 +189,29 @@ impl State {
                             block: pblk,
                         });
                     }
-                    None => self.clean_piece(&mut pieces, lblk, pblk, crc, cached),
+                    None => clean_piece(&mut pieces, lblk, pblk, crc),
                 }
                 lblk += 1;
             }
         }
         Ok(pieces)
     }
+}
 
-    fn clean_piece(&mut self, pieces: &mut Vec<Piece>, at: u32, block: u64, crc: u32, cached: bool) {
-        if cached
-            && let Some((known, bytes)) = self.data.get(&block)
-            && known == crc
-        {
-            pieces.push(Piece::Here(bytes));
-            return; // The device need not be asked.
+/// Adds a block whose contents are those on the device.
+fn clean_piece(pieces: &mut Vec<Piece>, at: u32, block: u64, crc: u32) {
+    match pieces.last_mut() {
+        Some(Piece::Device {
+            pblk, crcs, patches, ..
+        }) if *pblk + crcs.len() as u64 == block && patches.is_empty() => {
+            crcs.push(crc);
         }
-        match pieces.last_mut() {
-            Some(Piece::Device {
-                pblk, crcs, patches, ..
-            }) if *pblk + crcs.len() as u64 == block && patches.is_empty() => {
-                crcs.push(crc);
-            }
-            _ => pieces.push(Piece::Device {
-                lblk: at,
-                pblk: block,
-                crcs: vec![crc],
-                patches: Vec::new(),
-            }),
-        }
+        _ => pieces.push(Piece::Device {
+            lblk: at,
+            pblk: block,
+            crcs: vec![crc],
+            patches: Vec::new(),
+        }),
     }
 }
 
@@ -209,11 +221,12 @@ impl Store {
     }
 
     /// Starts a read of an object whose onode is known.
-    pub(crate) fn start_read(&mut self, key: &ObjectKey, known: &Known, offset: u64, len: u64, token: Token) {
+    pub(crate) fn start_read(&mut self, key: &ObjectKey, known: &Known, asked: Asked, token: Token) {
         let Some(onode) = known else {
             return self.answer_read(token, Err(StoreError::NoObject(key.clone())));
         };
-        let end = offset.saturating_add(len).min(onode.size);
+        let offset = asked.offset;
+        let end = offset.saturating_add(asked.len).min(onode.size);
         if offset >= end {
             return self.answer_read(token, Ok(Bytes::new()));
         }
@@ -233,6 +246,10 @@ impl Store {
             skip,
             len,
             next: 0,
+            way: match len > CACHED_READ || !self.state.cfg.cached_reads {
+                true => Way::Direct,
+                false => asked.way,
+            },
             buf: self.state.pool.get(pieces.iter().map(Piece::len).sum()).divide(),
             reading: 0,
             filled: 0,
@@ -253,13 +270,27 @@ impl Store {
             match piece {
                 Piece::Here(bytes) => buf.copy_from_slice(bytes),
                 Piece::Zero(_) => buf.fill(0),
-                Piece::Device { pblk, .. } => {
+                Piece::Device {
+                    pblk, crcs, patches, ..
+                } => {
                     let offset = pblk * BLOCK64;
-                    self.queue(IoKind::Read { offset, buf }, Purpose::Read(id, op.next));
-                    self.stats.device_reads += 1;
-                    op.reading += len;
-                    op.next += 1;
-                    continue;
+                    if op.way == Way::Cached
+                        && self.dev.read_cached(offset, &mut buf)
+                        && first_bad(&buf, crcs).is_none()
+                    {
+                        lay_over(&mut buf, patches);
+                        self.stats.cached_reads += 1;
+                    } else {
+                        let part = ReadPart {
+                            read: id,
+                            piece: op.next,
+                            way: op.way,
+                        };
+                        self.read_part(part, offset, buf);
+                        op.reading += len;
+                        op.next += 1;
+                        continue;
+                    }
                 }
             }
             op.next += 1;
@@ -275,8 +306,16 @@ impl Store {
         }
     }
 
+    /// Makes the device fill a piece of a read.
+    fn read_part(&mut self, part: ReadPart, offset: u64, buf: PoolBuf) {
+        let way = part.way;
+        self.queue(IoKind::Read { offset, buf, way }, Purpose::Read(part));
+        self.stats.device_reads += 1;
+    }
+
     /// Handles the outcome of one operation of a read.
-    pub(crate) fn read_done(&mut self, id: u64, piece: usize, result: io::Result<()>, buf: Option<PoolBuf>) {
+    pub(crate) fn read_done(&mut self, part: ReadPart, result: io::Result<()>, buf: Option<PoolBuf>) {
+        let (id, piece) = (part.read, part.piece);
         let Some(mut op) = self.reads.remove(&id) else {
             invariant!(self.failed.is_some(), "a read that waits for the device"; read = id);
             return; // All were answered when the store failed.
@@ -296,23 +335,24 @@ impl Store {
             impossible!("the buffer of a read"; object = op.key, block = pblk, bytes = len)
         };
         let offset = u64::from(*lblk) * BLOCK64;
+        let bad = match &result {
+            Ok(()) => first_bad(&buf, crcs),
+            Err(_) => None,
+        };
+        if part.way == Way::Cached && bad.is_some() {
+            // The device itself decides what it holds.
+            let place = pblk * BLOCK64;
+            self.dev.drop_cached(place..place + len as u64);
+            self.stats.repeated_reads += 1;
+            let way = Way::Direct;
+            self.read_part(ReadPart { way, ..part }, place, buf);
+            self.reads.insert(id, op);
+            return; // The answer follows.
+        }
         let outcome = match result {
-            Ok(()) => match first_bad(&buf, crcs) {
+            Ok(()) => match bad {
                 None => {
-                    for (at, patch) in patches {
-                        buf[*at..*at + patch.len()].copy_from_slice(patch);
-                    }
-                    if buf.len() == BLOCK
-                        && patches.is_empty()
-                        && self.state.cfg.data_cache_bytes > 0
-                        // Newer contents are not written to the device before all reads of the
-                        // block have ended.
-                        && self.state.find_dirty(*pblk).is_none()
-                    {
-                        // A copy, as the buffer's memory is counted for reads under way.
-                        let entry = (crcs[0], Bytes::copy_from_slice(&buf));
-                        self.state.data.insert(*pblk, entry, BLOCK + 128);
-                    }
+                    lay_over(&mut buf, patches);
                     Ok(())
                 }
                 Some(i) => Err(StoreError::Corrupt {
@@ -344,8 +384,11 @@ impl Store {
             self.last_read += 1;
             self.reading.insert(self.last_read);
             let buf = self.state.pool.get(BLOCK);
-            let offset = read.base * BLOCK64;
-            self.queue(IoKind::Read { offset, buf }, Purpose::Base(self.last_read, read));
+            let (offset, way) = (read.base * BLOCK64, Way::Direct);
+            self.queue(
+                IoKind::Read { offset, buf, way },
+                Purpose::Base(self.last_read, read),
+            );
         }
     }
 
@@ -387,6 +430,13 @@ impl Store {
             });
         }
         self.lookups.clear();
+    }
+}
+
+/// Lays bytes over the contents of a block.
+fn lay_over(buf: &mut PoolBuf, patches: &[(usize, Bytes)]) {
+    for (at, patch) in patches {
+        buf[*at..*at + patch.len()].copy_from_slice(patch);
     }
 }
 

@@ -73,8 +73,6 @@ pub(crate) struct State {
     /// Objects that the index has taken in last. Most are not used again, so they bypass the cache.
     retired: Arc<Objects>,
     pub(crate) cache: Cache<ObjectKey, Known>,
-    /// Contents of blocks of the device, with their checksums.
-    pub(crate) data: Cache<u64, (u32, Bytes)>,
     pub(crate) alloc: Allocator,
     pub(crate) counters: Counters,
     /// Last transaction.
@@ -97,7 +95,6 @@ impl State {
         seq: u64,
     ) -> Self {
         let cache = Cache::new(cfg.onode_cache_bytes);
-        let data = Cache::new(cfg.data_cache_bytes);
         let pool = cfg
             .pool
             .clone()
@@ -115,7 +112,6 @@ impl State {
             tables,
             retired: Arc::default(),
             cache,
-            data,
             alloc,
             counters,
             seq,
@@ -369,8 +365,6 @@ impl State {
     /// Sets the contents of a device block until it is written back. Returns whether this
     /// generation had written it before.
     pub(crate) fn set_dirty(&mut self, pblk: u64, dirty: Dirty) -> bool {
-        // A checksum does not tell contents apart that have checksums of their own inside.
-        self.data.remove(&pblk);
         let table = self.active();
         table.unresolved += usize::from(matches!(dirty, Dirty::Patched(_)));
         table.bytes += DIRTY_WEIGHT;

@@ -12,7 +12,7 @@ use crate::alloc::Run;
 use crate::apply::{OMAP_PREFIX, meta_end, meta_key, omap_end, omap_key};
 use crate::checkpoint::Stage;
 use crate::config::{BLOCK, BLOCK64, Config, StatFs};
-use crate::device::{Device, Io, IoKind};
+use crate::device::{Device, Io, IoKind, Way};
 use crate::event::{Event, Lookup, Token};
 use crate::exec::{Executor, Job};
 use crate::ground::Ground;
@@ -20,7 +20,7 @@ use crate::index::PageLimit;
 use crate::layout::Superblock;
 use crate::log::{Log, Record, record_space};
 use crate::notify::Notify;
-use crate::read::ReadOp;
+use crate::read::{Asked, ReadOp, ReadPart};
 use crate::recent::{self, Transition, What};
 use crate::state::{BaseRead, Known, State};
 use crate::txn::Transaction;
@@ -31,8 +31,8 @@ const META_PREFIX: usize = 1;
 
 /// The purpose of a device operation.
 pub(crate) enum Purpose {
-    /// A part of a read: its number and the number of the piece.
-    Read(u64, usize),
+    /// A part of a read.
+    Read(ReadPart),
     /// Old contents for a partial write, and its number among the reads.
     Base(u64, BaseRead),
     /// A large write of a transaction.
@@ -63,8 +63,7 @@ pub(crate) enum Waiting {
     },
     Read {
         key: ObjectKey,
-        offset: u64,
-        len: u64,
+        asked: Asked,
         token: Token,
     },
     Objects {
@@ -105,7 +104,11 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
-    /// Reads that needed the device, and onodes that were looked up in the index.
+    /// Reads that the page cache answered.
+    pub cached_reads: u64,
+    /// Reads that were repeated past the page cache, as what came through it was wrong.
+    pub repeated_reads: u64,
+    /// Reads that needed the device.
     pub device_reads: u64,
     /// Objects that were looked up in the index.
     pub index_lookups: u64,
@@ -370,23 +373,24 @@ impl Store {
         Ok(Lookup::Pending)
     }
 
-    /// Reads bytes of an object; an [`Event::Read`] answers. Bytes beyond the end of the object are
+    /// Reads bytes of an object; an [`Event::Read`] answers. A small read may take the way through
+    /// the system's page cache if `way` allows that; larger ones go past it. Bytes beyond the end of the object are
     /// left out. Transactions submitted after the call do not show if the object is in memory (as
     /// after a lookup); else they may.
     ///
     /// # Errors
     /// [`StoreError::Fatal`]. Others come with the event: [`StoreError::NoObject`],
     /// [`StoreError::Corrupt`], [`StoreError::ReadFailed`].
-    pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64, token: Token) -> Result<()> {
+    pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64, way: Way, token: Token) -> Result<()> {
         self.check()?;
+        let asked = Asked { offset, len, way };
         match self.state.resident(key) {
-            Some(known) => self.start_read(key, &known, offset, len, token),
+            Some(known) => self.start_read(key, &known, asked, token),
             None => self.wait_for_object(
                 key,
                 Waiting::Read {
                     key: key.clone(),
-                    offset,
-                    len,
+                    asked,
                     token,
                 },
             ),
@@ -749,6 +753,11 @@ impl Store {
         };
         self.waiting.insert(id, (self.epoch, waiting));
         self.exec.submit(job);
+    }
+
+    /// Sets whether small reads may go through the system's page cache.
+    pub fn set_cached_reads(&mut self, on: bool) {
+        self.state.cfg.cached_reads = on;
     }
 
     /// The settings it was opened with.

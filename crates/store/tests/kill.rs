@@ -3,18 +3,23 @@
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::io::{BufRead, BufReader, Write, stdout};
+use std::io::{BufRead, BufReader, Write, stderr, stdout};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use spirula_store::device::{FileIo, PoolDevice};
 use spirula_store::{
     BLOCK, Config, Depth, Devices, Dump, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token,
-    Transaction, fsck, mkfs,
+    Transaction, Way, fsck, mkfs,
 };
+
+/// The token of reads; those of writes are their numbers.
+const READ: Token = Token(u64::MAX);
 
 /// Contents of version `i` of an object.
 fn contents(i: u64) -> Vec<u8> {
@@ -32,7 +37,7 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 fn read(store: &mut Store, key: &ObjectKey) -> Result<Bytes, StoreError> {
-    store.read(key, 0, u64::MAX, Token(1))?;
+    store.read(key, 0, u64::MAX, Way::Cached, Token(1))?;
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut events = Vec::new();
     while Instant::now() < deadline {
@@ -65,6 +70,10 @@ fn child() {
     let mut store = Store::open(Path::new(&path), None, None, cfg).unwrap();
     let mut events = Vec::new();
     let mut acknowledged = next;
+    // The object that is being read, and its version when that began.
+    let mut reading: Option<u64> = None;
+    let mut random = spirula_random::Rng::new(next);
+    let mut read = 0u64;
     loop {
         while store.writable() && next - acknowledged < 16 {
             let key = ObjectKey::from(format!("object-{:03}", next % 200).as_str());
@@ -74,12 +83,33 @@ fn child() {
             store.submit(txn, Token(next)).unwrap();
             next += 1;
         }
+        // Of one of the last 150 objects the newest version, while others are written.
+        if reading.is_none() && next > 200 {
+            let version = next - 1 - random.below(150);
+            let key = ObjectKey::from(format!("object-{:03}", version % 200).as_str());
+            store.load(&key).unwrap();
+            store.read(&key, 0, u64::MAX, Way::Cached, READ).unwrap();
+            reading = Some(version);
+        }
         store.poll(&mut events);
         for event in events.drain(..) {
             match event {
                 Event::Committed(Token(i)) => {
                     acknowledged = i + 1;
                     writeln!(stdout(), "{i}").unwrap();
+                }
+                Event::Read(READ, found) => {
+                    let version = reading.take().unwrap();
+                    assert!(
+                        found.unwrap() == contents(version),
+                        "version {version} is not read"
+                    );
+                    read += 1;
+                    if read.is_multiple_of(100) {
+                        let stats = store.stats();
+                        let (cached, repeated) = (stats.cached_reads, stats.repeated_reads);
+                        writeln!(stderr(), "READS {cached} {repeated}").unwrap();
+                    }
                 }
                 Event::Fatal(e) => panic!("{e}"),
                 _ => {}
@@ -100,16 +130,31 @@ fn child() {
     }
 }
 
-/// The last write that was acknowledged, by this child or one before; `None` if there is none yet.
-fn run_and_kill(path: &Path, first: u64, after: Duration) -> Option<u64> {
+/// What is known of a child.
+struct Killed {
+    /// The last write that was acknowledged, by this child or one before; `None` if there is none
+    /// yet.
+    acknowledged: Option<u64>,
+    /// Its reads that the page cache answered, and those that were repeated past it.
+    cached: u64,
+    repeated: u64,
+}
+
+fn run_and_kill(path: &Path, first: u64, after: Duration) -> Killed {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture"])
         .env("SPIRULA_CRASH_FILE", path)
         .env("SPIRULA_CRASH_FIRST", first.to_string())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let out = child.stdout.take().unwrap();
+    let complaints = child.stderr.take().unwrap();
+    let complaints = std::thread::spawn(move || {
+        let lines = BufReader::new(complaints).lines().map_while(Result::ok);
+        lines.collect::<Vec<_>>()
+    });
     let reader = std::thread::spawn(move || {
         let acknowledged = BufReader::new(out).lines().map_while(Result::ok);
         let last = acknowledged.filter_map(|l| l.parse().ok()).last();
@@ -118,23 +163,105 @@ fn run_and_kill(path: &Path, first: u64, after: Duration) -> Option<u64> {
     std::thread::sleep(after);
     child.kill().unwrap();
     child.wait().unwrap();
-    reader.join().unwrap()
+    let (mut cached, mut repeated) = (0, 0);
+    for line in complaints.join().unwrap() {
+        let Some(reads) = line.strip_prefix("READS ") else {
+            panic!("the writer said: {line}");
+        };
+        (cached, repeated) = reads
+            .split_once(' ')
+            .map(|(c, r)| (c.parse().unwrap(), r.parse().unwrap()))
+            .unwrap();
+    }
+    Killed {
+        acknowledged: reader.join().unwrap(),
+        cached,
+        repeated,
+    }
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let path = scratch("kill");
+    let repeated = write_and_kill(&path);
+    assert_eq!(repeated, 0, "the page cache had old contents");
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// On a block device the kernel keeps the page cache true to what is written past it in another way
+/// than on a file.
+#[test]
+fn nothing_acknowledged_is_lost_on_a_block_device() {
+    let file = scratch("kill-device");
+    std::fs::File::create(&file).unwrap().set_len(256 << 20).unwrap();
+    let losetup = |args: &[&std::ffi::OsStr]| {
+        let out = Command::new("losetup").args(args).output();
+        out.ok()
+            .filter(|o| o.status.success())
+            .map(|o| String::from_utf8(o.stdout).unwrap())
+    };
+    if let Some(device) = losetup(&["--find".as_ref(), "--show".as_ref(), file.as_ref()]) {
+        let device = device.trim();
+        let repeated = write_and_kill(Path::new(device));
+        assert_eq!(repeated, 0, "the page cache had old contents");
+        // Another process that reads the device brings back what the kernel has dropped.
+        let reader = Reader::start(device);
+        write_and_kill(Path::new(device));
+        reader.stop();
+        assert!(
+            losetup(&["--detach".as_ref(), device.as_ref()]).is_some(),
+            "{device} is still in use"
+        );
+    } else {
+        writeln!(stderr(), "SKIPPED store on a block device: no loop devices here").unwrap();
+    }
+    std::fs::remove_file(&file).unwrap();
+}
+
+/// A thread that reads all of a device through the page cache, again and again.
+struct Reader {
+    ends: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Reader {
+    fn start(device: &str) -> Self {
+        let ends = Arc::<AtomicBool>::default();
+        let (file, seen) = (std::fs::File::open(device).unwrap(), Arc::clone(&ends));
+        let thread = std::thread::spawn(move || {
+            let mut part = vec![0; 1 << 20];
+            while !seen.load(Ordering::Relaxed) {
+                let whole = (0..).map_while(|at| file.read_at(&mut part, at << 20).ok().filter(|n| *n > 0));
+                whole.take_while(|_| !seen.load(Ordering::Relaxed)).for_each(drop);
+            }
+        });
+        Self { ends, thread }
+    }
+
+    fn stop(self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+    }
+}
+
+/// Kills a process that writes and reads again and again, and checks what it leaves. Returns the
+/// number of its reads that were repeated past the page cache.
+fn write_and_kill(path: &Path) -> u64 {
     let opts = MkfsOptions {
         log_bytes: 4 << 20,
         ..MkfsOptions::default()
     };
-    mkfs(&path, 256 << 20, None, &opts).unwrap();
+    mkfs(path, 256 << 20, None, &opts).unwrap();
     let mut next = 0;
+    let (mut cached, mut repeated) = (0, 0);
     for round in 0..6 {
-        let acknowledged = run_and_kill(&path, next, Duration::from_millis(150 + 60 * round));
-        let report = fsck(&path, None, None, Depth::Deep, &mut |_| {}).unwrap();
+        let killed = run_and_kill(path, next, Duration::from_millis(150 + 60 * round));
+        let acknowledged = killed.acknowledged;
+        cached += killed.cached;
+        repeated += killed.repeated;
+        let report = fsck(path, None, None, Depth::Deep, &mut |_| {}).unwrap();
         assert!(report.is_clean(), "round {round}: {report}");
-        let mut store = Store::open(&path, None, None, Config::default()).unwrap();
+        let mut store = Store::open(path, None, None, Config::default()).unwrap();
         for object in 0..200 {
             let key = ObjectKey::from(format!("object-{object:03}").as_str());
             let Some(onode) = store.load(&key).unwrap() else {
@@ -158,14 +285,15 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
             next = next.max(version + 1);
         }
         drop(store);
-        let summary = Dump::open(&path, None, None).unwrap().summary().unwrap();
+        let summary = Dump::open(path, None, None).unwrap().summary().unwrap();
         assert!(
             summary.contains("200 objects") || summary.contains("objects"),
             "{summary}"
         );
     }
     assert!(next > 50, "only {next} writes");
-    std::fs::remove_file(&path).unwrap();
+    assert!(cached > 0, "no read was answered by the page cache");
+    repeated
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
-    Config, Devices, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token, Transaction, mkfs_on,
+    Config, Devices, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token, Transaction, Way,
+    mkfs_on,
 };
 
 const MIB: usize = 1 << 20;
@@ -100,7 +101,9 @@ impl Tried {
 
     fn start_read(&mut self, from: usize, to: usize) {
         let len = (to - from) as u64;
-        self.store.read(&object("read"), from as u64, len, READ).unwrap();
+        self.store
+            .read(&object("read"), from as u64, len, Way::Cached, READ)
+            .unwrap();
     }
 
     fn read(&mut self, from: usize, to: usize) -> Result<Bytes, StoreError> {

@@ -15,7 +15,7 @@ use spirula_random::Rng;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
     Config, Depth, Devices, EncryptionKey, Event, Lookup, MkfsOptions, Notify, ObjectKey, Op, PageLimit,
-    Pairs, Payload, Store, StoreError, Token, Transaction, fsck_on, mkfs_on, unlock,
+    Pairs, Payload, Store, StoreError, Token, Transaction, Way, fsck_on, mkfs_on, unlock,
 };
 
 const DISK: usize = 12 << 20;
@@ -351,7 +351,7 @@ impl Run {
             index_cache_bytes: 1 << 20,
             presence_bytes: 64 << rng.below(8),
             onode_cache_bytes: (1 + rng.below(3) as usize) * 10_000,
-            data_cache_bytes: [0, 50_000, 1 << 20][rng.below(3) as usize],
+            cached_reads: rng.below(4) > 0,
             direct_min: 16_384 << rng.below(3),
             group_bytes: 32 << 10,
             pool: None,
@@ -485,8 +485,12 @@ impl Run {
         } else {
             (key(rng), offset(rng), length(rng) as u64)
         };
+        let way = match rng.below(3) {
+            0 => Way::Direct,
+            _ => Way::Cached,
+        };
         store.load(&key).ok()?;
-        store.read(&key, from, len, Token(0)).ok()?;
+        store.read(&key, from, len, way, Token(0)).ok()?;
         let expected = self.now.objects.get(&key).map(|o| {
             let end = (from + len).min(o.data.len() as u64);
             o.data[from.min(end) as usize..end as usize].to_vec()
@@ -549,7 +553,7 @@ impl Run {
             for (key, info) in page.objects {
                 let onode = self.good(store.load(&key))?.expect("it is listed");
                 assert_eq!(*onode.info(), info);
-                let asked = store.read(&key, 0, u64::MAX, Token(0));
+                let asked = store.read(&key, 0, u64::MAX, Way::Cached, Token(0));
                 self.good(asked)?;
                 let data = self.wait(
                     store,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
     Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token, Transaction,
-    fsck_on, mkfs_on,
+    Way, fsck_on, mkfs_on,
 };
 
 const MIB: u64 = 1 << 20;
@@ -31,7 +31,6 @@ fn open(disk: &SimDisk) -> Store {
     let config = Config {
         memtable_bytes: 1 << 20,
         index_cache_bytes: 1 << 20,
-        data_cache_bytes: 0,
         ..Config::default()
     };
     Store::open_on(devices, config, Notify::new().unwrap(), false).unwrap()
@@ -85,7 +84,7 @@ fn wait(store: &mut Store, seconds: usize) -> bool {
 }
 
 fn check(store: &mut Store, i: usize) {
-    store.read(&key(i), 0, u64::MAX, Token(9)).unwrap();
+    store.read(&key(i), 0, u64::MAX, Way::Cached, Token(9)).unwrap();
     let mut events = Vec::new();
     for _ in 0..10_000 {
         store.poll(&mut events);

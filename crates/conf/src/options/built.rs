@@ -33,6 +33,7 @@ options! {
     auth_mon_ticket_ttl Float Advanced "259200" ["mon"] "seconds a monitor ticket lives";
     auth_service_required Str Advanced "cephx" [""] "authentication methods services accept";
     auth_service_ticket_ttl Float Advanced "3600" ["mon"] "seconds a service ticket lives";
+    bluestore_default_buffered_read Bool Advanced "true" ["osd"] "let small reads go through the page cache of the system, which keeps them while memory is free";
     client_mount_timeout Secs Advanced "300" ["mds_client"] "how long mounting may take";
     cluster_addr Addr Basic "" ["osd"] "address for the replication traffic";
     cluster_network Str Advanced "" ["osd"] "networks of the replication traffic: an address of the host in one of them is taken";

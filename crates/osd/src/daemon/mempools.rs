@@ -50,7 +50,6 @@ pub(super) fn dump(o: &Osd) -> Value {
     let requests = o.clients.requests();
     let counted = [
         ("bloom_filter", store.presence),
-        ("bluestore_cache_data", store.data),
         ("bluestore_cache_onode", store.onodes),
         ("bluestore_txc", store.log),
         ("bluestore_writing_deferred", store.changes),

@@ -13,6 +13,7 @@ use crate::pg::config::{PgConfig, Window};
 /// The options that may change at any time. Other options are read at the start, or by official
 /// daemons only.
 const LIVE: &[&str] = &[
+    "bluestore_default_buffered_read",
     "debug_heartbeat_testing_span",
     "mon_osd_min_down_reporters",
     "mon_osd_reporter_subtree_level",
@@ -131,6 +132,8 @@ impl Osd {
         let values = &self.setup.values;
         self.core
             .set_config(Arc::new(pg_config(values, self.setup.pg.clone())));
+        let cached = values.flag("bluestore_default_buffered_read");
+        self.io.store.set_cached_reads(cached);
         self.space.failsafe_ratio = values.float("osd_failsafe_full_ratio");
         self.perf.history.set_options(values);
         let heartbeat = super::heartbeat::settings(values);

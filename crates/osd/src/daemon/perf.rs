@@ -396,6 +396,18 @@ impl Perf {
                 ),
                 since("checkpoints", s.checkpoints, b.checkpoints, "Checkpoints"),
                 since(
+                    "cached_reads",
+                    s.cached_reads,
+                    b.cached_reads,
+                    "Reads that the page cache answered",
+                ),
+                since(
+                    "repeated_reads",
+                    s.repeated_reads,
+                    b.repeated_reads,
+                    "Reads repeated past the page cache, as what came through it was wrong",
+                ),
+                since(
                     "device_reads",
                     s.device_reads,
                     b.device_reads,

@@ -143,6 +143,7 @@ mod tests {
             client: Arc::clone(client),
             held: 0,
             only_reads: true,
+            only_once: false,
         };
         Deferred::new(Token(token), Bytes::new(), Vec::new(), Some(reader))
     }

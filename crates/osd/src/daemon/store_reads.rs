@@ -9,7 +9,7 @@ use spirula_buf::Pool;
 use spirula_denc::Extent;
 use spirula_invariant::{impossible, invariant};
 use spirula_msgr::QueueAccount;
-use spirula_store::{ObjectKey, PageLimit, Pairs, Store, StoreError};
+use spirula_store::{ObjectKey, PageLimit, Pairs, Store, StoreError, Way};
 
 use super::read_turns::ReadTurns;
 use super::store_calls::{Call, Calls};
@@ -372,6 +372,11 @@ impl Reading<'_> {
             }
             _ => Room::default(),
         };
+        // What the PG itself reads, to copy or compare it, is not what clients will read next.
+        let way = match &reader {
+            Some(r) if !r.only_once => Way::Cached,
+            _ => Way::Direct,
+        };
         let object = key;
         let key = ObjectKey::new(object.clone());
         self.reads.last += 1;
@@ -385,7 +390,7 @@ impl Reading<'_> {
                     // Just looked up, so it is in memory.
                     let onode = self.store.load(&key)?;
                     for range in onode.map(|o| o.data_ranges(r.offset, r.len)).unwrap_or_default() {
-                        self.read_part(id, &key, want, range.into(), &mut left)?;
+                        self.read_part(id, &key, want, (range.into(), way), &mut left)?;
                     }
                 }
                 Want::Data(r) => {
@@ -393,7 +398,7 @@ impl Reading<'_> {
                         offset: r.offset,
                         len: r.len,
                     };
-                    self.read_part(id, &key, want, all, &mut left)?;
+                    self.read_part(id, &key, want, (all, way), &mut left)?;
                 }
                 Want::Extents(e) => {
                     let onode = self.store.load(&key)?;
@@ -462,12 +467,12 @@ impl Reading<'_> {
         read: u64,
         key: &ObjectKey,
         want: usize,
-        Extent { offset, len }: Extent,
+        (Extent { offset, len }, way): (Extent, Way),
         left: &mut usize,
     ) -> Result<(), StoreError> {
         *left += 1;
         let t = self.calls.open(Call::Part(Part { read, want, offset }));
-        self.store.read(key, offset, len, t)
+        self.store.read(key, offset, len, way, t)
     }
 
     /// Continues a listing, with one pair more than wanted, which tells whether there are more.

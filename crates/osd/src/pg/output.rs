@@ -64,6 +64,8 @@ pub struct Reader {
     pub held: usize,
     /// Whether the read may be dropped once the client has gone.
     pub only_reads: bool,
+    /// Whether the client said that what it reads is not worth keeping.
+    pub only_once: bool,
 }
 
 /// A command to the daemon. They are to be carried out in order.

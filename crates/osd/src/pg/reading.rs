@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirula_proto::osd::OpFlags;
 
 use super::exec::ObjectState;
 use super::fetch::Fetched;
 use super::op::ClientOp;
 use super::output::Reader;
+
+/// The advice of a client that what it reads is not worth keeping.
+const NOT_KEPT: OpFlags = OpFlags::FADVISE_DONTNEED.with(OpFlags::FADVISE_NOCACHE);
 
 /// An op that waits for the store to read.
 #[derive(Debug)]
@@ -38,6 +42,7 @@ impl Reading {
             client: Arc::clone(client),
             held: self.op.taken.room.bytes(),
             only_reads: !self.op.may_write(),
+            only_once: self.op.ops.iter().any(|o| o.flags.intersects(NOT_KEPT)),
         })
     }
 }

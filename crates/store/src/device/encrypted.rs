@@ -311,6 +311,14 @@ impl Device for EncryptedDevice {
     fn cached(&self) -> Arc<dyn BlockIo> {
         Arc::clone(&self.cached) as Arc<dyn BlockIo>
     }
+
+    fn read_cached(&mut self, offset: u64, buf: &mut [u8]) -> bool {
+        self.inner.read_cached(offset, buf) && self.cipher.decrypt(offset, buf).is_ok()
+    }
+
+    fn drop_cached(&mut self, part: Range<u64>) {
+        self.inner.drop_cached(part);
+    }
 }
 
 /// Splits a write into parts: at least one.
@@ -351,6 +359,7 @@ fn encrypt_all(cipher: &mut Cipher, part: &Waiting, to: &mut [u8]) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Way;
     use crate::device::{Fault, SimDisk};
 
     const CLEAR: u64 = 8192;
@@ -402,7 +411,11 @@ mod tests {
         let offset = CLEAR + 4096;
         device.queue(Io {
             tag: 2,
-            kind: IoKind::Read { offset, buf },
+            kind: IoKind::Read {
+                offset,
+                buf,
+                way: Way::Direct,
+            },
         });
         let read = finish(&mut device, 1).remove(0);
         assert!(read.tag == 2 && read.buf.unwrap()[..] == text[4096..12_288]);

@@ -1,7 +1,8 @@
 //! A file or raw block device with direct I/O where it is possible.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -11,11 +12,11 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::fs::{FallocateFlags, SeekFrom as Seek};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom as Seek};
 use rustix::io::{Errno, ReadWriteFlags};
 use spirula_buf::{ALIGN, Pool};
 
-use super::BlockIo;
+use super::{BlockIo, Way};
 use crate::config::BLOCK64;
 
 /// Most buffers of one vectored write (the kernel's limit).
@@ -27,6 +28,9 @@ pub struct FileIo {
     file: File,
     /// The same file, through the page cache.
     cached: File,
+    /// The same, without the system's read-ahead: reads take just what they ask for into the page
+    /// cache. `None` if the kernel cannot read without blocking here.
+    kept: Option<File>,
     size: u64,
     is_device: bool,
 }
@@ -91,6 +95,7 @@ impl FileIo {
         let cached = open(0)?;
         Ok(Self {
             file,
+            kept: open_kept(open(0)?),
             cached,
             size: size / BLOCK64 * BLOCK64,
             is_device: is_block_device(path),
@@ -131,8 +136,44 @@ impl FileIo {
         Ok(io)
     }
 
-    pub(super) fn fd(&self) -> RawFd {
-        self.file.as_raw_fd()
+    /// The descriptor for reads of this way.
+    pub(super) fn fd_for(&self, way: Way) -> RawFd {
+        self.file_for(way).as_raw_fd()
+    }
+
+    fn file_for(&self, way: Way) -> &File {
+        match (way, &self.kept) {
+            (Way::Cached, Some(kept)) => kept,
+            _ => &self.file,
+        }
+    }
+
+    /// Fills `buf` from the way's file.
+    pub(super) fn read(&self, offset: u64, buf: &mut [u8], way: Way) -> io::Result<()> {
+        self.file_for(way).read_exact_at(buf, offset)
+    }
+
+    /// Fills `buf` from the page cache, if that has all of it.
+    pub(super) fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let Some(kept) = &self.kept else { return false };
+        read_without_blocking(kept, offset, buf).is_ok_and(|n| n == buf.len())
+    }
+
+    /// Lets the page cache forget a part.
+    pub(super) fn drop_cached(&self, part: Range<u64>) {
+        if let (Some(kept), Some(len)) = (&self.kept, NonZeroU64::new(part.end - part.start)) {
+            // An advice: there is nothing to do when it is not taken.
+            let _ = rustix::fs::fadvise(kept, part.start, Some(len), Advice::DontNeed);
+        }
+    }
+
+    /// Does what the kernel leaves undone after a direct write: it drops the pages of a block
+    /// device only before an asynchronous write, so that another process that reads the device
+    /// meanwhile may bring back old contents. Of files it drops them after the write, too.
+    pub(super) fn written(&self, part: Range<u64>) {
+        if self.is_device {
+            self.drop_cached(part);
+        }
     }
 
     /// Writes all buffers in order.
@@ -162,6 +203,23 @@ impl FileIo {
             false => Ok(()),
         }
     }
+}
+
+/// Prepares a file for reads through the page cache; `None` if the kernel cannot say without
+/// blocking what the page cache has.
+fn open_kept(file: File) -> Option<File> {
+    match read_without_blocking(&file, 0, &mut [0]) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return None,
+        // The page cache has it, or has not.
+        Ok(_) | Err(_) => {}
+    }
+    rustix::fs::fadvise(&file, 0, None, Advice::Random).ok()?;
+    Some(file)
+}
+
+fn read_without_blocking(file: &File, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+    let mut slices = [IoSliceMut::new(buf)];
+    rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT)
 }
 
 /// Calls `write` with an offset and buffers until all of them are written.

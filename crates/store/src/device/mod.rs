@@ -45,6 +45,16 @@ pub trait Device {
     fn cached(&self) -> Arc<dyn BlockIo> {
         self.blocking()
     }
+    /// Fills `buf` with what the system's page cache has of the device, if it has all of it, and
+    /// says whether. Does not block. If not, the buffer may be filled in part.
+    ///
+    /// The bytes are those that the device holds, unless something other than this device's owner
+    /// reads the blocks through the page cache while they are written.
+    fn read_cached(&mut self, _offset: u64, _buf: &mut [u8]) -> bool {
+        false
+    }
+    /// Makes the page cache let go of a part of the device.
+    fn drop_cached(&mut self, _part: Range<u64>) {}
 }
 
 /// A block device for callers that may block: the index and the opening of a store.
@@ -98,6 +108,15 @@ pub trait BlockIo: fmt::Debug + Send + Sync {
     }
 }
 
+/// The way of a read to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Past the system's page cache: what is read once leaves no trace.
+    Direct,
+    /// Through the system's page cache, where it stays while memory is free.
+    Cached,
+}
+
 /// One operation.
 #[derive(Debug)]
 pub struct Io {
@@ -115,6 +134,8 @@ pub enum IoKind {
         offset: u64,
         /// The buffer, returned with the completion.
         buf: PoolBuf,
+        /// Past the page cache, or through it.
+        way: Way,
     },
     /// Writes buffers one after the other.
     Write {
@@ -132,7 +153,7 @@ pub enum IoKind {
 impl fmt::Debug for IoKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read { offset, buf } => write!(f, "Read({offset}+{})", buf.len()),
+            Self::Read { offset, buf, way } => write!(f, "Read({offset}+{}, {way:?})", buf.len()),
             Self::Write {
                 offset,
                 bufs,

@@ -2,8 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
 
 use super::{BlockIo, CachedIo, Device, Done, FileIo, Io, IoKind};
 use crate::notify::Notify;
@@ -49,12 +52,17 @@ impl Shared {
 
 fn perform(file: &FileIo, io: Io) -> Done {
     let (result, buf) = match io.kind {
-        IoKind::Read { offset, mut buf } => (file.read_at(offset, &mut buf), Some(buf)),
+        IoKind::Read { offset, mut buf, way } => (file.read(offset, &mut buf, way), Some(buf)),
         IoKind::Write {
             offset,
             bufs,
             durable,
-        } => (file.write_vectored(offset, &bufs, durable), None),
+        } => {
+            let result = file.write_vectored(offset, &bufs, durable);
+            let len: usize = bufs.iter().map(Bytes::len).sum();
+            file.written(offset..offset + len as u64);
+            (result, None)
+        }
         IoKind::Flush => (file.sync(), None),
     };
     Done {
@@ -127,6 +135,14 @@ impl Device for PoolDevice {
 
     fn cached(&self) -> Arc<dyn BlockIo> {
         Arc::new(CachedIo(Arc::clone(&self.shared.file)))
+    }
+
+    fn read_cached(&mut self, offset: u64, buf: &mut [u8]) -> bool {
+        self.shared.file.read_cached(offset, buf)
+    }
+
+    fn drop_cached(&mut self, part: Range<u64>) {
+        self.shared.file.drop_cached(part);
     }
 }
 

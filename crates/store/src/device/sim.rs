@@ -1,12 +1,13 @@
 //! A simulated disk: in memory, deterministic by seed, with power cuts, bit flips and errors.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spirula_random::Rng;
 
-use super::{BlockIo, Device, Done, Io, IoKind};
+use super::{BlockIo, Device, Done, Io, IoKind, Way};
 
 /// Misdirected writes land at multiples of this.
 const BLOCK: usize = 4096;
@@ -24,6 +25,9 @@ pub struct Fault {
     pub fail_read: Option<u64>,
     /// The n-th next write goes to another place.
     pub misdirect: Option<u64>,
+    /// After the n-th next write the page cache has the old contents of its place, as when another
+    /// process reads the disk at that moment.
+    pub stale: Option<u64>,
 }
 
 struct Written {
@@ -38,6 +42,8 @@ struct Disk {
     durable: Vec<u8>,
     /// The contents that reads return.
     current: Vec<u8>,
+    /// The page cache: contents of blocks by their number.
+    pages: BTreeMap<usize, Vec<u8>>,
     /// Writes since the last flush, in order.
     unflushed: Vec<Written>,
     /// Blocks that occupy space below, as those of a sparse file do.
@@ -72,13 +78,45 @@ impl Disk {
         }
     }
 
-    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    fn read(&mut self, offset: u64, buf: &mut [u8], way: Way) -> io::Result<()> {
         self.tick()?;
         if count_down(&mut self.fault.fail_read) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
-        buf.copy_from_slice(&self.current[self.range(offset, buf.len())?]);
+        let range = self.range(offset, buf.len())?;
+        match way {
+            Way::Direct => buf.copy_from_slice(&self.current[range]),
+            Way::Cached => {
+                for (block, part) in blocks(&range).zip(buf.chunks_mut(BLOCK)) {
+                    let page = self.pages.entry(block);
+                    let page = page.or_insert_with(|| self.current[block * BLOCK..][..part.len()].to_vec());
+                    part.copy_from_slice(page);
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Fills `buf` from the page cache, if that has all of it.
+    fn read_cached(&mut self, offset: u64, buf: &mut [u8]) -> bool {
+        let Ok(range) = self.range(offset, buf.len()) else {
+            return false;
+        };
+        let mut parts = blocks(&range).zip(buf.chunks_mut(BLOCK));
+        !self.cut
+            && parts.all(|(block, part)| {
+                let page = self.pages.get(&block);
+                page.is_some_and(|page| {
+                    part.copy_from_slice(page);
+                    true
+                })
+            })
+    }
+
+    fn drop_cached(&mut self, range: &Range<usize>) {
+        for block in blocks(range) {
+            self.pages.remove(&block);
+        }
     }
 
     fn write(&mut self, mut offset: u64, data: &[u8], forced: bool) -> io::Result<()> {
@@ -95,6 +133,13 @@ impl Disk {
                 range = self.range(offset, data.len())?;
             }
             self.back(range.clone())?;
+            self.drop_cached(&range);
+            if count_down(&mut self.fault.stale) {
+                for block in blocks(&range) {
+                    let old = self.current[block * BLOCK..][..BLOCK].to_vec();
+                    self.pages.insert(block, old);
+                }
+            }
             self.current[range].copy_from_slice(data);
         }
         // A write under way when the power goes may have reached the medium in part.
@@ -120,6 +165,7 @@ impl Disk {
 
     fn discard(&mut self, range: Range<usize>) -> io::Result<()> {
         self.tick()?;
+        self.drop_cached(&range);
         self.current[range.clone()].fill(0);
         self.unflushed.push(Written {
             offset: range.start as u64,
@@ -169,6 +215,11 @@ impl Disk {
     }
 }
 
+/// Numbers of the blocks of a range that consists of whole ones.
+fn blocks(range: &Range<usize>) -> Range<usize> {
+    range.start / BLOCK..range.end / BLOCK
+}
+
 /// Counts down to zero; returns whether zero is reached now.
 fn count_down(n: &mut Option<u64>) -> bool {
     match n {
@@ -210,6 +261,7 @@ impl SimDisk {
             current,
             backed,
             room,
+            pages: BTreeMap::new(),
             unflushed: Vec::new(),
             rng: Rng::new(seed),
             fault: Fault::default(),
@@ -299,7 +351,7 @@ impl BlockIo for SimDisk {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.lock().read(offset, buf)
+        self.lock().read(offset, buf, Way::Direct)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -375,11 +427,20 @@ impl Device for SimDevice {
     fn blocking(&self) -> Arc<dyn BlockIo> {
         Arc::new(self.disk.clone())
     }
+
+    fn read_cached(&mut self, offset: u64, buf: &mut [u8]) -> bool {
+        self.disk.lock().read_cached(offset, buf)
+    }
+
+    fn drop_cached(&mut self, part: Range<u64>) {
+        let mut disk = self.disk.lock();
+        disk.drop_cached(&(part.start as usize..part.end as usize));
+    }
 }
 
 fn perform(disk: &mut Disk, io: Io) -> Done {
     let (result, buf) = match io.kind {
-        IoKind::Read { offset, mut buf } => (disk.read(offset, &mut buf), Some(buf)),
+        IoKind::Read { offset, mut buf, way } => (disk.read(offset, &mut buf, way), Some(buf)),
         IoKind::Write {
             offset,
             bufs,

@@ -7,8 +7,10 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use bytes::Bytes;
 use io_uring::squeue::{Entry, Flags};
@@ -16,7 +18,7 @@ use io_uring::{IoUring, opcode, types};
 use spirula_invariant::{impossible, invariant};
 
 use super::file::MAX_IOV;
-use super::{BlockIo, CachedIo, Device, Done, FileIo, Io, IoKind};
+use super::{BlockIo, CachedIo, Device, Done, FileIo, Io, IoKind, Way};
 use crate::notify::Notify;
 
 /// The most operations in the kernel; further ones wait in a queue.
@@ -43,6 +45,7 @@ struct Slot {
 pub struct UringDevice {
     ring: IoUring,
     file: Arc<FileIo>,
+    notify: Notify,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     backlog: VecDeque<Io>,
@@ -59,12 +62,9 @@ impl UringDevice {
     /// # Errors
     /// When the kernel has no io_uring or forbids it.
     pub fn new(file: Arc<FileIo>, notify: &Notify) -> io::Result<Self> {
-        // Completions are counted on the next system call of this thread: no interrupt on its way.
-        let ring = IoUring::builder()
-            .setup_coop_taskrun()
-            .setup_submit_all()
-            .build(DEPTH);
-        let ring = ring.or_else(|_| IoUring::new(DEPTH))?;
+        let ring = deferring()
+            .or_else(|_| cooperating())
+            .or_else(|_| IoUring::new(DEPTH))?;
         ring.submitter().register_eventfd(notify.as_fd().as_raw_fd())?;
         // Older kernels cannot limit their workers; then there may be a few more threads.
         let _ = ring
@@ -76,6 +76,7 @@ impl UringDevice {
         Ok(Self {
             ring,
             file,
+            notify: notify.clone(),
             slots,
             free,
             backlog: VecDeque::new(),
@@ -104,7 +105,7 @@ impl UringDevice {
         let Some(slot) = &mut self.slots[at] else {
             impossible!("an operation to hand over"; slot = at)
         };
-        let entry = entry_for(self.file.fd(), slot).user_data(at as u64);
+        let entry = entry_for(&self.file, slot).user_data(at as u64);
         self.unsubmitted_bytes += PART.min((slot.len() - slot.done) as usize);
         self.unsubmitted = true;
         loop {
@@ -132,9 +133,14 @@ impl UringDevice {
             impossible!("an operation to complete"; slot = at)
         };
         self.free.push(at);
+        let len = slot.len();
         let buf = match slot.io.kind {
             IoKind::Read { buf, .. } => Some(buf),
-            _ => None,
+            IoKind::Write { offset, .. } => {
+                self.file.written(offset..offset + len);
+                None
+            }
+            IoKind::Flush => None,
         };
         self.failed.push(Done {
             tag: slot.io.tag,
@@ -178,7 +184,32 @@ impl UringDevice {
         self.slots.len() - self.free.len()
     }
 
+    /// Asks the kernel for completions that it has and has not handed over yet: it signals them
+    /// and waits for this.
+    fn ask_for_completions(&mut self) {
+        while self.ring.submission().taskrun() {
+            // Handing them over would be signalled once more.
+            self.ring.completion().disable_eventfd();
+            // As there is work to hand over, this does it, besides submitting what is queued.
+            let asked = self.ring.submit();
+            self.ring.completion().enable_eventfd();
+            // The kernel notes work first and then looks whether to signal it. So work that came
+            // while signals were off is seen by the next look, if that comes after they are on.
+            fence(Ordering::SeqCst);
+            match asked {
+                Ok(_) => self.unsubmitted = false,
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                Err(_) => {
+                    // What is handed over makes room; the owner comes back for the rest.
+                    self.notify.wake();
+                    return;
+                }
+            }
+        }
+    }
+
     fn drain_queue(&mut self) {
+        self.ask_for_completions();
         let done: Vec<(u64, i32)> = self
             .ring
             .completion()
@@ -236,10 +267,30 @@ fn iovecs(bufs: &[Bytes]) -> Vec<libc::iovec> {
     bufs.iter().filter(|b| !b.is_empty()).map(iovec).collect()
 }
 
-fn entry_for(fd: i32, slot: &mut Slot) -> Entry {
-    let fd = types::Fd(fd);
+/// A ring that keeps completions until this thread asks for them, instead of interrupting it.
+fn deferring() -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_submit_all()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .build(DEPTH)
+}
+
+/// For kernels before 6.1: a ring that hands completions over on the next system call of this
+/// thread.
+fn cooperating() -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_coop_taskrun()
+        .setup_submit_all()
+        .build(DEPTH)
+}
+
+fn entry_for(file: &FileIo, slot: &mut Slot) -> Entry {
+    let fd = types::Fd(file.fd_for(Way::Direct));
     match &mut slot.io.kind {
-        IoKind::Read { offset, buf } => {
+        IoKind::Read { offset, buf, way } => {
+            let fd = types::Fd(file.fd_for(*way));
             let rest = &mut buf[slot.done as usize..];
             let len = rest.len().min(PART) as u32;
             opcode::Read::new(fd, rest.as_mut_ptr(), len)
@@ -303,6 +354,14 @@ impl Device for UringDevice {
 
     fn cached(&self) -> Arc<dyn BlockIo> {
         Arc::new(CachedIo(Arc::clone(&self.file)))
+    }
+
+    fn read_cached(&mut self, offset: u64, buf: &mut [u8]) -> bool {
+        self.file.read_cached(offset, buf)
+    }
+
+    fn drop_cached(&mut self, part: Range<u64>) {
+        self.file.drop_cached(part);
     }
 }
 
