@@ -11,6 +11,7 @@
 mod common;
 
 mod auth;
+mod cached_reads;
 mod capabilities;
 mod client_handle;
 mod commands;
