@@ -69,12 +69,18 @@ class Row:
     says_ready: bool = False
 
 
+def wanted(args, pool, case):
+    return re.search(args.match, f"{pool}: {case}")
+
+
 def rados_rows(args):
     for pool in rados_bench.POOLS:
         # The last row that reads each set of objects.
         last = {}
         rows = []
         for case, argv, objects, cold, bars in rados_bench.ROWS:
+            if not wanted(args, pool, case):
+                continue
             if cold and os.geteuid():
                 print(f"{pool} {case}: left out, as only root can empty the page cache")
                 continue
@@ -95,14 +101,17 @@ def rados_rows(args):
 
 def librados_rows(args):
     for case, name, bar in LIBRADOS:
+        if not wanted(args, "rep3", case):
+            continue
         yield Row("rep3", case, bar, [f"{args.work}/librados", name, "rep3", str(args.seconds), str(args.list_objects)], librados_line,
                   says_ready=True)
 
 
 def fio_rows(args):
-    for case, image, argv, bar in fio.ROWS:
+    rows = [row for row in fio.ROWS if wanted(args, fio.POOL, row[0])]
+    for at, (case, image, argv, bar) in enumerate(rows):
         yield Row(fio.POOL, case, bar, fio.command(image, argv, args.seconds), fio.line,
-                  prepare=lambda cluster, case=case: fio.prepare(case, cluster.env),
+                  prepare=lambda cluster, first=at == 0, case=case: fio.prepare(first, case, cluster.env),
                   before=lambda cluster, case=case, image=image: fio.before(image, case, cluster.env),
                   env=fio.environment({}))
 
@@ -231,6 +240,7 @@ def main():
     p.add_argument("--spirula", default=f"{ROOT}/target/release/spirula")
     p.add_argument("--cases", choices=["all", "rados", "librados", "rbd"], default="all",
                    help="those of `rados bench`, of `librados.c`, of block images, or all")
+    p.add_argument("--match", default="", metavar="REGEX", help="of these, those whose pool and case match, such as 'rep3: .* 4 KiB'")
     p.add_argument("--before", help="an earlier build of Spirula, measured in Ceph's place")
     p.add_argument("--encrypted", action="store_true", help="encrypted stores, beside plain ones in Ceph's place")
     p.add_argument("--only", choices=["ceph", "spirula"], help="measure one side and print no ratio")

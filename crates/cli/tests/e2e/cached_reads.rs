@@ -7,7 +7,7 @@ use spirula_proto::osd::OpFlags;
 
 use crate::common::Cluster;
 use crate::common::raw_client::{RawClient, run};
-use crate::common::raw_ops::{RawPool, read, write_full};
+use crate::common::raw_ops::{RawPool, read};
 
 /// Reads that the page cache answered, and that the device was asked for, since the start.
 fn counts(c: &Cluster) -> (u64, u64) {
