@@ -7,7 +7,7 @@ use spirula_proto::osd::OpFlags;
 
 use crate::common::Cluster;
 use crate::common::raw_client::{RawClient, run};
-use crate::common::raw_ops::{RawPool, read};
+use crate::common::raw_ops::{RawPool, read, write_full};
 
 /// Reads that the page cache answered, and that the device was asked for, since the start.
 fn counts(c: &Cluster) -> (u64, u64) {
@@ -72,7 +72,12 @@ fn small_reads_are_answered_from_free_memory() {
     set_cached(&c, true);
 
     c.sh("ceph osd pool create q 1 1 replicated; ceph osd pool application enable q test");
-    c.sh("head -c 5000 /dev/urandom > once; rados -p q put once once");
+    run(async {
+        let client = RawClient::login(&c, "client.admin").await;
+        let mut pool = RawPool::open(&c, &client, "q").await;
+        let written = pool.result(b"once", vec![write_full(&[7; 5000])]).await;
+        assert_eq!(written, 0);
+    });
     c.down();
     c.start(1, &[]);
     run(async {
