@@ -200,7 +200,7 @@ private:
     int r = read(client_->io, o.name, snap, &got);
     if (r == -ETIMEDOUT && hasty_) r = read(judge_->io, o.name, snap, &got);
     if (r < 0) fail(o.name + ": read: " + error(r));
-    if (got != want) fail(o.name + (snap == (uint64_t)SNAP_HEAD ? "" : " at a snapshot") + ": " + difference(want, got));
+    if (got != want) fail(o.name + (snap == (uint64_t)SNAP_HEAD ? "" : " at a snapshot") + ": " + o.origin(got) + ": " + difference(want, got));
   }
   void verify_snap(Object &o) {
     auto &[id, state] = o.snaps[below(o.snaps.size())];
@@ -333,6 +333,7 @@ private:
       pending.push_back(Rados::aio_create_completion());
       client_->io.aio_operate(o.name, pending.back(), &op, o.seq, context);
     }
+    for (size_t i = 1; i < states.size(); i++) o.past.push_back(states[i].hash());
     size_t sure = 0;
     bool given_up = false;
     for (size_t i = 0; i < pending.size(); i++) {
@@ -364,7 +365,7 @@ private:
     if (r < 0) fail(o.name + ": read: " + error(r));
     auto found = std::find(possible.begin(), possible.end(), got);
     if (found == possible.end())
-      fail(o.name + ": after requests without an answer: " + difference(possible.front(), got) + "; or " + difference(possible.back(), got));
+      fail(o.name + ": after " + std::to_string(possible.size() - 1) + " requests without an answer: " + o.origin(got) + ": " + difference(possible.front(), got) + "; or " + difference(possible.back(), got));
     // States may be equal: what it is counted as is the least that has happened.
     (found == possible.begin() ? maybe_none : found + 1 == possible.end() ? maybe_all : maybe_some)++;
     o.head = *found;

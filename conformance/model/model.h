@@ -1,6 +1,7 @@
 // What the model checker believes: objects in memory, with every snapshot of theirs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -14,6 +15,14 @@ struct State {
   std::map<std::string, std::string> xattrs, omap;
 
   bool operator==(const State &) const = default;
+  size_t hash() const {
+    size_t out = exists;
+    auto add = [&](const std::string &text) { out = out * 1099511628211u + std::hash<std::string>{}(text); };
+    add(data), add(header);
+    for (auto *all : {&xattrs, &omap})
+      for (auto &[k, v] : *all) add(k), add(v);
+    return out;
+  }
   void clear() { *this = State{}; }
   // For a message: sizes and counts, which tell most differences apart.
   std::string describe() const {
@@ -51,8 +60,17 @@ struct Object {
   std::string name;
   State head;
   uint64_t seq = 0;
+  // Hashes of all states that it may have had, oldest first.
+  std::vector<size_t> past;
   // Live snapshots, oldest first.
   std::vector<std::pair<uint64_t, State>> snaps;
+
+  // Says which state of before a wrong one is.
+  std::string origin(const State &got) const {
+    auto found = std::find(past.rbegin(), past.rend(), got.hash());
+    if (found == past.rend()) return "it never had that state";
+    return "it had that state " + std::to_string(found - past.rbegin()) + " changes ago, of " + std::to_string(past.size());
+  }
 
   std::vector<uint64_t> context() const {
     std::vector<uint64_t> out;

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use spirula_store::device::{BlockIo, SimDisk};
 use spirula_store::{
-    BLOCK, Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Op, PageLimit, Store, Token,
+    BLOCK, Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Op, PageLimit, Read, Store, Token,
     Transaction, Way, fsck_on, mkfs_on,
 };
 
@@ -199,17 +199,19 @@ fn seal(image: &mut [u8]) {
 /// written, if only chance has changed the disk: `by_chance`.
 fn use_store(mut store: Store, by_chance: bool) {
     let end = u64::from(OBJECTS);
+    let mut events = Vec::new();
     for number in 0..OBJECTS {
         let token = Token(number.into());
-        if store.read(&key(number), 0, 1 << 20, Way::Cached, token).is_err() {
-            return;
+        match store.read(&key(number), 0, 1 << 20, Way::Cached, token) {
+            Ok(Read::Ready(result)) => events.push(Event::Read(token, result)),
+            Ok(Read::Pending) => {}
+            Err(_) => return,
         }
         let limit = PageLimit::new(10, usize::MAX);
         let _ = store.omap_list(&key(number), b"", None, limit, Token(end + 1));
         let _ = store.omap_get(&key(number), &[Bytes::from_static(b"a")], limit, Token(end + 1));
     }
     let _ = store.list(&key(0), None, 100, Token(end));
-    let mut events = Vec::new();
     for _ in 0..POLLS {
         store.poll(&mut events);
         if store.is_idle() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_store::device::SimDisk;
-use spirula_store::{Event, Lookup, ObjectKey, Onode, PageLimit, Store, Token, Way};
+use spirula_store::{Event, Lookup, ObjectKey, Onode, PageLimit, Read, Store, Token, Way};
 
 /// An object as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,13 +61,14 @@ fn object(store: &mut Store, key: &ObjectKey) -> Result<Stored, String> {
         .map_err(text)?,
     };
     let onode = onode.ok_or("a listed object is missing")?;
-    store
-        .read(key, 0, u64::MAX, Way::Direct, Token(3))
-        .map_err(text)?;
-    let data = wait(store, |e| match e {
-        Event::Read(_, data) => Some(data),
-        _ => None,
-    })?
+    let read = store.read(key, 0, u64::MAX, Way::Direct, Token(3));
+    let data = match read.map_err(text)? {
+        Read::Ready(data) => data,
+        Read::Pending => wait(store, |e| match e {
+            Event::Read(_, data) => Some(data),
+            _ => None,
+        })?,
+    }
     .map_err(text)?;
     let limit = PageLimit::new(1000, 1 << 20);
     store.omap_list(key, b"", None, limit, Token(4)).map_err(text)?;

@@ -19,7 +19,7 @@ pub enum Event {
     /// Answer to [`Store::lookup`](crate::Store::lookup) that had to ask the device: `None` if
     /// there is no such object.
     Lookup(Token, Result<Option<Arc<Onode>>>),
-    /// Answer to [`Store::read`](crate::Store::read).
+    /// Answer to [`Store::read`](crate::Store::read) that had to wait.
     Read(Token, Result<Bytes>),
     /// Answer to [`Store::list`](crate::Store::list): objects with their infos.
     List(Token, Result<Listing<Bytes>>),
@@ -51,6 +51,16 @@ pub struct Pairs {
     /// Whether the page ends before a pair that would have made it larger than allowed
     /// ([`PageLimit::within`](crate::PageLimit::within)).
     pub cut: bool,
+}
+
+/// Answer to a read.
+#[derive(Debug)]
+#[must_use]
+pub enum Read {
+    /// The answer at once: checked bytes, short at the end of the object.
+    Ready(Result<Bytes>),
+    /// An [`Event::Read`] will answer.
+    Pending,
 }
 
 /// Answer to a lookup.

@@ -9,7 +9,7 @@
 //! store.lookup(&key, token)  -> Lookup::Ready(Option<Arc<Onode>>) or Event::Lookup
 //! store.submit(txn, token)   -> Ok(()): visible to all later calls; Event::Committed(token) once durable, in order
 //!                               Err(NoSpace | Invalid | Fatal): nothing was changed
-//! store.read(&key, offset, len, token)          -> Event::Read: checked bytes, short at the end of the object
+//! store.read(&key, offset, len, way, token)     -> Read::Ready(checked bytes, short at the end of the object) or Event::Read
 //! store.list(from, to, limit, token)            -> Event::List
 //! store.omap_list(&key, from, to, limit, token) -> Event::Pairs      store.omap_get(&key, names, token) -> Event::Pairs
 //! store.meta_list(from, to, limit, token)       -> Event::Pairs      store.meta_get(key)          -> at once, may block
@@ -71,7 +71,7 @@ pub use crypt::EncryptionKey;
 pub use device::Way;
 pub use dump::Dump;
 pub use error::{KeyProblem, Result, StoreError};
-pub use event::{Event, Listing, Lookup, Pairs, Token};
+pub use event::{Event, Listing, Lookup, Pairs, Read, Token};
 pub use fsck::{Depth, FsckProgress, FsckReport, Seen, fsck, fsck_on};
 pub use index::PageLimit;
 pub use key::ObjectKey;

@@ -170,7 +170,8 @@ impl Store {
         match (waiting, known) {
             (Waiting::Lookup { token, .. }, known) => self.events.push_back(Event::Lookup(token, known)),
             (Waiting::Read { key, asked, token }, Ok(known)) => {
-                self.start_read(&key, &known, asked, token);
+                let read = self.start_read(&key, &known, asked, token);
+                self.answer_read(token, read);
             }
             (Waiting::Read { token, .. }, Err(e)) => self.events.push_back(Event::Read(token, Err(e))),
             (Waiting::Objects { .. } | Waiting::Pairs { .. } | Waiting::Keys { .. }, _) => {

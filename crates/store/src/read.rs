@@ -10,7 +10,7 @@ use spirula_invariant::{impossible, invariant};
 
 use crate::config::{BLOCK, BLOCK64};
 use crate::device::{IoKind, Way};
-use crate::event::{Event, Token};
+use crate::event::{Event, Read, Token};
 use crate::onode::Onode;
 use crate::state::{BaseRead, Known, State};
 use crate::store::{Purpose, Store};
@@ -216,28 +216,31 @@ fn clean_piece(pieces: &mut Vec<Piece>, at: u32, block: u64, crc: u32) {
 }
 
 impl Store {
-    fn answer_read(&mut self, token: Token, result: Result<Bytes>) {
-        self.events.push_back(Event::Read(token, result));
+    /// Answers a call that has returned before, if the read is complete.
+    pub(crate) fn answer_read(&mut self, token: Token, read: Read) {
+        if let Read::Ready(result) = read {
+            self.events.push_back(Event::Read(token, result));
+        }
     }
 
     /// Starts a read of an object whose onode is known.
-    pub(crate) fn start_read(&mut self, key: &ObjectKey, known: &Known, asked: Asked, token: Token) {
+    pub(crate) fn start_read(&mut self, key: &ObjectKey, known: &Known, asked: Asked, token: Token) -> Read {
         let Some(onode) = known else {
-            return self.answer_read(token, Err(StoreError::NoObject(key.clone())));
+            return Read::Ready(Err(StoreError::NoObject(key.clone())));
         };
         let offset = asked.offset;
         let end = offset.saturating_add(asked.len).min(onode.size);
         if offset >= end {
-            return self.answer_read(token, Ok(Bytes::new()));
+            return Read::Ready(Ok(Bytes::new()));
         }
         let (first, last) = ((offset / BLOCK64) as u32, ((end - 1) / BLOCK64) as u32);
         let pieces = match self.state.pieces(key, onode, first, last) {
             Ok(pieces) => pieces,
-            Err(e) => return self.answer_read(token, Err(e)),
+            Err(e) => return Read::Ready(Err(e)),
         };
         let (skip, len) = ((offset % BLOCK64) as usize, (end - offset) as usize);
         if let [Piece::Here(bytes)] = &pieces[..] {
-            return self.answer_read(token, Ok(bytes.slice(skip..skip + len)));
+            return Read::Ready(Ok(bytes.slice(skip..skip + len)));
         }
         self.last_read += 1;
         let op = ReadOp {
@@ -256,11 +259,11 @@ impl Store {
             error: None,
             pieces,
         };
-        self.go_on_reading(self.last_read, op);
+        self.go_on_reading(self.last_read, op)
     }
 
-    /// Fills the next pieces, or makes the device read them; answers a read that is complete.
-    fn go_on_reading(&mut self, id: u64, mut op: ReadOp) {
+    /// Fills the next pieces, or makes the device read them.
+    fn go_on_reading(&mut self, id: u64, mut op: ReadOp) -> Read {
         while op.error.is_none() && op.reading < AT_ONCE {
             let Some(piece) = op.pieces.get(op.next) else {
                 break;
@@ -298,11 +301,12 @@ impl Store {
         }
         if op.is_done() {
             self.reading.remove(&id);
-            self.answer_read(op.token, op.into_result());
+            Read::Ready(op.into_result())
         } else {
             // Blocks that it has not read yet must stay as they are, too.
             self.reading.insert(id);
             self.reads.insert(id, op);
+            Read::Pending
         }
     }
 
@@ -375,7 +379,9 @@ impl Store {
         }
         op.reading -= len;
         op.filled(len);
-        self.go_on_reading(id, op);
+        let token = op.token;
+        let read = self.go_on_reading(id, op);
+        self.answer_read(token, read);
     }
 
     /// Starts the reads that partial writes need.

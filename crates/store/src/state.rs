@@ -73,6 +73,9 @@ pub(crate) struct State {
     /// Objects that the index has taken in last. Most are not used again, so they bypass the cache.
     retired: Arc<Objects>,
     pub(crate) cache: Cache<ObjectKey, Known>,
+    /// The object that was found last, as long as nothing changes: a request looks its object up and
+    /// then reads it.
+    found: Option<(ObjectKey, Known)>,
     pub(crate) alloc: Allocator,
     pub(crate) counters: Counters,
     /// Last transaction.
@@ -112,6 +115,7 @@ impl State {
             tables,
             retired: Arc::default(),
             cache,
+            found: None,
             alloc,
             counters,
             seq,
@@ -152,6 +156,7 @@ impl State {
 
     /// The active generation.
     pub(crate) fn active(&mut self) -> &mut MemTable {
+        self.found = None;
         match self.tables.back_mut() {
             Some(table) => table,
             None => impossible!("a generation that takes changes"; transaction = self.seq),
@@ -160,16 +165,19 @@ impl State {
 
     /// An object according to memory: `None` if the index must be asked.
     pub(crate) fn resident(&mut self, key: &ObjectKey) -> Option<Known> {
+        if let Some((_, known)) = self.found.as_ref().filter(|(k, _)| k == key) {
+            return Some(known.clone());
+        }
         if !self.index.may_exist(key) {
             return Some(None);
         }
-        if let Some(found) = self.tables.iter().rev().find_map(|t| t.objects.get(key)) {
-            return Some(found.clone());
-        }
-        if let Some(found) = self.retired.get(key) {
-            return Some(found.clone());
-        }
-        self.cache.get(key.as_slice())
+        let changed = self.tables.iter().rev().find_map(|t| t.objects.get(key));
+        let known = match changed.or_else(|| self.retired.get(key)) {
+            Some(known) => known.clone(),
+            None => self.cache.get(key.as_slice())?,
+        };
+        self.found = Some((key.clone(), known.clone()));
+        Some(known)
     }
 
     /// Keeps objects that the index has taken in, until the next ones come, unless they take too
@@ -403,6 +411,7 @@ impl State {
             Some(_) => Dirty::Full(block.freeze()),
             None => Dirty::Lost(block.freeze()),
         };
+        self.found = None;
         let table = &mut self.tables[at];
         if let Some(old) = table.dirty.insert(read.target, complete) {
             table.forget(read.target, &old);

@@ -13,7 +13,7 @@ use crate::apply::{OMAP_PREFIX, meta_end, meta_key, omap_end, omap_key};
 use crate::checkpoint::Stage;
 use crate::config::{BLOCK, BLOCK64, Config, StatFs};
 use crate::device::{Device, Io, IoKind, Way};
-use crate::event::{Event, Lookup, Token};
+use crate::event::{Event, Lookup, Read, Token};
 use crate::exec::{Executor, Job};
 use crate::ground::Ground;
 use crate::index::PageLimit;
@@ -373,29 +373,29 @@ impl Store {
         Ok(Lookup::Pending)
     }
 
-    /// Reads bytes of an object; an [`Event::Read`] answers. A small read may take the way through
+    /// Reads bytes of an object. A small read may take the way through
     /// the system's page cache if `way` allows that; larger ones go past it. Bytes beyond the end of the object are
     /// left out. Transactions submitted after the call do not show if the object is in memory (as
     /// after a lookup); else they may.
     ///
     /// # Errors
-    /// [`StoreError::Fatal`]. Others come with the event: [`StoreError::NoObject`],
+    /// [`StoreError::Fatal`]. Others come with the answer: [`StoreError::NoObject`],
     /// [`StoreError::Corrupt`], [`StoreError::ReadFailed`].
-    pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64, way: Way, token: Token) -> Result<()> {
+    pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64, way: Way, token: Token) -> Result<Read> {
         self.check()?;
         let asked = Asked { offset, len, way };
-        match self.state.resident(key) {
-            Some(known) => self.start_read(key, &known, asked, token),
-            None => self.wait_for_object(
-                key,
-                Waiting::Read {
-                    key: key.clone(),
-                    asked,
-                    token,
-                },
-            ),
+        if let Some(known) = self.state.resident(key) {
+            return Ok(self.start_read(key, &known, asked, token));
         }
-        Ok(())
+        self.wait_for_object(
+            key,
+            Waiting::Read {
+                key: key.clone(),
+                asked,
+                token,
+            },
+        );
+        Ok(Read::Pending)
     }
 
     /// Lists objects with keys in `[from, to)` (`None`: to the last one), at most `limit`; an

@@ -14,7 +14,8 @@ use spirula_store::device::{
     BlockIo, Device, Done, Fault, FileIo, Io, IoKind, PoolDevice, SimDisk, UringDevice,
 };
 use spirula_store::{
-    BLOCK, Config, Devices, Event, MkfsOptions, Notify, ObjectKey, Store, Token, Transaction, Way, mkfs_on,
+    BLOCK, Config, Devices, Event, MkfsOptions, Notify, ObjectKey, Read, Store, Token, Transaction, Way,
+    mkfs_on,
 };
 
 fn key(i: usize) -> ObjectKey {
@@ -57,7 +58,9 @@ fn settle(store: &mut Store) {
 }
 
 fn read(store: &mut Store, object: usize, way: Way) -> Bytes {
-    store.read(&key(object), 0, u64::MAX, way, Token(1)).unwrap();
+    if let Read::Ready(result) = store.read(&key(object), 0, u64::MAX, way, Token(1)).unwrap() {
+        return result.unwrap();
+    }
     let mut events = Vec::new();
     for _ in 0..10_000 {
         store.poll(&mut events);
@@ -146,7 +149,8 @@ fn damage_below_the_page_cache_is_reported() {
         .last()
         .expect("the block");
     disk.flip_bit(place + 77, 3);
-    store.read(&key(1), 0, u64::MAX, Way::Cached, Token(1)).unwrap();
+    let read = store.read(&key(1), 0, u64::MAX, Way::Cached, Token(1)).unwrap();
+    assert!(matches!(read, Read::Pending));
     let mut events = Vec::new();
     for _ in 0..1000 {
         store.poll(&mut events);

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use spirula_store::device::{FileIo, PoolDevice};
 use spirula_store::{
-    BLOCK, Config, Depth, Devices, Dump, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token,
-    Transaction, Way, fsck, mkfs,
+    BLOCK, Config, Depth, Devices, Dump, Event, MkfsOptions, Notify, ObjectKey, Read, Store, StoreError,
+    Token, Transaction, Way, fsck, mkfs,
 };
 
 /// The token of reads; those of writes are their numbers.
@@ -37,7 +37,9 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 fn read(store: &mut Store, key: &ObjectKey) -> Result<Bytes, StoreError> {
-    store.read(key, 0, u64::MAX, Way::Cached, Token(1))?;
+    if let Read::Ready(result) = store.read(key, 0, u64::MAX, Way::Cached, Token(1))? {
+        return result;
+    }
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut events = Vec::new();
     while Instant::now() < deadline {
@@ -74,6 +76,17 @@ fn child() {
     let mut reading: Option<u64> = None;
     let mut random = spirula_random::Rng::new(next);
     let mut read = 0u64;
+    let mut check = |store: &Store, version, found: Result<Bytes, StoreError>| {
+        assert!(
+            found.unwrap() == contents(version),
+            "version {version} is not read"
+        );
+        read += 1;
+        if read.is_multiple_of(100) {
+            let (cached, repeated) = (store.stats().cached_reads, store.stats().repeated_reads);
+            writeln!(stderr(), "READS {cached} {repeated}").unwrap();
+        }
+    };
     loop {
         while store.writable() && next - acknowledged < 16 {
             let key = ObjectKey::from(format!("object-{:03}", next % 200).as_str());
@@ -88,8 +101,10 @@ fn child() {
             let version = next - 1 - random.below(150);
             let key = ObjectKey::from(format!("object-{:03}", version % 200).as_str());
             store.load(&key).unwrap();
-            store.read(&key, 0, u64::MAX, Way::Cached, READ).unwrap();
-            reading = Some(version);
+            match store.read(&key, 0, u64::MAX, Way::Cached, READ).unwrap() {
+                Read::Ready(found) => check(&store, version, found),
+                Read::Pending => reading = Some(version),
+            }
         }
         store.poll(&mut events);
         for event in events.drain(..) {
@@ -100,16 +115,7 @@ fn child() {
                 }
                 Event::Read(READ, found) => {
                     let version = reading.take().unwrap();
-                    assert!(
-                        found.unwrap() == contents(version),
-                        "version {version} is not read"
-                    );
-                    read += 1;
-                    if read.is_multiple_of(100) {
-                        let stats = store.stats();
-                        let (cached, repeated) = (stats.cached_reads, stats.repeated_reads);
-                        writeln!(stderr(), "READS {cached} {repeated}").unwrap();
-                    }
+                    check(&store, version, found);
                 }
                 Event::Fatal(e) => panic!("{e}"),
                 _ => {}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
-    Config, Devices, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token, Transaction, Way,
+    Config, Devices, Event, MkfsOptions, Notify, ObjectKey, Read, Store, StoreError, Token, Transaction, Way,
     mkfs_on,
 };
 
@@ -101,9 +101,11 @@ impl Tried {
 
     fn start_read(&mut self, from: usize, to: usize) {
         let len = (to - from) as u64;
-        self.store
+        let read = self
+            .store
             .read(&object("read"), from as u64, len, Way::Cached, READ)
             .unwrap();
+        assert!(matches!(read, Read::Pending), "large reads ask the device");
     }
 
     fn read(&mut self, from: usize, to: usize) -> Result<Bytes, StoreError> {

@@ -15,7 +15,7 @@ use spirula_random::Rng;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
     Config, Depth, Devices, EncryptionKey, Event, Lookup, MkfsOptions, Notify, ObjectKey, Op, PageLimit,
-    Pairs, Payload, Store, StoreError, Token, Transaction, Way, fsck_on, mkfs_on, unlock,
+    Pairs, Payload, Read, Store, StoreError, Token, Transaction, Way, fsck_on, mkfs_on, unlock,
 };
 
 const DISK: usize = 12 << 20;
@@ -476,6 +476,21 @@ impl Run {
         panic!("no answer");
     }
 
+    /// The answer to a read, which may have come at once.
+    fn wait_read(&mut self, store: &mut Store, read: Read) -> Result<Result<Bytes, StoreError>, End> {
+        match read {
+            Read::Ready(result) => Ok(result),
+            Read::Pending => self.wait(
+                store,
+                |e| matches!(e, Event::Read(..)),
+                |e| match e {
+                    Event::Read(_, r) => r,
+                    _ => unreachable!(),
+                },
+            ),
+        }
+    }
+
     /// Reads a random part of a random object while transactions are under way.
     fn check_one(&mut self, store: &mut Store) -> Option<End> {
         let rng = &mut self.rng;
@@ -490,7 +505,7 @@ impl Run {
             _ => Way::Cached,
         };
         store.load(&key).ok()?;
-        store.read(&key, from, len, way, Token(0)).ok()?;
+        let read = store.read(&key, from, len, way, Token(0)).ok()?;
         let expected = self.now.objects.get(&key).map(|o| {
             let end = (from + len).min(o.data.len() as u64);
             o.data[from.min(end) as usize..end as usize].to_vec()
@@ -499,15 +514,7 @@ impl Run {
         if self.submit(store).is_err() {
             return Some(End::Power);
         }
-        let got = self.wait(
-            store,
-            |e| matches!(e, Event::Read(..)),
-            |e| match e {
-                Event::Read(_, r) => r,
-                _ => unreachable!(),
-            },
-        );
-        match got {
+        match self.wait_read(store, read) {
             Err(end) => return Some(end),
             Ok(Err(StoreError::NoObject(_))) => assert_eq!(expected, None, "{key} exists"),
             Ok(Ok(bytes)) => {
@@ -554,15 +561,8 @@ impl Run {
                 let onode = self.good(store.load(&key))?.expect("it is listed");
                 assert_eq!(*onode.info(), info);
                 let asked = store.read(&key, 0, u64::MAX, Way::Cached, Token(0));
-                self.good(asked)?;
-                let data = self.wait(
-                    store,
-                    |e| matches!(e, Event::Read(..)),
-                    |e| match e {
-                        Event::Read(_, r) => r,
-                        _ => unreachable!(),
-                    },
-                )?;
+                let asked = self.good(asked)?;
+                let data = self.wait_read(store, asked)?;
                 let data = self.good(data)?;
                 assert_eq!(data.len() as u64, onode.size());
                 let mut written = vec![false; data.len()];

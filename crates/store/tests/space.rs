@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
-    Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token, Transaction,
-    Way, fsck_on, mkfs_on,
+    Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Read, Store, StoreError, Token,
+    Transaction, Way, fsck_on, mkfs_on,
 };
 
 const MIB: u64 = 1 << 20;
@@ -84,7 +84,11 @@ fn wait(store: &mut Store, seconds: usize) -> bool {
 }
 
 fn check(store: &mut Store, i: usize) {
-    store.read(&key(i), 0, u64::MAX, Way::Cached, Token(9)).unwrap();
+    let read = store.read(&key(i), 0, u64::MAX, Way::Cached, Token(9)).unwrap();
+    if let Read::Ready(found) = read {
+        assert!(found.unwrap() == data(i), "object {i} is wrong");
+        return;
+    }
     let mut events = Vec::new();
     for _ in 0..10_000 {
         store.poll(&mut events);

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{AnyError, Entry, ErrorSubject, ErrorVerb, LogId, LogState, OptionalSend, RaftLogReader};
@@ -22,6 +23,24 @@ pub(super) async fn blocking<R: Runtime, T: Send + 'static>(
     match R::blocking(f).await {
         Ok(r) => r.map_err(|e| fault(subject, ErrorVerb::Write, &e)),
         Err(e) => Err(StorageIOError::new(subject, ErrorVerb::Write, AnyError::new(&e)).into()),
+    }
+}
+
+/// Appends entries, once what they follow is on disk.
+async fn append_all<R: Runtime>(store: &Store, entries: Vec<Entry<Types<R>>>) -> Result<(), StorageError> {
+    let Some(first) = entries.first().map(|e| e.log_id.index) else {
+        return Ok(());
+    };
+    let entries = Arc::new(entries);
+    loop {
+        let (own, of) = (store.clone(), Arc::clone(&entries));
+        if blocking::<R, _>(ErrorSubject::Logs, move || own.append(&of)).await? {
+            return Ok(());
+        }
+        store
+            .installed_before(first)
+            .await
+            .map_err(|e| fault(ErrorSubject::Logs, ErrorVerb::Write, &e))?;
     }
 }
 
@@ -79,9 +98,7 @@ impl<R: Runtime> RaftLogStorage<Types<R>> for Store {
         I: IntoIterator<Item = Entry<Types<R>>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let entries: Vec<_> = entries.into_iter().collect();
-        let store = self.clone();
-        let done = blocking::<R, _>(ErrorSubject::Logs, move || store.append(&entries)).await;
+        let done = append_all::<R>(self, entries.into_iter().collect()).await;
         callback.log_io_completed(
             done.as_ref()
                 .copied()

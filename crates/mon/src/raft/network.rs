@@ -67,6 +67,11 @@ impl<R: Runtime> RaftNetworkFactory<Types<R>> for Peers {
     }
 }
 
+/// Entries that a follower lacks are not in the log any more.
+#[derive(Debug, thiserror::Error)]
+#[error("the entries were purged meanwhile")]
+struct PurgedMeanwhile;
+
 /// Why a request failed on the way.
 enum Failure {
     /// No connection, or it broke.
@@ -184,6 +189,12 @@ impl<R: Runtime> RaftNetwork<Types<R>> for Route {
         rpc: AppendEntriesRequest<Types<R>>,
         _option: RPCOption,
     ) -> Rpc<AppendEntriesResponse<u64>> {
+        // openraft reads the entries again for each part that it sends. They may have been purged
+        // since it chose them, if it took them for unneeded after a request that was lost. It tries
+        // another way, a snapshot, when it hears that.
+        if !wire::are_consecutive(rpc.prev_log_id.as_ref(), &rpc.entries) {
+            return Err(NetworkError::new(&PurgedMeanwhile).into());
+        }
         let (mut entries, mut bytes, mut last) = (Vec::new(), 0, None);
         for e in &rpc.entries {
             let encoded = encode_entry(e).map_err(|e| NetworkError::new(&e))?;

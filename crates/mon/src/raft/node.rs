@@ -340,10 +340,16 @@ impl<R: Runtime> Raft<R> {
     /// Appends entries from the leader; they are durable when this returns.
     pub async fn handle_append(&self, ask: &AppendAsk) -> Result<AppendAnswer, Error> {
         let entries: Result<Vec<_>, StoreError> = ask.entries.iter().map(|e| decode_entry(e)).collect();
+        let entries = entries.map_err(|e| Error::Peer(e.to_string()))?;
+        let previous = ask.previous.as_ref().map(wire::to_log_id);
+        // openraft takes them as they come.
+        if !wire::are_consecutive(previous.as_ref(), &entries) {
+            return Err(Error::Peer("entries of the log with a gap".to_owned()));
+        }
         let request = AppendEntriesRequest {
             vote: wire::to_vote(&ask.vote),
-            prev_log_id: ask.previous.as_ref().map(wire::to_log_id),
-            entries: entries.map_err(|e| Error::Peer(e.to_string()))?,
+            prev_log_id: previous,
+            entries,
             leader_commit: ask.commit.as_ref().map(wire::to_log_id),
         };
         let answer = self.raft.append_entries(request).await.map_err(raft_error)?;

@@ -11,6 +11,7 @@ use redb::{
     WriteTransaction,
 };
 use spirula_denc::{Decode, Encode, Reader, Writer, decode_all, encode_to_vec};
+use tokio::sync::watch;
 
 use super::bug::Bug;
 use super::reserve::ReservedFile;
@@ -44,6 +45,17 @@ pub enum StoreError {
     /// Membership or vote does not parse.
     #[error("store.db: {0}")]
     Json(#[from] serde_json::Error),
+    /// A snapshot that the next entries follow could not be installed.
+    #[error("the state before these entries could not be installed")]
+    NotInstalled,
+    /// Entries do not follow those that there are.
+    #[error("entries from {first} on would leave a gap in the log: the next is {next}")]
+    Gap {
+        /// The first of the entries.
+        first: u64,
+        /// The index that the log continues with.
+        next: u64,
+    },
     /// The file has another layout version.
     #[error("store.db has format {0}, which this version cannot read")]
     Format(String),
@@ -73,9 +85,21 @@ type Result<T> = std::result::Result<T, StoreError>;
 #[derive(Clone)]
 pub struct Store {
     db: Arc<Database>,
+    snapshots: Arc<watch::Sender<Snapshots>>,
     /// A deliberate bug, for tests of the tests.
     #[cfg(any(test, feature = "bugs"))]
     bug: Option<Bug>,
+}
+
+/// The snapshots that were received since the store was opened, by their last entries.
+#[derive(Debug, Default)]
+struct Snapshots {
+    /// The newest that openraft has begun to install: it purged the entries that it covers.
+    awaited: Option<u64>,
+    /// The newest that is on disk.
+    installed: Option<u64>,
+    /// Whether one could not be installed.
+    failed: bool,
 }
 
 /// How far the state machine has applied the log.
@@ -186,6 +210,7 @@ impl Store {
         tx.commit()?;
         Ok(Self {
             db: Arc::new(db),
+            snapshots: Arc::new(watch::Sender::default()),
             #[cfg(any(test, feature = "bugs"))]
             bug: None,
         })
@@ -272,16 +297,54 @@ impl Store {
             .collect()
     }
 
-    /// Appends entries; they are on disk when this returns.
-    pub(super) fn append<R: Runtime>(&self, entries: &[Entry<Types<R>>]) -> Result<()> {
+    /// Appends entries; they are on disk when this returns. Does nothing and returns false if the
+    /// snapshot that they follow is not installed yet ([`Store::installed_before`]).
+    ///
+    /// # Errors
+    /// Also [`StoreError::Gap`].
+    pub(super) fn append<R: Runtime>(&self, entries: &[Entry<Types<R>>]) -> Result<bool> {
+        let Some(first) = entries.first().map(|e| e.log_id.index) else {
+            return Ok(true);
+        };
         let tx = self.begin(Bug::LazyAppend)?;
         {
             let mut table = tx.open_table(LOG)?;
+            let last = match table.last()? {
+                Some((index, _)) => Some(index.value()),
+                None => self.purged()?.map(|id| id.index),
+            };
+            let next = last.map_or(0, |index| index + 1);
+            if first > next {
+                let waits = self
+                    .snapshots
+                    .borrow()
+                    .awaited
+                    .is_some_and(|last| first <= last + 1);
+                return match waits {
+                    true => Ok(false),
+                    false => Err(StoreError::Gap { first, next }),
+                };
+            }
             for e in entries {
                 table.insert(e.log_id.index, encode_entry(e)?.as_slice())?;
             }
         }
-        Ok(tx.commit()?)
+        tx.commit()?;
+        Ok(true)
+    }
+
+    /// Waits until a snapshot that has all entries before `index` is on disk.
+    ///
+    /// openraft appends the entries after a snapshot while the state machine still installs it. A
+    /// power cut between the two would leave a log with a gap, which could never be applied.
+    pub(super) async fn installed_before(&self, index: u64) -> Result<()> {
+        let mut snapshots = self.snapshots.subscribe();
+        let found = snapshots.wait_for(|s| s.failed || s.installed.is_some_and(|last| index <= last + 1));
+        // The sender is part of this store.
+        match found.await.as_deref() {
+            Ok(Snapshots { failed: false, .. }) => Ok(()),
+            Ok(Snapshots { failed: true, .. }) | Err(_) => Err(StoreError::NotInstalled),
+        }
     }
 
     /// Removes all entries from `index` on.
@@ -298,7 +361,12 @@ impl Store {
     /// openraft purges entries that a snapshot covers while it is still being installed, and if
     /// that is broken off the entries are needed.
     pub(super) fn purge(&self, id: LogId<u64>) -> Result<()> {
-        let Some(applied) = self.applied()?.last else {
+        let applied = self.applied()?.last;
+        if applied.is_none_or(|last| last.index < id.index) {
+            self.snapshots
+                .send_modify(|s| s.awaited = s.awaited.max(Some(id.index)));
+        }
+        let Some(applied) = applied else {
             return Ok(());
         };
         let tx = self.db.begin_write()?;
@@ -380,6 +448,15 @@ impl Store {
     /// Replaces the whole state by the staged one, and removes the entries that it covers; durable
     /// when this returns.
     pub(super) fn install_staged(&self, state: &AppliedState) -> Result<()> {
+        let done = self.try_install_staged(state);
+        self.snapshots.send_modify(|s| match &done {
+            Ok(()) => s.installed = s.installed.max(state.last.map(|id| id.index)),
+            Err(_) => s.failed = true,
+        });
+        done
+    }
+
+    fn try_install_staged(&self, state: &AppliedState) -> Result<()> {
         let tx = self.begin(Bug::LazySnapshot)?;
         if !self.has_bug(Bug::MixedSnapshot) {
             tx.delete_table(KV)?;

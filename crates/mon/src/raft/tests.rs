@@ -254,6 +254,44 @@ fn the_leader_goes_and_another_one_takes_over_with_everything() {
     });
 }
 
+/// A power cut before the snapshot is on disk would leave a log that can never be applied.
+#[test]
+fn entries_after_a_snapshot_wait_until_it_is_on_disk() {
+    with_dir("gap", async |dir| {
+        let store = Store::open(&dir.join("store.db")).unwrap();
+        let id = |index| openraft::LogId::new(openraft::CommittedLeaderId::new(1, 1), index);
+        let append = |from, to| {
+            let entry = |index| openraft::Entry::<Types> {
+                log_id: id(index),
+                payload: openraft::EntryPayload::Normal(TxnData(put(index))),
+            };
+            store.append(&(from..to).map(entry).collect::<Vec<_>>())
+        };
+        let has_gap = |appended| matches!(appended, Err(StoreError::Gap { .. }));
+        let state = |index| store::AppliedState {
+            last: Some(id(index)),
+            ..store::AppliedState::default()
+        };
+        let waits = async |index| {
+            let waiting = store.installed_before(index);
+            tokio::time::timeout(Duration::from_millis(50), waiting)
+                .await
+                .is_err()
+        };
+        assert!(has_gap(append(1, 2)), "an empty log begins with entry 0");
+        assert!(append(0, 3).unwrap() && append(2, 5).unwrap() && append(5, 6).unwrap());
+        assert!(has_gap(append(8, 10)));
+        // A snapshot up to 7 has come.
+        store.purge(id(7)).unwrap();
+        assert!(!append(8, 10).unwrap() && waits(8).await);
+        assert!(has_gap(append(9, 10)));
+        store.stage(&put(7), true).unwrap();
+        store.install_staged(&state(7)).unwrap();
+        assert!(!waits(8).await && append(8, 10).unwrap());
+        assert!(has_gap(append(11, 13)) && waits(11).await);
+    });
+}
+
 #[test]
 fn nothing_is_purged_before_the_snapshot_that_covers_it_is_there() {
     with_dir("hole", async |dir| {
@@ -264,7 +302,7 @@ fn nothing_is_purged_before_the_snapshot_that_covers_it_is_there() {
             payload: openraft::EntryPayload::Normal(TxnData(put(index))),
         };
         let entries: Vec<_> = (0..10).map(entry).collect();
-        store.append(&entries).unwrap();
+        assert!(store.append(&entries).unwrap());
         let first = || {
             store
                 .entries::<Tokio>(0, u64::MAX)

@@ -1,7 +1,18 @@
 //! Conversion between openraft's types and those of the monitors' messages.
 
-use openraft::{CommittedLeaderId, LogId, Vote};
+use openraft::{CommittedLeaderId, Entry, LogId, Vote};
 use spirula_proto::internal::quorum::{LogPosition, LogVote};
+
+use super::{Runtime, Types};
+
+/// Whether entries follow `previous` and each other without a gap.
+pub(super) fn are_consecutive<R: Runtime>(
+    previous: Option<&LogId<u64>>,
+    entries: &[Entry<Types<R>>],
+) -> bool {
+    let first = previous.map_or(0, |id| id.index + 1);
+    (first..).zip(entries).all(|(index, e)| e.log_id.index == index)
+}
 
 pub(super) fn vote(v: &Vote<u64>) -> LogVote {
     LogVote {

@@ -9,7 +9,7 @@ use spirula_buf::Pool;
 use spirula_denc::Extent;
 use spirula_invariant::{impossible, invariant};
 use spirula_msgr::QueueAccount;
-use spirula_store::{ObjectKey, PageLimit, Pairs, Store, StoreError, Way};
+use spirula_store::{ObjectKey, PageLimit, Pairs, Read as StoreRead, Store, StoreError, Way};
 
 use super::read_turns::ReadTurns;
 use super::store_calls::{Call, Calls};
@@ -384,13 +384,13 @@ impl Reading<'_> {
         let mut answers = Vec::with_capacity(wants.len());
         let mut left = 0;
         for (want, w) in wants.iter().enumerate() {
-            let mut answer = Answer::Data(Vec::new());
+            let mut answer = Ok(Answer::Data(Vec::new()));
             match w {
                 Want::Data(r) if r.sparse => {
                     // Just looked up, so it is in memory.
                     let onode = self.store.load(&key)?;
                     for range in onode.map(|o| o.data_ranges(r.offset, r.len)).unwrap_or_default() {
-                        self.read_part(id, &key, want, (range.into(), way), &mut left)?;
+                        left += self.read_part((id, want), &key, (range.into(), way), &mut answer)?;
                     }
                 }
                 Want::Data(r) => {
@@ -398,12 +398,12 @@ impl Reading<'_> {
                         offset: r.offset,
                         len: r.len,
                     };
-                    self.read_part(id, &key, want, (all, way), &mut left)?;
+                    left += self.read_part((id, want), &key, (all, way), &mut answer)?;
                 }
                 Want::Extents(e) => {
                     let onode = self.store.load(&key)?;
                     let ranges = onode.map(|o| o.data_ranges(e.offset, e.len)).unwrap_or_default();
-                    answer = Answer::Extents(ranges.into_iter().map(Extent::from).collect());
+                    answer = Ok(Answer::Extents(ranges.into_iter().map(Extent::from).collect()));
                 }
                 Want::Omap(range) => {
                     let scan = OmapScan {
@@ -431,19 +431,17 @@ impl Reading<'_> {
                 }
                 Want::Object(other) => {
                     let onode = self.store.load(&ObjectKey::new(other.clone()))?;
-                    answer = Answer::Object(onode.map(|o| stored_object(&o)));
+                    answer = Ok(Answer::Object(onode.map(|o| stored_object(&o))));
                 }
                 // The PG builds these itself.
-                Want::Copy(_) | Want::Staged { .. } => {
-                    answers.push(Err(ReadError));
-                    continue;
-                }
+                Want::Copy(_) | Want::Staged { .. } => answer = Err(ReadError),
                 Want::OmapHeader => {
                     let onode = self.store.load(&key)?;
-                    answer = Answer::OmapHeader(onode.map(|o| o.omap_header().clone()).unwrap_or_default());
+                    let header = onode.map(|o| o.omap_header().clone()).unwrap_or_default();
+                    answer = Ok(Answer::OmapHeader(header));
                 }
             }
-            answers.push(Ok(answer));
+            answers.push(answer);
         }
         let read = Read {
             token,
@@ -457,22 +455,31 @@ impl Reading<'_> {
             answers,
             left,
         };
-        self.reads.open.insert(id, read);
-        self.finish_if_done(id);
+        match read.left {
+            0 => self.finish(read),
+            _ => drop(self.reads.open.insert(id, read)),
+        }
         Ok(())
     }
 
+    /// Reads a part of a want's data. Returns how many answers of the store are to come: none if it
+    /// answered at once.
     fn read_part(
         &mut self,
-        read: u64,
+        (read, want): (u64, usize),
         key: &ObjectKey,
-        want: usize,
         (Extent { offset, len }, way): (Extent, Way),
-        left: &mut usize,
-    ) -> Result<(), StoreError> {
-        *left += 1;
+        answer: &mut Result<Answer, ReadError>,
+    ) -> Result<usize, StoreError> {
         let t = self.calls.open(Call::Part(Part { read, want, offset }));
-        self.store.read(key, offset, len, way, t)
+        match self.store.read(key, offset, len, way, t)? {
+            StoreRead::Pending => Ok(1),
+            StoreRead::Ready(data) => {
+                self.calls.close(t.0);
+                take_part(answer, offset, data);
+                Ok(0)
+            }
+        }
     }
 
     /// Continues a listing, with one pair more than wanted, which tells whether there are more.
@@ -531,14 +538,7 @@ impl Reading<'_> {
 
     /// Handles a part of a read's data.
     pub(super) fn part(&mut self, Part { read, want, offset }: Part, r: Result<Bytes, StoreError>) {
-        self.answered(read, want, |answer| match (r, answer) {
-            (Ok(data), Ok(Answer::Data(pieces))) if !data.is_empty() => pieces.push((offset, data)),
-            (Ok(_), _) => {}
-            (Err(error), answer) => {
-                tracing::error!(%error, "read failed");
-                *answer = Err(ReadError);
-            }
-        });
+        self.answered(read, want, |answer| take_part(answer, offset, r));
     }
 
     fn answered(&mut self, read: u64, want: usize, note: impl FnOnce(&mut Result<Answer, ReadError>)) {
@@ -571,7 +571,12 @@ impl Reading<'_> {
         if job.get().left > 0 {
             return; // The store has more to say.
         }
-        let mut job = job.remove();
+        let job = job.remove();
+        self.finish(job);
+    }
+
+    /// Answers a read of which the store has answered all parts.
+    fn finish(&mut self, mut job: Read) {
         if job.cut {
             self.read_whole(job);
             return; // Its turn comes once more.
@@ -588,6 +593,18 @@ impl Reading<'_> {
         job.room.set(read.total(), read.heap);
         self.answers
             .push((job.token, StoreReply::Fetched(fetched, job.room)));
+    }
+}
+
+/// Adds a part of an object's data to the answer.
+fn take_part(answer: &mut Result<Answer, ReadError>, offset: u64, r: Result<Bytes, StoreError>) {
+    match (r, answer) {
+        (Ok(data), Ok(Answer::Data(pieces))) if !data.is_empty() => pieces.push((offset, data)),
+        (Ok(_), _) => {}
+        (Err(error), answer) => {
+            tracing::error!(%error, "read failed");
+            *answer = Err(ReadError);
+        }
     }
 }
 
