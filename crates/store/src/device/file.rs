@@ -208,10 +208,9 @@ impl FileIo {
 /// Prepares a file for reads through the page cache; `None` if the kernel cannot say without
 /// blocking what the page cache has.
 fn open_kept(file: File) -> Option<File> {
-    match read_without_blocking(&file, 0, &mut [0]) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return None,
-        // The page cache has it, or has not.
-        Ok(_) | Err(_) => {}
+    let tried = read_without_blocking(&file, 0, &mut [0]);
+    if matches!(tried, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
+        return None;
     }
     rustix::fs::fadvise(&file, 0, None, Advice::Random).ok()?;
     Some(file)
