@@ -361,23 +361,30 @@ impl Store {
     /// openraft purges entries that a snapshot covers while it is still being installed, and if
     /// that is broken off the entries are needed.
     pub(super) fn purge(&self, id: LogId<u64>) -> Result<()> {
-        let applied = self.applied()?.last;
+        let tx = self.db.begin_write()?;
+        // Read in this transaction: a snapshot may be installed at any moment.
+        let applied = {
+            let meta = tx.open_table(META)?;
+            let applied = meta.get("applied")?.map(|v| v.value().to_vec());
+            json::<Option<LogId<u64>>>(applied)?.flatten()
+        };
         if applied.is_none_or(|last| last.index < id.index) {
             self.snapshots
                 .send_modify(|s| s.awaited = s.awaited.max(Some(id.index)));
         }
-        let Some(applied) = applied else {
-            return Ok(());
-        };
-        let tx = self.db.begin_write()?;
-        self.purge_in(&tx, if applied.index < id.index { applied } else { id })?;
+        if let Some(applied) = applied {
+            self.purge_in(&tx, if applied.index < id.index { applied } else { id })?;
+        }
         Ok(tx.commit()?)
     }
 
     fn purge_in(&self, tx: &WriteTransaction, id: LogId<u64>) -> Result<()> {
         tx.open_table(LOG)?.retain_in(..=id.index, |_, _| false)?;
-        tx.open_table(META)?
-            .insert("purged", serde_json::to_vec(&id)?.as_slice())?;
+        let mut meta = tx.open_table(META)?;
+        let purged = meta.get("purged")?.map(|v| v.value().to_vec());
+        if json::<LogId<u64>>(purged)?.is_none_or(|before| before.index < id.index) {
+            meta.insert("purged", serde_json::to_vec(&id)?.as_slice())?;
+        }
         Ok(())
     }
 

@@ -322,6 +322,11 @@ fn nothing_is_purged_before_the_snapshot_that_covers_it_is_there() {
         store.stage(&put(7), true).unwrap();
         store.install_staged(&state(7)).unwrap();
         assert_eq!((first(), store.purged().unwrap()), (Some(8), Some(id(7))));
+        // The request to purge what the snapshot covers comes late, or an older one.
+        for late in [7, 3] {
+            store.purge(id(late)).unwrap();
+            assert_eq!((first(), store.purged().unwrap()), (Some(8), Some(id(7))));
+        }
     });
 }
 
