@@ -251,6 +251,14 @@ impl Sim {
         self.cut(id);
     }
 
+    /// Gives a node that is down an empty store. It begins with the newest map.
+    fn replace_disk(&mut self, id: OsdId) {
+        let newest = *self.maps.last_key_value().unwrap().0;
+        let n = self.nodes.get_mut(&id).unwrap();
+        assert!(n.core.is_none());
+        (n.store, n.epoch) = (FakeStore::default(), newest);
+    }
+
     /// Drops messages on the way to or from a node, and tells the others.
     fn cut(&mut self, id: OsdId) {
         self.links.retain(|(a, b), _| *a != id && *b != id);

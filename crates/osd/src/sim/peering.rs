@@ -187,6 +187,31 @@ fn the_only_survivor_s_data_is_waited_for() {
     same_everywhere(&sim);
 }
 
+/// A member of the last interval comes back with an empty disk. What it has forgotten is waited for
+/// until the other member is there.
+#[test]
+fn an_empty_disk_is_no_answer_for_what_was_on_the_old_one() {
+    for (emptied, away) in [(1, 2), (2, 1)] {
+        let mut sim = cluster(6);
+        sim.write_full("a", "before");
+        sim.crash_and_mark_down(OsdId::new(0));
+        sim.settle();
+        sim.write_full("a", "acknowledged");
+        sim.crash_and_mark_down(OsdId::new(1));
+        sim.crash_and_mark_down(OsdId::new(2));
+        sim.replace_disk(OsdId::new(emptied));
+        sim.start_and_mark_up(OsdId::new(0));
+        sim.start_and_mark_up(OsdId::new(emptied));
+        sim.settle();
+        assert!(sim.states()[0].contains("down"), "{:?}", sim.states());
+        sim.start_and_mark_up(OsdId::new(away));
+        sim.settle();
+        assert!(sim.all_clean(), "{:?}", sim.states());
+        assert_eq!(sim.read("a").unwrap(), "acknowledged");
+        same_everywhere(&sim);
+    }
+}
+
 /// The others die, and the monitors do not hear that osd.0 goes on; it takes a write, and the
 /// others come back without it. Returns whether the write was acknowledged, and what is read then.
 fn unrecorded(bug: Option<Bug>) -> (bool, Option<String>) {

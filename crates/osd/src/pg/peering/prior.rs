@@ -1,9 +1,11 @@
 //! The OSDs that a primary must ask before it can know that it has heard of the newest copy.
 //!
 //! Every interval that may have served since the newest known activation is looked at: one member
-//! of each must have answered. For if an interval was active, each of its members remembers that;
-//! and a member that has answered takes part in no earlier interval any more. An interval none of
-//! whose members is up blocks the PG, unless an operator declared those that are down lost.
+//! of each must have answered with a copy. For if an interval was active, each of its members
+//! remembers that; and a member that has answered takes part in no earlier interval any more. A
+//! member without a copy may have had one on a disk that was replaced: its answer counts only if all
+//! other members answer that they have none. An interval of which no answer counts blocks the PG
+//! until those of its members come up that are down, unless an operator declared them lost.
 //!
 //! If no copy's past is known from that activation on, as maps were missed or there is no copy,
 //! every OSD is asked, and an OSD that is down is waited for, unless it was already down then.
@@ -81,7 +83,7 @@ impl Agreeing<'_> {
     fn prior_of<'a>(&self, p: &Peering, intervals: impl Iterator<Item = (Epoch, &'a [OsdId])>) -> Prior {
         let (mut ask, mut down) = (Vec::new(), Vec::new());
         for (first, members) in intervals {
-            let answered = members.iter().any(|o| p.infos.contains_key(o));
+            let answered = members.iter().any(|o| matches!(p.infos.get(o), Some(Some(_))));
             let is_up = |o: &OsdId| self.site.is_up(*o);
             let new = members.iter().copied().filter(|o| is_up(o) && !p.knows_of(*o));
             let before = ask.len();
@@ -89,7 +91,10 @@ impl Agreeing<'_> {
             if answered || ask.len() > before {
                 continue;
             }
-            let awaited = |o: &OsdId| self.site.map.osd(*o).is_some_and(|v| v.lost_at <= first);
+            let awaited = |o: &OsdId| {
+                let is_lost = self.site.map.osd(*o).is_none_or(|v| v.lost_at > first);
+                !is_lost && !p.infos.contains_key(o)
+            };
             down.extend(members.iter().copied().filter(awaited));
         }
         for list in [&mut ask, &mut down] {
