@@ -10,7 +10,6 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use bytes::Bytes;
 use io_uring::squeue::{Entry, Flags};
@@ -45,7 +44,6 @@ struct Slot {
 pub struct UringDevice {
     ring: IoUring,
     file: Arc<FileIo>,
-    notify: Notify,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     backlog: VecDeque<Io>,
@@ -62,9 +60,12 @@ impl UringDevice {
     /// # Errors
     /// When the kernel has no io_uring or forbids it.
     pub fn new(file: Arc<FileIo>, notify: &Notify) -> io::Result<Self> {
-        let ring = deferring()
-            .or_else(|_| cooperating())
-            .or_else(|_| IoUring::new(DEPTH))?;
+        // Completions are counted on the next system call of this thread: no interrupt on its way.
+        let ring = IoUring::builder()
+            .setup_coop_taskrun()
+            .setup_submit_all()
+            .build(DEPTH);
+        let ring = ring.or_else(|_| IoUring::new(DEPTH))?;
         ring.submitter().register_eventfd(notify.as_fd().as_raw_fd())?;
         // Older kernels cannot limit their workers; then there may be a few more threads.
         let _ = ring
@@ -76,7 +77,6 @@ impl UringDevice {
         Ok(Self {
             ring,
             file,
-            notify: notify.clone(),
             slots,
             free,
             backlog: VecDeque::new(),
@@ -184,32 +184,7 @@ impl UringDevice {
         self.slots.len() - self.free.len()
     }
 
-    /// Asks the kernel for completions that it has and has not handed over yet: it signals them
-    /// and waits for this.
-    fn ask_for_completions(&mut self) {
-        while self.ring.submission().taskrun() {
-            // Handing them over would be signalled once more.
-            self.ring.completion().disable_eventfd();
-            // As there is work to hand over, this does it, besides submitting what is queued.
-            let asked = self.ring.submit();
-            self.ring.completion().enable_eventfd();
-            // The kernel notes work first and then looks whether to signal it. So work that came
-            // while signals were off is seen by the next look, if that comes after they are on.
-            fence(Ordering::SeqCst);
-            match asked {
-                Ok(_) => self.unsubmitted = false,
-                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
-                Err(_) => {
-                    // What is handed over makes room; the owner comes back for the rest.
-                    self.notify.wake();
-                    return;
-                }
-            }
-        }
-    }
-
     fn drain_queue(&mut self) {
-        self.ask_for_completions();
         let done: Vec<(u64, i32)> = self
             .ring
             .completion()
@@ -265,25 +240,6 @@ fn iovecs(bufs: &[Bytes]) -> Vec<libc::iovec> {
         iov_len: b.len(),
     };
     bufs.iter().filter(|b| !b.is_empty()).map(iovec).collect()
-}
-
-/// A ring that keeps completions until this thread asks for them, instead of interrupting it.
-fn deferring() -> io::Result<IoUring> {
-    IoUring::builder()
-        .setup_submit_all()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag()
-        .build(DEPTH)
-}
-
-/// For kernels before 6.1: a ring that hands completions over on the next system call of this
-/// thread.
-fn cooperating() -> io::Result<IoUring> {
-    IoUring::builder()
-        .setup_coop_taskrun()
-        .setup_submit_all()
-        .build(DEPTH)
 }
 
 fn entry_for(file: &FileIo, slot: &mut Slot) -> Entry {
