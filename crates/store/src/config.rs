@@ -46,7 +46,7 @@ impl Default for Config {
             // The page cache stands behind it.
             index_cache_bytes: 6 << 20,
             presence_bytes: 1 << 20,
-            onode_cache_bytes: 9 << 20,
+            onode_cache_bytes: 6 << 20,
             cached_reads: true,
             direct_min: 64 << 10,
             group_bytes: 1 << 20,
@@ -62,7 +62,7 @@ impl Config {
     }
 
     /// Settings that share `total` bytes over caches and memtables as the defaults do (those are
-    /// for 36 MiB).
+    /// for 36 MiB, of which 3 MiB are left for what is not counted).
     pub fn with_budget(total: usize) -> Self {
         let d = Self::default();
         let share = |bytes: usize| bytes / 36 * (total >> 20).max(4);
