@@ -257,7 +257,7 @@ fn what_is_written_past_the_page_cache_shows_through_it() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// The ring keeps completions back until it is asked: none may come between asking and sleeping.
+/// The ring signals completions while it is asked for others: none may be slept over.
 #[test]
 fn no_completion_goes_unnoticed() {
     const BLOCKS: u64 = 256;
