@@ -1,5 +1,6 @@
 //! Block I/O behind a trait: io_uring, a pool of threads, or a simulated disk.
 
+mod deferred;
 mod discard;
 mod encrypted;
 mod file;

@@ -16,6 +16,7 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode, types};
 use spirula_invariant::{impossible, invariant};
 
+use super::deferred::{self, Deferring};
 use super::file::MAX_IOV;
 use super::{BlockIo, CachedIo, Device, Done, FileIo, Io, IoKind, Way};
 use crate::notify::Notify;
@@ -44,6 +45,7 @@ struct Slot {
 pub struct UringDevice {
     ring: IoUring,
     file: Arc<FileIo>,
+    notify: Notify,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     backlog: VecDeque<Io>,
@@ -60,12 +62,9 @@ impl UringDevice {
     /// # Errors
     /// When the kernel has no io_uring or forbids it.
     pub fn new(file: Arc<FileIo>, notify: &Notify) -> io::Result<Self> {
-        // Completions are counted on the next system call of this thread: no interrupt on its way.
-        let ring = IoUring::builder()
-            .setup_coop_taskrun()
-            .setup_submit_all()
-            .build(DEPTH);
-        let ring = ring.or_else(|_| IoUring::new(DEPTH))?;
+        let ring = deferring()
+            .or_else(|_| cooperating())
+            .or_else(|_| IoUring::new(DEPTH))?;
         ring.submitter().register_eventfd(notify.as_fd().as_raw_fd())?;
         // Older kernels cannot limit their workers; then there may be a few more threads.
         let _ = ring
@@ -77,6 +76,7 @@ impl UringDevice {
         Ok(Self {
             ring,
             file,
+            notify: notify.clone(),
             slots,
             free,
             backlog: VecDeque::new(),
@@ -185,6 +185,7 @@ impl UringDevice {
     }
 
     fn drain_queue(&mut self) {
+        deferred::ask(self);
         let done: Vec<(u64, i32)> = self
             .ring
             .completion()
@@ -197,6 +198,33 @@ impl UringDevice {
             let Some(io) = self.backlog.pop_front() else { break };
             self.start(io);
         }
+    }
+}
+
+impl Deferring for UringDevice {
+    fn is_flagged(&mut self) -> bool {
+        self.ring.submission().taskrun()
+    }
+
+    fn signal(&mut self, on: bool) {
+        let completions = self.ring.completion();
+        if on {
+            completions.enable_eventfd();
+        } else {
+            completions.disable_eventfd();
+        }
+    }
+
+    fn hand_over(&mut self) -> bool {
+        let before = self.ring.completion().len();
+        // As the flag is set, this asks for completions, besides submitting what is queued.
+        match self.ring.submit() {
+            Ok(_) => self.unsubmitted = false,
+            Err(e) if e.raw_os_error() == Some(libc::EINTR) => return true,
+            // The completions that are here make room in the ring: the owner is to come back.
+            Err(_) => self.notify.wake(),
+        }
+        self.ring.completion().len() > before
     }
 }
 
@@ -240,6 +268,25 @@ fn iovecs(bufs: &[Bytes]) -> Vec<libc::iovec> {
         iov_len: b.len(),
     };
     bufs.iter().filter(|b| !b.is_empty()).map(iovec).collect()
+}
+
+/// A ring that keeps completions back until this thread asks for them (`DEFER_TASKRUN`, Linux 6.1),
+/// instead of interrupting what the thread does or waits for.
+fn deferring() -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_submit_all()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .build(DEPTH)
+}
+
+/// A ring that hands completions over on this thread's next system call (Linux 5.19).
+fn cooperating() -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_coop_taskrun()
+        .setup_submit_all()
+        .build(DEPTH)
 }
 
 fn entry_for(file: &FileIo, slot: &mut Slot) -> Entry {
