@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spirula_proto::internal::quorum::{MonPeer, MonPeerReply};
+use spirula_proto::internal::quorum::{AppendAsk, MonPeer, MonPeerReply};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
@@ -254,22 +254,99 @@ fn the_leader_goes_and_another_one_takes_over_with_everything() {
     });
 }
 
+/// The place of an entry of the first leader.
+fn at(index: u64) -> openraft::LogId<u64> {
+    openraft::LogId::new(openraft::CommittedLeaderId::new(1, 1), index)
+}
+
+/// Entries of the first leader at these places.
+fn entries(indices: &[u64]) -> Vec<openraft::Entry<Types>> {
+    let entry = |index: &u64| openraft::Entry::<Types> {
+        log_id: at(*index),
+        payload: openraft::EntryPayload::Normal(TxnData(put(*index))),
+    };
+    indices.iter().map(entry).collect()
+}
+
+/// Requests to append: the place before the first entry, the places of the entries, and whether
+/// they have no gap.
+const REQUESTS: [(Option<u64>, &[u64], bool); 7] = [
+    (None, &[0, 1, 2], true),
+    (Some(2), &[], true),
+    (Some(2), &[3], true),
+    (None, &[1], false),
+    (Some(3), &[5, 6], false),
+    (Some(3), &[4, 6], false),
+    (Some(3), &[3, 4], false),
+];
+
+#[test]
+fn a_follower_refuses_entries_with_a_gap() {
+    with_dir("refused", async |dir| {
+        let store = Store::open(&dir.join("store.db")).unwrap();
+        let (raft, _applied) = Raft::start(store.clone(), unbounded_channel().0).await.unwrap();
+        for (previous, indices, good) in REQUESTS {
+            let ask = AppendAsk {
+                target: raft.id(),
+                vote: wire::vote(&openraft::Vote::new_committed(1, 1)),
+                previous: previous.map(at).as_ref().map(wire::position),
+                commit: None,
+                entries: entries(indices)
+                    .iter()
+                    .map(|e| store::encode_entry(e).unwrap().into())
+                    .collect(),
+            };
+            let answer = raft.handle_append(&ask).await;
+            match good {
+                true => assert!(!answer.unwrap().conflict, "{indices:?} after {previous:?}"),
+                false => assert!(matches!(answer, Err(Error::Peer(_))), "{indices:?}: {answer:?}"),
+            }
+        }
+        raft.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn a_leader_sends_no_entries_with_a_gap() {
+    use openraft::error::RPCError;
+    use openraft::network::RPCOption;
+    use openraft::{RaftNetwork, RaftNetworkFactory};
+
+    with_dir("unsent", async |_| {
+        let (calls, mut sent) = unbounded_channel();
+        let limits = Limits::default();
+        let mut peers = network::Peers { calls, limits };
+        let mut route = RaftNetworkFactory::<Types>::new_client(&mut peers, 2, &Node::default()).await;
+        for (previous, indices, good) in REQUESTS {
+            let request = openraft::raft::AppendEntriesRequest::<Types> {
+                vote: openraft::Vote::new_committed(1, 1),
+                prev_log_id: previous.map(at),
+                entries: entries(indices),
+                leader_commit: None,
+            };
+            let patience = RPCOption::new(Duration::from_secs(1));
+            let asking = RaftNetwork::<Types>::append_entries(&mut route, request, patience);
+            let hearing = async { sent.recv().await.map(drop) };
+            tokio::select! {
+                biased;
+                answer = asking => {
+                    assert!(!good && matches!(answer, Err(RPCError::Network(_))), "{indices:?}: {answer:?}");
+                }
+                _ = hearing => assert!(good, "{indices:?} after {previous:?} were sent"),
+            }
+        }
+    });
+}
+
 /// A power cut before the snapshot is on disk would leave a log that can never be applied.
 #[test]
 fn entries_after_a_snapshot_wait_until_it_is_on_disk() {
     with_dir("gap", async |dir| {
         let store = Store::open(&dir.join("store.db")).unwrap();
-        let id = |index| openraft::LogId::new(openraft::CommittedLeaderId::new(1, 1), index);
-        let append = |from, to| {
-            let entry = |index| openraft::Entry::<Types> {
-                log_id: id(index),
-                payload: openraft::EntryPayload::Normal(TxnData(put(index))),
-            };
-            store.append(&(from..to).map(entry).collect::<Vec<_>>())
-        };
+        let append = |from, to| store.append(&entries(&(from..to).collect::<Vec<u64>>()));
         let has_gap = |appended| matches!(appended, Err(StoreError::Gap { .. }));
         let state = |index| store::AppliedState {
-            last: Some(id(index)),
+            last: Some(at(index)),
             ..store::AppliedState::default()
         };
         let waits = async |index| {
@@ -282,7 +359,7 @@ fn entries_after_a_snapshot_wait_until_it_is_on_disk() {
         assert!(append(0, 3).unwrap() && append(2, 5).unwrap() && append(5, 6).unwrap());
         assert!(has_gap(append(8, 10)));
         // A snapshot up to 7 has come.
-        store.purge(id(7)).unwrap();
+        store.purge(at(7)).unwrap();
         assert!(!append(8, 10).unwrap() && waits(8).await);
         assert!(has_gap(append(9, 10)));
         store.stage(&put(7), true).unwrap();
@@ -296,13 +373,7 @@ fn entries_after_a_snapshot_wait_until_it_is_on_disk() {
 fn nothing_is_purged_before_the_snapshot_that_covers_it_is_there() {
     with_dir("hole", async |dir| {
         let store = Store::open(&dir.join("store.db")).unwrap();
-        let id = |index| openraft::LogId::new(openraft::CommittedLeaderId::new(1, 1), index);
-        let entry = |index| openraft::Entry::<Types> {
-            log_id: id(index),
-            payload: openraft::EntryPayload::Normal(TxnData(put(index))),
-        };
-        let entries: Vec<_> = (0..10).map(entry).collect();
-        assert!(store.append(&entries).unwrap());
+        assert!(store.append(&entries(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9])).unwrap());
         let first = || {
             store
                 .entries::<Tokio>(0, u64::MAX)
@@ -310,22 +381,22 @@ fn nothing_is_purged_before_the_snapshot_that_covers_it_is_there() {
                 .first()
                 .map(|e| e.log_id.index)
         };
-        store.purge(id(5)).unwrap();
+        store.purge(at(5)).unwrap();
         assert_eq!((first(), store.purged().unwrap()), (Some(0), None));
         let state = |index| store::AppliedState {
-            last: Some(id(index)),
+            last: Some(at(index)),
             ..store::AppliedState::default()
         };
         store.apply(&[], &state(2)).unwrap();
-        store.purge(id(5)).unwrap();
-        assert_eq!((first(), store.purged().unwrap()), (Some(3), Some(id(2))));
+        store.purge(at(5)).unwrap();
+        assert_eq!((first(), store.purged().unwrap()), (Some(3), Some(at(2))));
         store.stage(&put(7), true).unwrap();
         store.install_staged(&state(7)).unwrap();
-        assert_eq!((first(), store.purged().unwrap()), (Some(8), Some(id(7))));
+        assert_eq!((first(), store.purged().unwrap()), (Some(8), Some(at(7))));
         // The request to purge what the snapshot covers comes late, or an older one.
         for late in [7, 3] {
-            store.purge(id(late)).unwrap();
-            assert_eq!((first(), store.purged().unwrap()), (Some(8), Some(id(7))));
+            store.purge(at(late)).unwrap();
+            assert_eq!((first(), store.purged().unwrap()), (Some(8), Some(at(7))));
         }
     });
 }
