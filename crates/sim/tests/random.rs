@@ -29,6 +29,9 @@ struct Sum {
 
 /// Runs all seeds in their clusters.
 fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -> Setup) {
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .try_init();
     let sum = Mutex::new(Sum::default());
     let add = |o: Outcome| {
         let mut s = sum.lock().unwrap();
@@ -64,9 +67,6 @@ fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -
 
 #[test]
 fn clusters_survive() {
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .try_init();
     survive("clusters_survive", seeds(500), Setup::of);
 }
 

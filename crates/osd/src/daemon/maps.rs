@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Reader, decode_all};
+use spirula_denc::{Decode, Encode, Reader, decode_all, encode_to_vec};
 use spirula_invariant::invariant;
 use spirula_maps::{Epoch, Incremental, OsdMap, PoolId};
 use spirula_proto::mon::MOsdMap;
@@ -25,6 +25,8 @@ use crate::pg::txn::{MetaOp, Txn};
 
 /// The record of the newest full map.
 const FULL: &[u8] = b"Mf";
+/// The record of the epoch since which the OSD has its store.
+const KEPT_SINCE: &[u8] = b"Ms";
 /// The record of the epochs in which pools were made.
 const CREATED: &[u8] = b"Mc";
 /// The number of incrementals kept in memory.
@@ -33,6 +35,9 @@ const KEEP: usize = 200;
 /// The daemon's maps.
 pub(super) struct Maps {
     view: Arc<MapView>,
+    /// The epoch in which the OSD was first up with its store; `None` before that, and for stores
+    /// that are older than this record.
+    kept_since: Option<Epoch>,
     /// The purged snapshots for the next view.
     pub(super) purged: PurgedSnaps,
     /// Encoded incrementals by epoch.
@@ -64,6 +69,10 @@ impl Maps {
                 map
             }
         };
+        let kept_since = match store.meta_get(KEPT_SINCE)? {
+            Some(b) => Some(decode_all(&b).map_err(damaged("the age of the store"))?),
+            None => None,
+        };
         let created = match store.meta_get(CREATED)? {
             Some(b) => decode_all(&b).map_err(damaged("the list of pools"))?,
             None => BTreeMap::new(),
@@ -76,6 +85,7 @@ impl Maps {
                 created,
                 purged: purged.clone(),
             }),
+            kept_since,
             purged,
             recent: BTreeMap::new(),
             news: Rc::new(Notify::new()),
@@ -92,6 +102,13 @@ impl Maps {
 
     pub(super) fn epoch(&self) -> Epoch {
         self.view.map.epoch
+    }
+
+    /// Since when the OSD has its store: [`Ctx::kept_since`].
+    ///
+    /// [`Ctx::kept_since`]: crate::pg::Ctx::kept_since
+    pub(super) fn kept_since(&self) -> Option<Epoch> {
+        self.kept_since
     }
 
     /// Whether the newest map says that this process is up.
@@ -212,6 +229,9 @@ impl Osd {
             self.maps.take_over(view);
             changed = true;
             let (map, up) = (Arc::clone(&self.maps.view), self.is_up());
+            if up && self.maps.kept_since.is_none() {
+                self.maps.kept_since = Some(self.setup.info(self.maps.map()).up_from);
+            }
             self.drive(|core, cx| core.handle_map(map, gap, up, cx));
             self.standing().look_at_own_state(was_up);
         }
@@ -232,10 +252,14 @@ impl Osd {
         let full = view.map.encode_with_crc().0;
         let mut created = spirula_denc::Writer::new();
         view.created.encode(&mut created);
-        let meta = vec![
+        let mut meta = vec![
             MetaOp::Put(Bytes::from_static(FULL), full),
             MetaOp::Put(Bytes::from_static(CREATED), created.into_vec().into()),
         ];
+        if let Some(since) = self.maps.kept_since {
+            let since = encode_to_vec(&since).into();
+            meta.push(MetaOp::Put(Bytes::from_static(KEPT_SINCE), since));
+        }
         if let Err(e) = self.submit(
             Token::new(DAEMON_SLOT, 0),
             Txn {
@@ -279,6 +303,7 @@ mod tests {
                 created: BTreeMap::new(),
                 purged: PurgedSnaps::default(),
             }),
+            kept_since: None,
             purged: PurgedSnaps::default(),
             recent: BTreeMap::new(),
             news: Rc::default(),

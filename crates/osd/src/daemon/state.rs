@@ -300,6 +300,7 @@ impl Osd {
         let mut cx = Ctx {
             now: self.setup.now(),
             usec,
+            kept_since: self.maps.kept_since(),
             full: &self.space.full,
             versions: &self.peers.versions,
             out: &mut out,

@@ -3,6 +3,7 @@
 use super::Pg;
 use super::message::{PeerBody, PeerMessage};
 use super::output::{Ctx, StoreReply, Token};
+use super::peering::Told;
 use super::perf::DropReason;
 use super::role::Role;
 use super::store_queue::{Commit, Pending};
@@ -145,7 +146,11 @@ impl Pg {
                 .as_replica(from, cx, |r, cx| r.rep_op(from, id, op, cx)),
             PeerBody::RepCommitted(v) => self.serving().rep_committed(from, v, cx),
             PeerBody::Query => self.led().queried(from, id, cx),
-            PeerBody::Notify { info, promised } => self.notified(from, id, info, promised, cx),
+            PeerBody::Notify {
+                info,
+                promised,
+                kept_since,
+            } => self.notified(from, id, Told { info, kept_since }, promised, cx),
             PeerBody::Lease { stamp, shared } => self
                 .serving()
                 .as_replica(from, cx, |r, cx| r.lease_wanted(from, id, stamp, shared, cx)),

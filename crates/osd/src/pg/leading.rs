@@ -14,7 +14,7 @@ use super::log::{LogEntry, PgLog};
 use super::message::{PeerBody, PeeringId};
 use super::output::Ctx;
 use super::peering::handler::Agreeing;
-use super::peering::{Next, Peering, Stage};
+use super::peering::{Next, Peering, Stage, Told};
 use super::perf::DropReason;
 use super::promise::Promise;
 use super::recent::State;
@@ -155,15 +155,15 @@ impl Pg {
         &mut self,
         from: OsdId,
         id: PeeringId,
-        info: Option<PgInfo>,
+        told: Told,
         promised: Promise,
         cx: &mut Ctx<'_>,
     ) {
         if let Some(mut b) = self.backfilling() {
-            if !b.backfill_info(from, id, info.as_ref(), cx) {
-                self.retire_stray(from, info.as_ref(), cx);
+            if !b.backfill_info(from, id, told.info.as_ref(), cx) {
+                self.retire_stray(from, told.info.as_ref(), cx);
             }
-        } else if !self.agree(cx, |a, cx| a.notified(from, id, info, promised, cx)) {
+        } else if !self.agree(cx, |a, cx| a.notified(from, id, told, promised, cx)) {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
     }

@@ -63,13 +63,12 @@ impl Led<'_> {
         if let Some(primary) = self.lead.query_from.take() {
             let info = self.copy.account();
             let promised = self.lead.promise_left(cx.usec);
-            self.outbox.send(
-                primary,
-                self.lead.id,
-                PeerBody::Notify { info, promised },
-                true,
-                cx,
-            );
+            let body = PeerBody::Notify {
+                info,
+                promised,
+                kept_since: cx.kept_since,
+            };
+            self.outbox.send(primary, self.lead.id, body, true, cx);
         } else if matches!(self.role, Role::Stray) {
             self.announce(cx);
         }
@@ -130,6 +129,7 @@ impl Led<'_> {
             let body = PeerBody::Notify {
                 info: Some(self.copy.info.clone()),
                 promised: self.lead.promise_left(cx.usec),
+                kept_since: cx.kept_since,
             };
             self.outbox.send(primary, id, body, false, cx);
         }

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use spirula_denc::{Error, Micros, Reader, Result, Writer};
 use spirula_maps::{EVersion, Epoch, HObject, OsdId, PgId};
-use spirula_proto::internal::Protocol;
+use spirula_proto::internal::{Edition, Protocol};
 use spirula_proto::osd_op_data::CopyCursor;
 use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
 
@@ -128,6 +128,11 @@ pub enum PeerBody {
         info: Option<PgInfo>,
         /// How long others may answer reads, as the sender has promised.
         promised: Promise,
+        /// Since when the sender has its store ([`Ctx::kept_since`]). OSDs of the version before do
+        /// not say it.
+        ///
+        /// [`Ctx::kept_since`]: super::Ctx::kept_since
+        kept_since: Option<Epoch>,
     },
     /// Primary to member: let me answer reads.
     Lease {
@@ -229,17 +234,17 @@ pub struct PeerMessage {
 impl Protocol for PeerMessage {
     /// - Version 13: that of release 0.1.0, which takes no newer ones.
     /// - Version 14: the header tells which version the sender speaks, and what is sent to an OSD
-    ///   is written in the newest that both speak.
+    ///   is written in the newest that both speak. An OSD says since when it has its store.
     const CURRENT: u16 = 14;
     const PREVIOUS: u16 = 13;
 
-    fn compose(&self) -> RawMessage {
+    fn compose(&self, edition: Edition) -> RawMessage {
         let (kind, priority) = match self.body {
             PeerBody::RepOp(_) | PeerBody::RepCommitted(_) => (MsgType::REPLICATION, priority::DEFAULT),
             _ => (MsgType::PEERING, priority::HIGH),
         };
         let (mut front, mut data) = (Writer::with_capacity(512), BytesList::new());
-        self.encode(&mut front, &mut data);
+        self.encode(edition, &mut front, &mut data);
         RawMessage {
             header: MsgHeader2 {
                 kind,
@@ -252,7 +257,7 @@ impl Protocol for PeerMessage {
         }
     }
 
-    fn parse(msg: &RawMessage) -> spirula_proto::Result<Self> {
+    fn parse(msg: &RawMessage, edition: Edition) -> spirula_proto::Result<Self> {
         let kind = msg.kind();
         if !Self::is_kind(kind) {
             return Err(spirula_proto::Error::WrongType {
@@ -260,7 +265,7 @@ impl Protocol for PeerMessage {
                 found: kind,
             });
         }
-        Self::decode(&mut Reader::new(&msg.front), msg)
+        Self::decode(&mut Reader::new(&msg.front), msg, edition)
             .map_err(|source| spirula_proto::Error::Field { kind, source })
     }
 }
@@ -271,7 +276,7 @@ impl PeerMessage {
         kind == MsgType::REPLICATION || kind == MsgType::PEERING
     }
 
-    fn encode(&self, w: &mut Writer, data: &mut BytesList) {
+    fn encode(&self, edition: Edition, w: &mut Writer, data: &mut BytesList) {
         w.put(&self.pgid);
         w.put(&self.id.epoch);
         w.u32(self.id.round);
@@ -289,11 +294,18 @@ impl PeerMessage {
                 w.put(v);
             }
             PeerBody::Query => w.u8(2),
-            PeerBody::Notify { info, promised } => {
+            PeerBody::Notify {
+                info,
+                promised,
+                kept_since,
+            } => {
                 w.u8(3);
                 w.put(info);
                 w.put(&promised.primary);
                 w.put(&promised.members);
+                if edition >= Edition::Current {
+                    w.put(kept_since);
+                }
             }
             PeerBody::Lease { stamp, shared } => {
                 w.u8(18);
@@ -398,7 +410,7 @@ impl PeerMessage {
         }
     }
 
-    fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
+    fn decode(r: &mut Reader<'_>, msg: &RawMessage, edition: Edition) -> Result<Self> {
         let pgid = r.get()?;
         let id = PeeringId {
             epoch: r.get()?,
@@ -419,6 +431,10 @@ impl PeerMessage {
                 promised: Promise {
                     primary: r.get()?,
                     members: r.get()?,
+                },
+                kept_since: match edition >= Edition::Current {
+                    true => r.get()?,
+                    false => None,
                 },
             },
             4 => PeerBody::GetLog,
@@ -553,10 +569,12 @@ mod tests {
                     primary: Micros::new(7),
                     members: Micros::new(8),
                 },
+                kept_since: Some(Epoch::new(9)),
             },
             PeerBody::Notify {
                 info: Some(PgInfo::default()),
                 promised: Promise::default(),
+                kept_since: None,
             },
             PeerBody::Lease {
                 stamp: Micros::new(5),
@@ -644,17 +662,18 @@ mod tests {
                 },
                 body,
             };
-            assert_eq!(PeerMessage::parse(&m.compose()).as_ref(), Ok(&m));
+            let raw = m.compose(Edition::Current);
+            assert_eq!(PeerMessage::parse(&raw, Edition::Current).as_ref(), Ok(&m));
         }
     }
 
     proptest! {
         #[test]
         fn garbage_never_panics(front in proptest::collection::vec(any::<u8>(), 0..200), data in "[a-z]{0,20}") {
-            let mut m = PeerMessage { pgid: PgId::default(), id: PeeringId::default(), body: PeerBody::Query }.compose();
+            let mut m = PeerMessage { pgid: PgId::default(), id: PeeringId::default(), body: PeerBody::Query }.compose(Edition::Current);
             m.front = front.into();
             m.data = Bytes::from(data.into_bytes()).into();
-            let _ = PeerMessage::parse(&m);
+            let _ = PeerMessage::parse(&m, Edition::Current);
         }
     }
 }

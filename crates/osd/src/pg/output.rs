@@ -217,6 +217,9 @@ pub struct Ctx<'a> {
     pub now: UTime,
     /// A monotonic clock.
     pub usec: Micros,
+    /// The epoch in which this OSD was first up with the store that it has: the store keeps all
+    /// that the OSD was given from then on. `None` if that is not known.
+    pub kept_since: Option<Epoch>,
     /// The OSDs, perhaps this one among them, that are so full that nothing may grow on them
     /// (`osd_failsafe_full_ratio`).
     pub full: &'a BTreeSet<OsdId>,

@@ -267,7 +267,7 @@ fn copied_without_flush(sim: &mut Sim, lazy: OsdId) -> bool {
     for _ in 0..10 {
         while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(lazy)) {
             if let Step::Deliver(from, to) = step
-                && let Ok(msg) = PeerMessage::parse(&sim.links[&(from, to)][0])
+                && let Ok(msg) = PeerMessage::from_raw(&sim.links[&(from, to)][0], Edition::Current)
             {
                 copied |= matches!(msg.body, PeerBody::Copied { .. });
             }

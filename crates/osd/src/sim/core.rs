@@ -38,6 +38,7 @@ fn run(core: &mut Core, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) -> u64 {
     let mut cx = Ctx {
         now: UTime::ZERO,
         usec: Micros::new(1),
+        kept_since: None,
         full: &BTreeSet::new(),
         versions: &Versions::default(),
         out: &mut out,

@@ -78,6 +78,8 @@ struct Node {
     versions: Versions,
     /// The newest map it stored.
     epoch: Epoch,
+    /// Since when it has its store.
+    kept_since: Option<Epoch>,
     /// Maps on their way.
     maps: VecDeque<Epoch>,
 }
@@ -188,6 +190,7 @@ impl Sim {
                     images: ImageIo::default(),
                     versions: Versions::default(),
                     epoch: Epoch::new(1),
+                    kept_since: None,
                     maps: VecDeque::new(),
                 },
             );
@@ -256,7 +259,7 @@ impl Sim {
         let newest = *self.maps.last_key_value().unwrap().0;
         let n = self.nodes.get_mut(&id).unwrap();
         assert!(n.core.is_none());
-        (n.store, n.epoch) = (FakeStore::default(), newest);
+        (n.store, n.epoch, n.kept_since) = (FakeStore::default(), newest, None);
     }
 
     /// Drops messages on the way to or from a node, and tells the others.
@@ -329,6 +332,7 @@ impl Sim {
         let mut cx = Ctx {
             now,
             usec: self.usec,
+            kept_since: node.kept_since,
             full: &self.full,
             versions: &node.versions,
             out: &mut out,
@@ -492,6 +496,9 @@ impl Sim {
                 // Up as it runs now: not in the maps of its earlier life.
                 let up = map.is_up(id)
                     && self.maps[self.maps.keys().next_back().unwrap()].up_from(id) == map.up_from(id);
+                if up {
+                    node.kept_since.get_or_insert(map.up_from(id));
+                }
                 self.with(id, |core, cx| core.handle_map(map, gap, up, cx));
                 // The map is stored with the transactions before it; it counts when they do.
                 let node = self.nodes.get_mut(&id).unwrap();

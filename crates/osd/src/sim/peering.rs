@@ -88,7 +88,7 @@ fn notified_without_flush(sim: &mut Sim, member: OsdId) -> usize {
     while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(member)) {
         if let Step::Deliver(from, to) = step
             && from == member
-            && let Ok(msg) = PeerMessage::parse(&sim.links[&(from, to)][0])
+            && let Ok(msg) = PeerMessage::from_raw(&sim.links[&(from, to)][0], Edition::Current)
         {
             notified += usize::from(matches!(msg.body, PeerBody::Notify { .. }));
         }
@@ -120,7 +120,7 @@ fn a_member_tells_of_its_copy_only_when_that_is_durable() {
     sim.step(Step::Flush(member));
     let told = sim.links[&(member, primary)]
         .iter()
-        .filter_map(|m| PeerMessage::parse(m).ok());
+        .filter_map(|m| PeerMessage::from_raw(m, Edition::Current).ok());
     let infos: Vec<PeerBody> = told
         .map(|m| m.body)
         .filter(|b| matches!(b, PeerBody::Notify { .. }))
@@ -209,6 +209,45 @@ fn an_empty_disk_is_no_answer_for_what_was_on_the_old_one() {
         assert!(sim.all_clean(), "{:?}", sim.states());
         assert_eq!(sim.read("a").unwrap(), "acknowledged");
         same_everywhere(&sim);
+    }
+}
+
+/// osd.0 and osd.3 are the members of an interval in which they do not come to serve, and osd.0
+/// dies. osd.3, which was given no copy, knows that as long as it has the same disk.
+#[test]
+fn a_member_that_was_given_no_copy_is_an_answer_if_its_disk_is_not_new() {
+    for replaced in [false, true] {
+        let mut sim = Sim::new(4, 3, 1, 9);
+        sim.settle();
+        sim.write_full("a", "acknowledged");
+        for id in [1, 2] {
+            sim.crash_and_mark_down(OsdId::new(id));
+            sim.change_map(|m| m.out.push(OsdId::new(id)));
+        }
+        // The monitors hear that osd.0 goes on, but it and osd.3 do not hear each other.
+        for _ in 0..10_000 {
+            let steps = sim.steps();
+            let Some(step) = steps.into_iter().find(|s| !matches!(s, Step::Deliver(..))) else {
+                break;
+            };
+            sim.step(step);
+        }
+        let newest = sim.maps.last_key_value().unwrap().1;
+        assert!(newest.up_thru(OsdId::new(0)) > newest.up_from(OsdId::new(3)));
+        sim.crash_and_mark_down(OsdId::new(0));
+        sim.change_map(|m| m.out.clear());
+        if replaced {
+            sim.crash_and_mark_down(OsdId::new(3));
+            sim.replace_disk(OsdId::new(3));
+            sim.start_and_mark_up(OsdId::new(3));
+        }
+        sim.start_and_mark_up(OsdId::new(1));
+        sim.start_and_mark_up(OsdId::new(2));
+        sim.settle();
+        assert_eq!(sim.states()[0].contains("down"), replaced, "{:?}", sim.states());
+        if !replaced {
+            assert_eq!(sim.read("a").unwrap(), "acknowledged");
+        }
     }
 }
 

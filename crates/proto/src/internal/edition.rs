@@ -19,6 +19,16 @@ pub enum Edition {
     Current,
 }
 
+impl Edition {
+    /// The edition of a version of a protocol.
+    fn of<P: Protocol>(version: u16) -> Self {
+        match version >= P::CURRENT {
+            true => Self::Current,
+            false => Self::Previous,
+        }
+    }
+}
+
 /// One of our protocols, in two editions.
 pub trait Protocol: Sized {
     /// The newest version.
@@ -26,15 +36,14 @@ pub trait Protocol: Sized {
     /// The version of the release before, the oldest that is understood and spoken.
     const PREVIOUS: u16;
 
-    /// The encoded message, whatever its versions. No body differs between the editions so far: for
-    /// one that does, this needs the edition.
-    fn compose(&self) -> RawMessage;
+    /// The message encoded in `edition`, but for the versions in its header.
+    fn compose(&self, edition: Edition) -> RawMessage;
 
-    /// Reads a message whose versions were checked.
+    /// Reads a message that is written in `edition`.
     ///
     /// # Errors
     /// Where it is truncated or of another type.
-    fn parse(msg: &RawMessage) -> Result<Self>;
+    fn parse(msg: &RawMessage, edition: Edition) -> Result<Self>;
 
     /// The version that an edition has in this protocol.
     fn version(edition: Edition) -> u16 {
@@ -46,7 +55,7 @@ pub trait Protocol: Sized {
 
     /// The encoded message of a daemon that speaks `own`, written in `edition`.
     fn to_raw(&self, own: Edition, edition: Edition) -> RawMessage {
-        let mut msg = self.compose();
+        let mut msg = self.compose(edition);
         msg.header.version = Self::version(own);
         msg.header.compat_version = Self::version(edition);
         msg
@@ -65,7 +74,7 @@ pub trait Protocol: Sized {
         if version < Self::PREVIOUS {
             return Err(Error::TooOld { kind, version });
         }
-        Self::parse(msg)
+        Self::parse(msg, Edition::of::<Self>(compat))
     }
 }
 
@@ -98,11 +107,7 @@ impl Neighbour {
     /// Those of [`Protocol::from_raw`].
     pub fn read<P: Protocol>(&mut self, msg: &RawMessage) -> Result<P> {
         let read = P::from_raw(msg, self.own)?;
-        self.theirs = Some(if msg.header.version >= P::CURRENT {
-            Edition::Current
-        } else {
-            Edition::Previous
-        });
+        self.theirs = Some(Edition::of::<P>(msg.header.version));
         Ok(read)
     }
 }

@@ -91,11 +91,12 @@ macro_rules! protocol {
             const CURRENT: u16 = $version;
             const PREVIOUS: u16 = $oldest;
 
-            fn compose(&self) -> $crate::RawMessage {
+            // No body differs between the editions.
+            fn compose(&self, _: $crate::internal::Edition) -> $crate::RawMessage {
                 $crate::Payload::to_message(self)
             }
 
-            fn parse(msg: &$crate::RawMessage) -> $crate::Result<Self> {
+            fn parse(msg: &$crate::RawMessage, _: $crate::internal::Edition) -> $crate::Result<Self> {
                 msg.decode()
             }
         }

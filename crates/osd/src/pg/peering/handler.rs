@@ -8,13 +8,12 @@ use spirula_denc::{Micros, decode_all};
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::{EVersion, Epoch, OsdId, snap};
 
-use super::{Next, Peering, Prior, Stage, Wait};
+use super::{Next, Peering, Prior, Stage, Told, Wait};
 use crate::pg::bug::Bug;
 use crate::pg::copying::Copying;
 use crate::pg::dups::DupBatch;
 use crate::pg::fetch::ReadError;
 use crate::pg::history::History;
-use crate::pg::info::PgInfo;
 use crate::pg::key;
 use crate::pg::leadership::Leadership;
 use crate::pg::log::{PgLog, Usage};
@@ -84,7 +83,7 @@ impl Agreeing<'_> {
         &mut self,
         from: OsdId,
         id: PeeringId,
-        info: Option<PgInfo>,
+        told: Told,
         promised: Promise,
         cx: &mut Ctx<'_>,
     ) {
@@ -92,9 +91,10 @@ impl Agreeing<'_> {
         if id == self.lead.id && p.asked.remove(&from) {
             p.progress = cx.usec;
             p.promised = p.promised.max(promised.from(cx.usec));
-            p.infos.insert(from, info);
+            p.infos.insert(from, told.info);
+            p.kept_since.extend(told.kept_since.map(|e| (from, e)));
             self.infos_complete(cx);
-        } else if info.is_some() && p.wants_strays() && !p.knows_of(from) && self.may_matter(from) {
+        } else if told.info.is_some() && p.wants_strays() && !p.knows_of(from) && self.may_matter(from) {
             // It takes part only once it was asked in this attempt.
             self.ask(vec![from], cx);
         }
@@ -261,6 +261,7 @@ impl Agreeing<'_> {
         let p = &mut *self.peering;
         p.promised = promised;
         p.infos.insert(me, mine);
+        p.kept_since.extend(cx.kept_since.map(|e| (me, e)));
         self.ask(others, cx);
         self.infos_complete(cx);
     }

@@ -26,7 +26,7 @@ mod prior;
 use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_denc::Micros;
-use spirula_maps::OsdId;
+use spirula_maps::{Epoch, OsdId};
 
 use super::backend::Copies;
 use super::dups::DupBatch;
@@ -112,6 +112,14 @@ impl Stage {
     }
 }
 
+/// What an OSD tells of its copy.
+pub(super) struct Told {
+    /// The copy's info; `None` for no copy.
+    pub info: Option<PgInfo>,
+    /// Since when the OSD has its store, if it says that.
+    pub kept_since: Option<Epoch>,
+}
+
 /// An attempt to agree.
 #[derive(Debug)]
 pub(super) struct Peering {
@@ -130,6 +138,11 @@ pub(super) struct Peering {
     pub promised: Promise,
     /// The other OSDs' copies.
     pub infos: Copies,
+    /// Since when the OSDs that have answered have their stores ([`Ctx::kept_since`]), where that
+    /// is known.
+    ///
+    /// [`Ctx::kept_since`]: super::Ctx::kept_since
+    pub kept_since: BTreeMap<OsdId, Epoch>,
     /// The other OSDs' logs.
     pub logs: BTreeMap<OsdId, PgLog>,
     /// The requests that the holder of the newest copy remembers besides, if it is another OSD.
@@ -155,6 +168,7 @@ impl Peering {
             asked_all: false,
             promised: Promise::default(),
             infos: BTreeMap::new(),
+            kept_since: BTreeMap::new(),
             logs: BTreeMap::new(),
             dups: Vec::new(),
             auth: None,

@@ -3,9 +3,11 @@
 //! Every interval that may have served since the newest known activation is looked at: one member
 //! of each must have answered with a copy. For if an interval was active, each of its members
 //! remembers that; and a member that has answered takes part in no earlier interval any more. A
-//! member without a copy may have had one on a disk that was replaced: its answer counts only if all
-//! other members answer that they have none. An interval of which no answer counts blocks the PG
-//! until those of its members come up that are down, unless an operator declared them lost.
+//! member without a copy may have had one on a disk that was replaced. Its answer counts if it has
+//! had its store since before the interval: then it was given no copy, and the interval was never
+//! active. Else it counts only if all other members answer that they have none. An interval of which
+//! no answer counts blocks the PG until those of its members come up that are down, unless an
+//! operator declared them lost.
 //!
 //! If no copy's past is known from that activation on, as maps were missed or there is no copy,
 //! every OSD is asked, and an OSD that is down is waited for, unless it was already down then.
@@ -83,7 +85,12 @@ impl Agreeing<'_> {
     fn prior_of<'a>(&self, p: &Peering, intervals: impl Iterator<Item = (Epoch, &'a [OsdId])>) -> Prior {
         let (mut ask, mut down) = (Vec::new(), Vec::new());
         for (first, members) in intervals {
-            let answered = members.iter().any(|o| matches!(p.infos.get(o), Some(Some(_))));
+            let counts = |o: &OsdId| match p.infos.get(o) {
+                Some(Some(_)) => true,
+                Some(None) => p.kept_since.get(o).is_some_and(|since| *since <= first),
+                None => false,
+            };
+            let answered = members.iter().any(counts);
             let is_up = |o: &OsdId| self.site.is_up(*o);
             let new = members.iter().copied().filter(|o| is_up(o) && !p.knows_of(*o));
             let before = ask.len();

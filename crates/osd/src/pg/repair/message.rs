@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::pg::message::{PeerBody, PeerMessage, PeeringId};
     use spirula_maps::{Epoch, PgId, PoolId};
-    use spirula_proto::internal::Protocol;
+    use spirula_proto::internal::{Edition, Protocol};
 
     #[test]
     fn messages_of_a_repair_round_trip() {
@@ -256,7 +256,8 @@ mod tests {
                 },
                 body: PeerBody::Repair(body),
             };
-            assert_eq!(PeerMessage::parse(&m.compose()).as_ref(), Ok(&m));
+            let raw = m.compose(Edition::Current);
+            assert_eq!(PeerMessage::parse(&raw, Edition::Current).as_ref(), Ok(&m));
         }
     }
 }
