@@ -9,6 +9,7 @@
 use std::sync::Mutex;
 
 use spirula_sim::{Faults, Outcome, Setup, first_of, run};
+use tracing_subscriber::EnvFilter;
 
 #[path = "common/seeds.rs"]
 mod common;
@@ -29,9 +30,8 @@ struct Sum {
 
 /// Runs all seeds in their clusters.
 fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -> Setup) {
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .try_init();
+    let filter = EnvFilter::try_from_default_env().unwrap_or(EnvFilter::new("off"));
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).try_init();
     let sum = Mutex::new(Sum::default());
     let add = |o: Outcome| {
         let mut s = sum.lock().unwrap();

@@ -83,6 +83,18 @@ impl World {
         self.tell_quorum();
     }
 
+    /// Commits what a leader has proposed before it reached a majority again: it leads on only when
+    /// everything in its log is committed and applied (`Raft::barrier`).
+    fn pass_barrier(&mut self, m: usize) {
+        let term = self.mons.term;
+        let proposals = self.mons.proposals.iter();
+        let own = proposals.filter(|(_, (by, of, _))| *by == m && *of == term);
+        for id in own.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.commit(id);
+        }
+        self.apply_log(m);
+    }
+
     /// Makes a monitor the leader, chosen by a majority.
     pub(super) fn elect(&mut self, m: usize) {
         // Proposals under way may have reached it, or not.
@@ -138,7 +150,10 @@ impl World {
         n.forwarded.clear();
         let now = self.clock.now();
         match is {
-            Told::Leader(term) => self.with_mon(m, |c| c.lead(term, now)),
+            Told::Leader(term) => {
+                self.pass_barrier(m);
+                self.with_mon(m, |c| c.lead(term, now))
+            }
             Told::Peon(leader, term) => {
                 self.apply_log(m);
                 self.with_mon(m, |c| c.follow(&name(leader), term, now))
