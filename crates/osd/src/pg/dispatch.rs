@@ -168,7 +168,7 @@ impl Pg {
             } => self.log_received(from, tail, head, entries, dups, cx),
             PeerBody::StartSync(targets) => self.feeding().start_sync(from, id, targets, cx),
             PeerBody::SyncDone(osd) => self.sync_done(osd, cx),
-            PeerBody::SyncFailed => self.sync_failed(cx),
+            PeerBody::SyncFailed(unreadable) => self.sync_failed(unreadable, cx),
             PeerBody::SyncRefused(osd) => self.sync_refused(osd, cx),
             PeerBody::Push(push) => self.receiving().pushed(from, id, push, cx),
             PeerBody::PushAck => self.feeding().push_acked(from, id, cx),

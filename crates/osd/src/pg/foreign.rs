@@ -61,7 +61,7 @@ impl Sender {
             PeerBody::Push(_)
             | PeerBody::Scan { .. }
             | PeerBody::SyncDone(_)
-            | PeerBody::SyncFailed
+            | PeerBody::SyncFailed(_)
             | PeerBody::SyncRefused(_) => Self::Source,
             // Answers to questions, and copies that belong elsewhere; reads for copies are of
             // another PG's primary.

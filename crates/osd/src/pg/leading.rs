@@ -1,6 +1,7 @@
 //! The primary's side of a PG: from an attempt to agree to serving, and the dispatch of messages in
 //! either.
 
+use bytes::Bytes;
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::{EVersion, OsdId, OsdOrNone};
 
@@ -206,8 +207,8 @@ impl Pg {
     }
 
     /// Handles that the holder of the newest copy could not go on.
-    pub(super) fn sync_failed(&mut self, cx: &mut Ctx<'_>) {
-        if !self.backfill(|b| b.backfill_failed(cx)) && !self.agree(cx, |a, _| a.sync_failed()) {
+    pub(super) fn sync_failed(&mut self, unreadable: Option<Bytes>, cx: &mut Ctx<'_>) {
+        if !self.backfill(|b| b.backfill_failed(cx)) && !self.agree(cx, |a, _| a.sync_failed(unreadable)) {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid);
         }
     }

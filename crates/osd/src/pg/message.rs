@@ -164,8 +164,9 @@ pub enum PeerBody {
     StartSync(Vec<(OsdId, SyncPlan)>),
     /// The holder to the primary: this target is equal now.
     SyncDone(OsdId),
-    /// The holder to the primary: the connection to a target is lost, or an object can't be read.
-    SyncFailed,
+    /// The holder to the primary: the connection to a target is lost, or the object with this key
+    /// can't be read. OSDs of the version before do not name the object.
+    SyncFailed(Option<Bytes>),
     /// The holder to the primary: this target lacks objects for which it has no room.
     SyncRefused(OsdId),
     /// Holder to target.
@@ -383,7 +384,12 @@ impl PeerMessage {
             PeerBody::Revoked => w.u8(26),
             PeerBody::Activated => w.u8(13),
             PeerBody::Remove => w.u8(14),
-            PeerBody::SyncFailed => w.u8(15),
+            PeerBody::SyncFailed(unreadable) => {
+                w.u8(15);
+                if edition >= Edition::Current {
+                    w.put(unreadable);
+                }
+            }
             PeerBody::SyncRefused(osd) => {
                 w.u8(29);
                 w.put(osd);
@@ -460,7 +466,10 @@ impl PeerMessage {
             },
             13 => PeerBody::Activated,
             14 => PeerBody::Remove,
-            15 => PeerBody::SyncFailed,
+            15 => PeerBody::SyncFailed(match edition >= Edition::Current {
+                true => r.get()?,
+                false => None,
+            }),
             16 => PeerBody::CopyRead(CopyRead {
                 token: r.u64()?,
                 from: r.get()?,
@@ -634,7 +643,8 @@ mod tests {
             },
             PeerBody::Activated,
             PeerBody::Remove,
-            PeerBody::SyncFailed,
+            PeerBody::SyncFailed(None),
+            PeerBody::SyncFailed(Some(b(b"k"))),
             PeerBody::Reserve(180),
             PeerBody::Reserved,
             PeerBody::Release,

@@ -81,7 +81,7 @@ fn a_stranger_pushes_nothing_and_is_no_help_of_peering() {
                 for to in 0..3 {
                     sim.say(STRANGER, OsdId::new(to), id, push.clone());
                     sim.say(STRANGER, OsdId::new(to), id, PeerBody::SyncDone(AWAY));
-                    sim.say(STRANGER, OsdId::new(to), id, PeerBody::SyncFailed);
+                    sim.say(STRANGER, OsdId::new(to), id, PeerBody::SyncFailed(None));
                 }
             }
         }
@@ -123,7 +123,7 @@ fn whatever_a_stranger_says_changes_nothing() {
         PeerBody::StartSync(vec![(STRANGER, SyncPlan::Backfill)]),
         PeerBody::SyncDone(OsdId::new(1)),
         PeerBody::SyncRefused(OsdId::new(1)),
-        PeerBody::SyncFailed,
+        PeerBody::SyncFailed(None),
         PeerBody::PushAck,
         PeerBody::PushRefused,
         PeerBody::Scan {

@@ -196,6 +196,29 @@ fn a_copy_that_is_found_to_be_bad_as_well_is_repaired_too() {
     sim.assert_equal();
 }
 
+/// osd.2 alone has the newest copy and can't read it, and there are too few members without osd.0.
+#[test]
+fn an_object_for_which_the_members_wait_is_named_by_the_primary() {
+    let mut sim = cluster(13);
+    sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 1);
+    for away in [0, 1] {
+        sim.crash_and_mark_down(OsdId::new(away));
+    }
+    sim.settle();
+    sim.write_full("a", "the newest");
+    let key = sim.key("a");
+    sim.rot(OsdId::new(2), &key);
+    sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 2);
+    sim.start_and_mark_up(PRIMARY);
+    sim.pass(15);
+    assert_eq!(sim.states(), ["1.0 peering+recovery_unfound+undersized+degraded"]);
+    assert_eq!(sim.primary_report().copies.unfound, [sim.object("a")]);
+    sim.nodes.get_mut(&OsdId::new(2)).unwrap().store.rotten.clear();
+    sim.pass(15);
+    assert_eq!(sim.read("a").unwrap(), "the newest");
+    assert!(sim.primary_report().copies.unfound.is_empty());
+}
+
 #[test]
 fn what_no_member_can_read_fails_and_is_named() {
     let mut sim = cluster(12);

@@ -134,6 +134,7 @@ impl Agreeing<'_> {
         let last = left.remove(&osd) && left.is_empty();
         self.peering.progress = cx.usec;
         if last {
+            self.copying.unreadable = None;
             self.all_synced(cx);
         }
     }
@@ -147,9 +148,11 @@ impl Agreeing<'_> {
         self.peering.again.get_or_insert(cx.usec + pause);
     }
 
-    /// Handles that the holder could not go on.
-    pub(in crate::pg) fn sync_failed(&mut self) {
+    /// Handles that the holder could not go on. The object that it can't read is named as long as
+    /// nothing else is tried with success.
+    pub(in crate::pg) fn sync_failed(&mut self, unreadable: Option<Bytes>) {
         self.peering.retry = true;
+        self.copying.unreadable = unreadable;
         let Some(auth) = self.peering.auth else {
             impossible!("the newest copy to be found before its holder gives up"; pg = self.site.pgid);
         };

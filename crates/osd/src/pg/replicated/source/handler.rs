@@ -195,7 +195,7 @@ impl Feeding<'_> {
             StoreReply::Fetched(answers, _) => self.push_part(i, answers, cx),
             StoreReply::Objects(Ok((objects, next))) => self.send_scan(i, objects, next, cx),
             StoreReply::Object(Err(ReadError)) => self.cannot_read(i, cx),
-            StoreReply::Objects(Err(ReadError)) => self.abort_sync(cx),
+            StoreReply::Objects(Err(ReadError)) => self.abort_sync(None, cx),
             reply @ (StoreReply::Records(_)
             | StoreReply::Committed
             | StoreReply::NoRoom
@@ -288,7 +288,7 @@ impl Feeding<'_> {
             .map(|(k, info)| Some((k, decode_all::<ObjectInfo>(&info).ok()?.version)))
             .collect();
         let Some(versions) = versions else {
-            return self.abort_sync(cx);
+            return self.abort_sync(None, cx);
         };
         let pgid = self.site.pgid;
         let f = self.under_way(i);
@@ -366,21 +366,22 @@ impl Feeding<'_> {
             .and_then(|f| f.current.as_ref())
             .map(|c| c.key.clone());
         self.copying.unreadable = None;
-        self.copying.damaged = key;
-        self.abort_sync(cx);
+        self.copying.damaged.clone_from(&key);
+        self.abort_sync(key, cx);
     }
 
-    fn abort_sync(&mut self, cx: &mut Ctx<'_>) {
+    fn abort_sync(&mut self, unreadable: Option<Bytes>, cx: &mut Ctx<'_>) {
         if let Some(s) = self.copying.source.take() {
             self.store.pending.retain(|_, p| !matches!(p, Pending::Source(_)));
-            self.outbox.send(s.primary, s.id, PeerBody::SyncFailed, true, cx);
+            let body = PeerBody::SyncFailed(unreadable);
+            self.outbox.send(s.primary, s.id, body, true, cx);
         }
     }
 
     /// Handles the possible loss of messages to or from a target.
     pub(in crate::pg) fn source_peer_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
         if self.copying.source.as_ref().is_some_and(|s| s.feeds(osd)) {
-            self.abort_sync(cx);
+            self.abort_sync(None, cx);
         }
     }
 }
