@@ -29,6 +29,7 @@
 //!
 //! The disk format is described in `FORMAT.md` beside this crate.
 
+mod ahead;
 mod alloc;
 mod apply;
 mod cache;

@@ -51,6 +51,7 @@ impl Store {
         match (purpose, done.result) {
             (Purpose::Read(part), result) => self.read_done(part, result, done.buf),
             (Purpose::Base(id, read), result) => self.base_done(id, &read, result, done.buf),
+            (Purpose::Ahead(id, len), _) => self.ahead_done(id, len),
             (Purpose::Direct { seq, block }, Ok(())) => {
                 let known = self.state.direct.remove(&block);
                 invariant!(known.is_some(), "the contents of a large write"; transaction = seq, block = block);

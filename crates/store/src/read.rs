@@ -65,7 +65,8 @@ pub(crate) struct ReadOp {
     error: Option<StoreError>,
 }
 
-enum Piece {
+/// A part of what is read, by where it is.
+pub(crate) enum Piece {
     Here(Bytes),
     Zero(usize),
     /// Blocks on the device: place in the object, checksums, and bytes to lay over them (of a
@@ -143,7 +144,13 @@ impl State {
     }
 
     /// The places of the blocks `[first, last]`.
-    fn pieces(&mut self, key: &ObjectKey, onode: &Onode, first: u32, last: u32) -> Result<Vec<Piece>> {
+    pub(crate) fn pieces(
+        &mut self,
+        key: &ObjectKey,
+        onode: &Onode,
+        first: u32,
+        last: u32,
+    ) -> Result<Vec<Piece>> {
         let mut pieces: Vec<Piece> = Vec::new();
         let any_dirty = !self.nothing_dirty();
         let mut lblk = first;
@@ -243,23 +250,28 @@ impl Store {
             return Read::Ready(Ok(bytes.slice(skip..skip + len)));
         }
         self.last_read += 1;
+        let way = match len > CACHED_READ || !self.state.cfg.cached_reads {
+            true => Way::Direct,
+            false => asked.way,
+        };
         let op = ReadOp {
             key: key.clone(),
             token,
             skip,
             len,
             next: 0,
-            way: match len > CACHED_READ || !self.state.cfg.cached_reads {
-                true => Way::Direct,
-                false => asked.way,
-            },
+            way,
             buf: self.state.pool.get(pieces.iter().map(Piece::len).sum()).divide(),
             reading: 0,
             filled: 0,
             error: None,
             pieces,
         };
-        self.go_on_reading(self.last_read, op)
+        let read = self.go_on_reading(self.last_read, op);
+        if way == Way::Cached {
+            self.read_ahead(key, onode, offset..end, matches!(read, Read::Pending));
+        }
+        read
     }
 
     /// Fills the next pieces, or makes the device read them.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_invariant::{Recorder, invariant};
 
+use crate::ahead::Streams;
 use crate::alloc::Run;
 use crate::apply::{OMAP_PREFIX, meta_end, meta_key, omap_end, omap_key};
 use crate::checkpoint::Stage;
@@ -35,6 +36,8 @@ pub(crate) enum Purpose {
     Read(ReadPart),
     /// Old contents for a partial write, and its number among the reads.
     Base(u64, BaseRead),
+    /// What is read ahead: its number among the reads, and its bytes.
+    Ahead(u64, u64),
     /// A large write of a transaction.
     Direct {
         seq: u64,
@@ -110,6 +113,8 @@ pub struct Stats {
     pub repeated_reads: u64,
     /// Reads that needed the device.
     pub device_reads: u64,
+    /// Reads of what no client has asked for yet.
+    pub ahead_reads: u64,
     /// Objects that were looked up in the index.
     pub index_lookups: u64,
     /// Checksum mismatches found.
@@ -142,6 +147,7 @@ pub struct Store {
     /// Numbers of reads that have operations on the device.
     pub(crate) reading: BTreeSet<u64>,
     pub(crate) last_read: u64,
+    pub(crate) streams: Streams,
     pub(crate) waiting: HashMap<u64, (u64, Waiting)>,
     pub(crate) lookups: Vec<(u64, ObjectKey)>,
     pub(crate) stage: Stage,
@@ -198,6 +204,7 @@ impl Store {
             reads: HashMap::new(),
             reading: BTreeSet::new(),
             last_read: 0,
+            streams: Streams::new(),
             waiting: HashMap::new(),
             lookups: Vec::new(),
             stage: Stage::Idle,

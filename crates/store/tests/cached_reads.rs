@@ -56,6 +56,11 @@ fn read(store: &mut Store, object: usize, way: Way) -> Bytes {
     if let Read::Ready(result) = store.read(&key(object), 0, u64::MAX, way, Token(1)).unwrap() {
         return result.unwrap();
     }
+    answer(store)
+}
+
+/// The answer of a read that goes on.
+fn answer(store: &mut Store) -> Bytes {
     let mut events = Vec::new();
     for _ in 0..10_000 {
         store.poll(&mut events);
@@ -95,6 +100,46 @@ fn the_second_read_is_answered_at_once() {
     settle(&mut store);
     assert_eq!(read(&mut store, 1, Way::Cached), contents(1, 2));
     assert_eq!(store.stats().repeated_reads, 0);
+}
+
+/// Of a large object that is read in order the page cache has most blocks when they are asked for.
+#[test]
+fn what_is_read_in_order_is_read_ahead() {
+    const BLOCKS: usize = 256;
+    let mut store = open(&SimDisk::new(96 << 20, 1));
+    let all: Vec<Bytes> = (0..BLOCKS).map(|n| contents(7, n as u64)).collect();
+    for object in [7, 8] {
+        let mut txn = Transaction::new();
+        for (n, block) in all.iter().enumerate() {
+            txn.write(&key(object), (n * BLOCK) as u64, block.clone());
+        }
+        store.submit(txn, Token(7)).unwrap();
+        settle(&mut store);
+    }
+    let read = |store: &mut Store, object: usize, n: usize| {
+        let (offset, len) = ((n * BLOCK) as u64, BLOCK as u64);
+        let asked = store.read(&key(object), offset, len, Way::Cached, Token(1));
+        let found = match asked.unwrap() {
+            Read::Ready(result) => result.unwrap(),
+            Read::Pending => answer(store),
+        };
+        assert_eq!(found, all[n], "block {n}");
+        // What is read ahead comes meanwhile.
+        (0..100).for_each(|_| store.poll(&mut Vec::new()));
+    };
+    (0..BLOCKS).rev().for_each(|n| read(&mut store, 7, n));
+    assert_eq!(store.stats().ahead_reads, 0, "read out of order");
+    store.set_cached_reads(false);
+    (0..BLOCKS).for_each(|n| read(&mut store, 8, n));
+    assert_eq!(store.stats().ahead_reads, 0, "it is off");
+    store.set_cached_reads(true);
+    (0..BLOCKS).for_each(|n| read(&mut store, 7, n));
+    assert_eq!(store.stats().ahead_reads, 0, "the page cache has it");
+    let before = store.stats();
+    (0..BLOCKS).for_each(|n| read(&mut store, 8, n));
+    let stats = store.stats();
+    assert!(stats.ahead_reads > 0);
+    assert!(stats.device_reads - before.device_reads <= 2, "{stats:?}");
 }
 
 /// Pages that another process brought back while their blocks were written.

@@ -414,6 +414,12 @@ impl Perf {
                     "Reads that needed the device",
                 ),
                 since(
+                    "ahead_reads",
+                    s.ahead_reads,
+                    b.ahead_reads,
+                    "Reads of what no client has asked for yet",
+                ),
+                since(
                     "index_lookups",
                     s.index_lookups,
                     b.index_lookups,
