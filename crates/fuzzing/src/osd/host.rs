@@ -230,6 +230,7 @@ impl Host<'_> {
         let mut cx = Ctx {
             now: UTime::from_secs(1000),
             usec: self.usec,
+            kept_since: None,
             full: &self.full,
             versions: &self.versions,
             out: &mut out,
