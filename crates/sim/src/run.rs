@@ -111,8 +111,8 @@ impl World {
         Err(self.failure(format!("{command}: no answer")))
     }
 
-    /// Waits until the cluster is healthy and stays so. False if PGs wait for damaged objects that
-    /// no OSD can read.
+    /// Waits until the cluster is healthy and stays so. False if PGs wait for what was on a damaged
+    /// disk alone.
     fn heal(&mut self) -> Result<bool, Failure> {
         let end = self.clock.usec() + HEAL_TIME;
         let mut well = 0;
@@ -134,9 +134,12 @@ impl World {
         Ok(true)
     }
 
-    /// Whether the newest copy of an object is damaged, and no other copy is as new.
+    /// Whether the newest copy of an object is damaged, and no other copy is as new; or the only
+    /// complete copy of a PG is on a damaged disk whose OSD does not start: the others were being
+    /// brought up to it.
     fn misses_something(&self) -> bool {
-        self.has_state("_unfound")
+        let is_gone = self.osds.values().any(|n| n.rotten && n.osd.is_none());
+        self.has_state("_unfound") || is_gone && self.has_state("incomplete")
     }
 
     /// Whether every monitor follows a leader, every OSD is up and every PG active and clean.
