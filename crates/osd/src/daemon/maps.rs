@@ -35,8 +35,8 @@ const KEEP: usize = 200;
 /// The daemon's maps.
 pub(super) struct Maps {
     view: Arc<MapView>,
-    /// The epoch in which the OSD was first up with its store; `None` before that, and for stores
-    /// that are older than this record.
+    /// The epoch in which the OSD was first up with its store; `None` before that. A store that is
+    /// older than this record counts from its first start with it.
     kept_since: Option<Epoch>,
     /// The purged snapshots for the next view.
     pub(super) purged: PurgedSnaps,

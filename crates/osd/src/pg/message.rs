@@ -235,7 +235,8 @@ pub struct PeerMessage {
 impl Protocol for PeerMessage {
     /// - Version 13: that of release 0.1.0, which takes no newer ones.
     /// - Version 14: the header tells which version the sender speaks, and what is sent to an OSD
-    ///   is written in the newest that both speak. An OSD says since when it has its store.
+    ///   is written in the newest that both speak. An OSD says since when it has its store, and the
+    ///   holder of the newest copy which object it can't read.
     const CURRENT: u16 = 14;
     const PREVIOUS: u16 = 13;
 

@@ -148,8 +148,8 @@ impl Agreeing<'_> {
         self.peering.again.get_or_insert(cx.usec + pause);
     }
 
-    /// Handles that the holder could not go on. The object that it can't read is named as long as
-    /// nothing else is tried with success.
+    /// Handles that the holder could not go on. The object that it can't read is named until the
+    /// next attempt ends.
     pub(in crate::pg) fn sync_failed(&mut self, unreadable: Option<Bytes>) {
         self.peering.retry = true;
         self.copying.unreadable = unreadable;
