@@ -167,7 +167,7 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
                 Some(name) => out.write_all(object_detail(&dump, &name)?.as_bytes()),
                 None if transactions => out.write_all(dump.log()?.as_bytes()),
                 None => out.write_all(dump.summary()?.as_bytes()).and_then(|()| {
-                    dump.objects(&ObjectKey::new(Vec::new()), |key, onode| {
+                    dump.objects(&ObjectKey::new(&[]), |key, onode| {
                         writeln!(out, "{} {}", onode.size(), object_name(key)).is_ok()
                     })
                     .map_err(std::io::Error::other)
@@ -250,7 +250,7 @@ fn object_name(key: &ObjectKey) -> String {
 
 fn object_detail(dump: &Dump, name: &str) -> Result<String, Error> {
     let mut found = None;
-    dump.objects(&ObjectKey::new(Vec::new()), |key, _| {
+    dump.objects(&ObjectKey::new(&[]), |key, _| {
         if object_name(key) == name {
             found = Some(key.clone());
         }

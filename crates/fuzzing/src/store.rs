@@ -62,7 +62,7 @@ fn open(disk: &SimDisk) -> Option<Store> {
 }
 
 fn key(number: u8) -> ObjectKey {
-    ObjectKey::new(vec![b'k', number])
+    ObjectKey::new(&[b'k', number])
 }
 
 /// Objects in the index and in the log; small and large ones, with attributes and omap.

@@ -33,7 +33,7 @@ pub(crate) fn read(disk: &SimDisk) -> Result<BTreeMap<Bytes, Stored>, String> {
     let store = &mut crate::osd::open(disk)?;
     let text = |e: spirula_store::StoreError| e.to_string();
     let mut all = BTreeMap::new();
-    let mut from = Some(ObjectKey::new(Bytes::new()));
+    let mut from = Some(ObjectKey::new(&[]));
     while let Some(start) = from {
         store.list(&start, None, 1000, Token(1)).map_err(text)?;
         let page = wait(store, |e| match e {
@@ -43,7 +43,7 @@ pub(crate) fn read(disk: &SimDisk) -> Result<BTreeMap<Bytes, Stored>, String> {
         .map_err(text)?;
         for (key, _) in page.objects {
             let object = object(store, &key)?;
-            all.insert(key.bytes().clone(), object);
+            all.insert(Bytes::copy_from_slice(key.as_slice()), object);
         }
         from = page.next;
     }

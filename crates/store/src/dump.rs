@@ -110,7 +110,7 @@ impl Dump {
             let listing = self
                 .mounted
                 .state
-                .merge_objects(from.bytes(), None, page, usize::MAX);
+                .merge_objects(from.as_slice(), None, page, usize::MAX);
             for (key, onode) in &listing.objects {
                 if !each(key, onode) {
                     return Ok(());

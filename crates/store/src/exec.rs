@@ -23,8 +23,8 @@ pub(crate) enum Job {
     Lookup(Vec<(u64, ObjectKey)>),
     Objects {
         id: u64,
-        from: Bytes,
-        to: Option<Bytes>,
+        from: ObjectKey,
+        to: Option<ObjectKey>,
         limit: usize,
     },
     Pairs {
@@ -68,9 +68,10 @@ pub(crate) enum JobDone {
 fn run(index: &Index, io: &Arc<dyn BlockIo>, job: Job) -> JobDone {
     match job {
         Job::Lookup(wanted) => JobDone::Lookup(lookup(index, wanted)),
-        Job::Objects { id, from, to, limit } => {
-            JobDone::Objects(id, index.list_objects(&from, to.as_deref(), limit))
-        }
+        Job::Objects { id, from, to, limit } => JobDone::Objects(
+            id,
+            index.list_objects(from.as_slice(), to.as_ref().map(ObjectKey::as_slice), limit),
+        ),
         Job::Pairs { id, from, to, limit } => JobDone::Pairs(id, index.list_pairs(&from, Some(&to), limit)),
         Job::Keys { id, keys, limit } => JobDone::Pairs(id, index.pairs(&keys, limit)),
         Job::Learn(from) => JobDone::Learnt(index.learn(&from)),

@@ -261,12 +261,12 @@ impl Check<'_> {
     }
 
     fn objects(&mut self, state: &State) -> Result<()> {
-        let mut from = Some(ObjectKey::new(Bytes::new()));
+        let mut from = Some(ObjectKey::new(&[]));
         while let Some(key) = from {
             let page = state
                 .index
                 .list_objects::<Arc<Onode>>(key.as_slice(), None, PAGE)?;
-            let listing = state.merge_objects(key.bytes(), None, page, usize::MAX);
+            let listing = state.merge_objects(key.as_slice(), None, page, usize::MAX);
             for (key, onode) in &listing.objects {
                 self.object(state, key, onode);
                 (self.progress)(FsckProgress {

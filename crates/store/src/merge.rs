@@ -20,11 +20,11 @@ fn successor(key: &[u8]) -> Bytes {
 
 /// The end of a page of the index: behind its last entry if there is more, else the end of the
 /// range. `None` for a page that was cut before its first entry.
-fn page_end<T>(page: &Page<T>, from: &[u8], to: Option<&Bytes>) -> Option<Bytes> {
+fn page_end<T>(page: &Page<T>, from: &[u8], to: Option<&[u8]>) -> Option<Bytes> {
     match page.entries.last() {
         Some((last, _)) if page.more => Some(successor(last)),
         None if page.cut => Some(Bytes::copy_from_slice(from)),
-        _ => to.cloned(),
+        _ => to.map(Bytes::copy_from_slice),
     }
 }
 
@@ -32,8 +32,8 @@ impl State {
     /// Lays the changes over a page of objects.
     pub(crate) fn merge_objects<T: Listed>(
         &self,
-        from: &Bytes,
-        to: Option<&Bytes>,
+        from: &[u8],
+        to: Option<&[u8]>,
         page: Page<T>,
         limit: usize,
     ) -> Listing<T> {
@@ -46,16 +46,16 @@ impl State {
             .iter()
             .filter(|_| end.as_ref().is_none_or(|e| e > from))
         {
-            let range = (Bound::Included(from.as_ref()), upper);
+            let range = (Bound::Included(from), upper);
             for (key, known) in table.objects.range::<[u8], _>(range) {
                 changes.insert(key.clone(), known.as_ref().map(T::of));
             }
         }
-        let stored = page.entries.into_iter().map(|(k, o)| (ObjectKey::new(k), o));
+        let stored = page.entries.into_iter().map(|(k, o)| (ObjectKey::new(&k), o));
         let mut objects = lay(stored.collect(), changes);
         let next = match objects.get(limit) {
             Some((key, _)) => Some(key.clone()),
-            None if more => end.map(ObjectKey::new),
+            None if more => end.as_deref().map(ObjectKey::new),
             None => None,
         };
         objects.truncate(limit);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use spirula_invariant::{impossible, invariant};
 
-use crate::Result;
 use crate::device::{Done, IoKind};
 use crate::event::Event;
 use crate::exec::{Job, JobDone};
 use crate::index::Page;
 use crate::onode::Onode;
 use crate::store::{Flight, Purpose, Store, Waiting};
+use crate::{ObjectKey, Result};
 
 impl Store {
     /// One round of all steps.
@@ -189,7 +189,8 @@ impl Store {
                 limit,
                 token,
             }) => {
-                let listing = result.map(|page| self.state.merge_objects(&from, to.as_ref(), page, limit));
+                let (from, to) = (from.as_slice(), to.as_ref().map(ObjectKey::as_slice));
+                let listing = result.map(|page| self.state.merge_objects(from, to, page, limit));
                 self.events.push_back(Event::List(token, listing));
             }
             Some(_) => impossible!("a call that waits for a listing"; job = id),

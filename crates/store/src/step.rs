@@ -166,7 +166,7 @@ impl Step {
 
     fn decode(d: &mut Dec<'_>) -> Option<Self> {
         Some(match d.u8()? {
-            1 => Self::Object(ObjectKey::new(d.owned()?)),
+            1 => Self::Object(ObjectKey::new(d.bytes()?)),
             2 => Self::Touch,
             3 => {
                 let offset = d.varint()?;
@@ -205,7 +205,7 @@ impl Step {
             6 => Self::Size(d.varint()?),
             7 => Self::Remove,
             8 => Self::CloneOf {
-                source: ObjectKey::new(d.owned()?),
+                source: ObjectKey::new(d.bytes()?),
                 omap: d.varint()?,
             },
             9 => Self::SetAttr {
@@ -226,7 +226,7 @@ impl Step {
                 from: d.owned()?,
                 to: d.owned()?,
             },
-            18 => Self::MoveOf(ObjectKey::new(d.owned()?)),
+            18 => Self::MoveOf(ObjectKey::new(d.bytes()?)),
             19 => Self::Hole {
                 offset: d.varint()?,
                 len: d.varint()?,

@@ -70,8 +70,8 @@ pub(crate) enum Waiting {
         token: Token,
     },
     Objects {
-        from: Bytes,
-        to: Option<Bytes>,
+        from: ObjectKey,
+        to: Option<ObjectKey>,
         limit: usize,
         token: Token,
     },
@@ -419,10 +419,9 @@ impl Store {
         token: Token,
     ) -> Result<()> {
         self.check()?;
-        let (from, to) = (from.bytes().clone(), to.map(|k| k.bytes().clone()));
         self.wait_for_job(Waiting::Objects {
-            from,
-            to,
+            from: from.clone(),
+            to: to.cloned(),
             limit: limit.clamp(1, 4096),
             token,
         });

@@ -116,7 +116,7 @@ impl StoreIo {
     pub(super) fn lookup(&mut self, token: Token, key: Bytes) -> Result<(), StoreError> {
         match self
             .store
-            .lookup(&ObjectKey::new(key), spirula_store::Token(token.0))?
+            .lookup(&ObjectKey::new(&key), spirula_store::Token(token.0))?
         {
             Lookup::Ready(found) => self.answers.push((token, object_reply(Ok(found)))),
             Lookup::Pending => {}

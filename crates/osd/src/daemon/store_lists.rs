@@ -50,16 +50,15 @@ impl Listing<'_> {
             max,
             found,
         };
-        self.list_on(from, listing)
+        self.list_on(&ObjectKey::new(&from), listing)
     }
 
     /// Lists one object more than wanted, so that the place to go on is an object's key.
-    fn list_on(&mut self, from: Bytes, listing: Objects) -> Result<(), StoreError> {
+    fn list_on(&mut self, from: &ObjectKey, listing: Objects) -> Result<(), StoreError> {
         let left = listing.max + 1 - listing.found.len();
         let to = listing.to.clone();
         let t = self.calls.open(Call::List(listing));
-        self.store
-            .list(&ObjectKey::new(from), Some(&ObjectKey::new(to)), left, t)
+        self.store.list(from, Some(&ObjectKey::new(&to)), left, t)
     }
 
     /// Handles a page of objects.
@@ -80,12 +79,12 @@ impl Listing<'_> {
         listing.found.extend(
             page.objects
                 .into_iter()
-                .map(|(k, info)| (k.bytes().clone(), info)),
+                .map(|(k, info)| (Bytes::copy_from_slice(k.as_slice()), info)),
         );
         if listing.found.len() <= listing.max
             && let Some(next) = page.next
         {
-            return self.list_on(next.bytes().clone(), listing);
+            return self.list_on(&next, listing);
         }
         let Objects { max, mut found, .. } = listing;
         let next = if found.len() > max {

@@ -378,7 +378,7 @@ impl Reading<'_> {
             _ => Way::Direct,
         };
         let object = key;
-        let key = ObjectKey::new(object.clone());
+        let key = ObjectKey::new(&object);
         self.reads.last += 1;
         let id = self.reads.last;
         let mut answers = Vec::with_capacity(wants.len());
@@ -430,7 +430,7 @@ impl Reading<'_> {
                     left += 1;
                 }
                 Want::Object(other) => {
-                    let onode = self.store.load(&ObjectKey::new(other.clone()))?;
+                    let onode = self.store.load(&ObjectKey::new(&other))?;
                     answer = Ok(Answer::Object(onode.map(|o| stored_object(&o))));
                 }
                 // The PG builds these itself.

@@ -22,12 +22,12 @@ pub(super) fn large_bytes(txn: &Txn) -> usize {
 fn note_snaps(t: &mut Transaction, clone: &ObjectKey, add: &[SnapId], remove: &[SnapId]) {
     for snap in add {
         t.push(Op::MetaPut {
-            key: key::snap_key(*snap, clone.bytes()),
+            key: key::snap_key(*snap, clone.as_slice()),
             value: Bytes::new(),
         });
     }
     for snap in remove {
-        t.push(Op::MetaDelete(key::snap_key(*snap, clone.bytes())));
+        t.push(Op::MetaDelete(key::snap_key(*snap, clone.as_slice())));
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn translate(txn: Txn) -> Transaction {
     t.ops
         .reserve(txn.meta.len() + txn.objects.iter().map(|(_, ops)| ops.len()).sum::<usize>());
     for (k, ops) in txn.objects {
-        let key = ObjectKey::new(k);
+        let key = ObjectKey::new(&k);
         for op in ops {
             let key = key.clone();
             t.push(match op {
@@ -59,17 +59,17 @@ pub(super) fn translate(txn: Txn) -> Transaction {
                 ObjectOp::OmapClear => Op::OmapClear(key),
                 ObjectOp::OmapHeader(header) => Op::OmapHeader { key, header },
                 ObjectOp::CloneOf(source) => Op::Clone {
-                    from: ObjectKey::new(source),
+                    from: ObjectKey::new(&source),
                     to: key,
                     pairs: true,
                 },
                 ObjectOp::CloneOfData(source) => Op::Clone {
-                    from: ObjectKey::new(source),
+                    from: ObjectKey::new(&source),
                     to: key,
                     pairs: false,
                 },
                 ObjectOp::MoveOf(source) => Op::Move {
-                    from: ObjectKey::new(source),
+                    from: ObjectKey::new(&source),
                     to: key,
                 },
                 ObjectOp::NoteSnaps { add, remove } => {
@@ -78,7 +78,7 @@ pub(super) fn translate(txn: Txn) -> Transaction {
                 }
                 ObjectOp::ForgetSnaps { to, snaps } => {
                     t.ops.extend(snaps.iter().map(|s| {
-                        let (from, to) = key::snap_records(*s, key.bytes(), &to);
+                        let (from, to) = key::snap_records(*s, key.as_slice(), &to);
                         Op::MetaDeleteRange { from, to }
                     }));
                     continue;

@@ -62,7 +62,7 @@ mod tests {
         let p = Presence::new(16 << 10);
         assert!(p.may_exist(&"anything".into()));
         assert!(p.is_useful_for(40_000) && !p.is_useful_for(50_000));
-        let key = |i: u32| ObjectKey::new(bytes::Bytes::from(format!("object {i}")));
+        let key = |i: u32| ObjectKey::new(format!("object {i}").as_bytes());
         (0..10_000).for_each(|i| p.insert(key(i).as_slice()));
         p.set_learnt();
         assert!((0..10_000).all(|i| p.may_exist(&key(i))));
