@@ -161,6 +161,12 @@ impl Maps {
         Some(m.to_message())
     }
 
+    /// Whether the maps of a message do not help, so that only a full map from a monitor does: the
+    /// next incremental does not apply, or none is the next.
+    fn needs_full(&self, m: &MOsdMap, changed: bool) -> bool {
+        m.incrementals.contains_key(&self.epoch().next()) || !changed && m.newest > self.epoch()
+    }
+
     fn created_after(&self, inc: &Incremental) -> BTreeMap<PoolId, Epoch> {
         let mut created = self.view.created.clone();
         for id in inc.new_pools.keys() {
@@ -178,16 +184,19 @@ impl Maps {
         if let Some(b) = m.incrementals.get(&epoch.next()).filter(|_| epoch > Epoch::NONE) {
             let inc = Incremental::decode(&mut Reader::new(b))?;
             let mut map = self.map().clone();
-            if map.apply(&inc).is_ok() && map.epoch == epoch.next() {
-                self.purged.follow(&inc);
-                let view = MapView {
-                    map,
-                    created: self.created_after(&inc),
-                    purged: self.purged.clone(),
-                };
-                return Ok(Some((view, false)));
+            match map.apply_checked(&inc) {
+                Ok(()) => {
+                    self.purged.follow(&inc);
+                    let view = MapView {
+                        map,
+                        created: self.created_after(&inc),
+                        purged: self.purged.clone(),
+                    };
+                    return Ok(Some((view, false)));
+                }
+                // A full map helps.
+                Err(e) => tracing::warn!(epoch = %epoch.next(), "an incremental OSDMap does not apply: {e}"),
             }
-            tracing::warn!(epoch = %epoch.next(), "an incremental OSDMap does not apply");
         }
         let Some((&e, b)) = m.maps.iter().find(|(e, _)| **e > epoch) else {
             return Ok(None);
@@ -239,8 +248,8 @@ impl Osd {
             self.save_map();
             self.mons.ask_for_purged_snaps(&self.maps);
             self.maps_changed();
-        } else if m.newest > self.maps.epoch() {
-            // Incrementals that do not follow: a full one, please.
+        }
+        if self.maps.needs_full(&m, changed) {
             self.mons.client.subscribe("osdmap", 0);
         }
         Ok(())
@@ -323,5 +332,38 @@ mod tests {
         m.maps
             .insert(Epoch::new(9), map(Epoch::new(3)).encode_with_crc().0);
         assert!(maps(Epoch::new(5)).next(&m).is_err());
+    }
+
+    #[test]
+    fn an_incremental_that_leads_to_another_map_than_the_monitors_is_no_map() {
+        let (five, six) = (Epoch::new(5), Epoch::new(6));
+        let mut after = map(six);
+        after.max_osd = 3;
+        let message = |max_osd| {
+            let inc = Incremental {
+                epoch: six,
+                new_max_osd: max_osd,
+                encode_features: spirula_maps::features::OSDMAP_SIGNIFICANT,
+                full_crc: after.encode_with_crc().1,
+                ..Incremental::default()
+            };
+            MOsdMap {
+                newest: six,
+                incrementals: BTreeMap::from([(six, encode_to_vec(&inc).into())]),
+                ..MOsdMap::default()
+            }
+        };
+        let mut maps = maps(five);
+        let (wrong, right) = (message(4), message(3));
+        assert!(maps.next(&wrong).unwrap().is_none() && maps.needs_full(&wrong, false));
+        let (view, gap) = maps.next(&right).unwrap().unwrap();
+        assert_eq!((view.map.max_osd, gap), (3, false));
+        maps.take_over(view);
+        assert!(!maps.needs_full(&right, true) && !maps.needs_full(&right, false));
+        // A full map beside the incremental helps, too.
+        let mut maps = self::maps(five);
+        let mut both = wrong;
+        both.maps.insert(six, after.encode_with_crc().0);
+        assert_eq!(maps.next(&both).unwrap().unwrap().0.map.max_osd, 3);
     }
 }

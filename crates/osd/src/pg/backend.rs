@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use spirula_maps::{EVersion, OsdId, PgId, Positions};
+use spirula_maps::{EVersion, Epoch, OsdId, PgId, Positions};
 use spirula_proto::RawMessage;
 
 use super::config::PgConfig;
@@ -20,7 +20,7 @@ use super::layout::Part;
 use super::log::PgLog;
 use super::message::{LogUpdate, PeeringId};
 use super::output::{Ctx, Reader};
-use super::push::SyncPlan;
+use super::push::{PushPart, SyncPlan};
 use super::store_queue::{Pending, StoreQueue};
 use super::txn::Txn;
 
@@ -67,6 +67,12 @@ impl Sent {
 /// The other members' copies, as they reported them: `None` for no copy.
 pub(super) type Copies = BTreeMap<OsdId, Option<PgInfo>>;
 
+/// The newest epoch in which the PG was activated on a copy, complete or not; 0 for never.
+pub(super) fn newest_activation(copies: &Copies) -> Epoch {
+    let known = copies.values().flatten();
+    known.map(|i| i.last_epoch_started).max().unwrap_or_default()
+}
+
 /// The way in which the members of a PG hold its objects.
 pub(super) trait Backend: Debug + Send + Sync {
     /// The part of each object that the member in this position of the acting set holds; `None` for
@@ -86,6 +92,10 @@ pub(super) trait Backend: Debug + Send + Sync {
         prefer: &[&[OsdId]],
     ) -> Option<(OsdId, &'a PgInfo)>;
 
+    /// Whether the answers of these members of an interval that may have served prove what was
+    /// written in it, or that nothing was.
+    fn is_proof(&self, acting: &Positions, answered: &dyn Fn(OsdId) -> bool) -> bool;
+
     /// The objects that a member with the log `theirs` lacks of a copy with the log `auth`, and the
     /// update of its log; `None` if the logs do not tell. `exact`: the member's objects are as its
     /// log says.
@@ -100,11 +110,15 @@ pub(super) trait Backend: Debug + Send + Sync {
     /// The members that can give an object to a member that can't read it.
     fn givers(&self, acting: &Positions, bad: &BTreeSet<OsdId>) -> Vec<OsdId>;
 
+    /// What a copy that holds this part of each object is sent of a piece of an object that is
+    /// pushed to it.
+    fn portion(&self, pushed: PushPart, part: Part) -> PushPart;
+
     /// Sends a change to the other members. Returns the transaction that this OSD itself is to
     /// store, and the messages.
     fn write(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent);
 
-    /// Reads parts of an object, for a client or the PG itself.
+    /// Reads parts of an object, for a client, a push, a repair, or the PG itself.
     fn read(
         &self,
         key: Bytes,

@@ -1,12 +1,16 @@
 //! The copies between this OSD and others.
 
+pub(super) mod parts;
+pub(super) mod source;
+pub(super) mod target;
+
 use bytes::Bytes;
 
+use self::source::SyncSource;
+use self::target::SyncTarget;
 use super::incoming::Incoming;
 use super::pace::Pace;
 use super::repair::Patient;
-use super::replicated::source::SyncSource;
-use super::replicated::target::SyncTarget;
 use super::txn::Txn;
 
 /// Copies under way, from this OSD and to it.

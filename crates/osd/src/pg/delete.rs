@@ -4,12 +4,12 @@
 use bytes::Bytes;
 
 use super::copying::Copying;
+use super::copying::parts;
 use super::fetch::ReadError;
 use super::key;
 use super::message::PeeringId;
 use super::object::removal;
 use super::output::{Ctx, Page};
-use super::replicated::parts;
 use super::role::Role;
 use super::site::Site;
 use super::staged;

@@ -11,7 +11,7 @@
 //! at a list of three.
 
 use spirula_invariant::dropped;
-use spirula_maps::{Epoch, OsdId};
+use spirula_maps::{Epoch, OsdId, Positions};
 
 use super::message::{PeerBody, PeeringId};
 use super::output::Ctx;
@@ -148,8 +148,10 @@ impl Seen<'_> {
             return true;
         }
         let past = history.intervals().iter().map(|i| &i.acting);
-        let mut holders = past.chain([&self.copy.info.last_acting]).flatten();
-        let is_lost = |o: &OsdId| self.site.map.osd(*o).is_none_or(|v| v.lost_at > Epoch::NONE);
-        holders.any(|o| *o == osd || is_lost(o))
+        let mut holders = past
+            .chain([&self.copy.info.last_acting])
+            .flat_map(Positions::osds);
+        let is_lost = |o: OsdId| self.site.map.osd(o).is_none_or(|v| v.lost_at > Epoch::NONE);
+        holders.any(|o| o == osd || is_lost(o))
     }
 }

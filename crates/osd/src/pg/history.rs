@@ -6,7 +6,7 @@
 //! intervals are forgotten: no copy can be newer for their sake.
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
-use spirula_maps::{Epoch, OsdId};
+use spirula_maps::{Epoch, OsdId, Positions};
 
 /// With more intervals than this, those are dropped that add nothing to a later one.
 const MANY: usize = 32;
@@ -20,8 +20,9 @@ pub struct PastInterval {
     pub first: Epoch,
     /// The interval's last epoch.
     pub last: Epoch,
-    /// The members, ascending.
-    pub acting: Vec<OsdId>,
+    /// The members by position. Older releases wrote them in ascending order, but only of replicated
+    /// pools.
+    pub acting: Positions,
     /// The primary.
     pub primary: OsdId,
 }
@@ -86,7 +87,7 @@ impl History {
         if self.past.len() >= MANY {
             // A question to a member of the later interval reaches a member of the earlier one,
             // too.
-            let covered = |p: &PastInterval| ended.acting.iter().all(|o| p.acting.contains(o));
+            let covered = |p: &PastInterval| ended.acting.osds().all(|o| p.acting.contains(o));
             self.past.retain(|p| !covered(p));
         }
         self.past.push(ended);
@@ -137,12 +138,11 @@ mod tests {
     use super::*;
 
     fn interval(last: Epoch, acting: &[u16]) -> PastInterval {
-        let acting: Vec<_> = acting.iter().map(|o| OsdId::new(*o)).collect();
         PastInterval {
             first: last,
             last,
-            primary: acting[0],
-            acting,
+            primary: OsdId::new(acting[0]),
+            acting: acting.iter().map(|o| OsdId::new(*o)).collect(),
         }
     }
 

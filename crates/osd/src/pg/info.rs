@@ -1,7 +1,7 @@
 //! An OSD's durable record of a PG: enough to tell which OSD holds the newest copy.
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
-use spirula_maps::{EVersion, Epoch, IntervalSet, OsdId};
+use spirula_maps::{EVersion, Epoch, IntervalSet, Positions};
 
 use super::history::History;
 use super::layout::Part;
@@ -24,8 +24,9 @@ pub struct PgInfo {
     pub log_tail: EVersion,
     /// The epoch of the interval in which the copy was last active, 0 for never.
     pub last_epoch_started: Epoch,
-    /// The members that were active then; ascending.
-    pub last_acting: Vec<OsdId>,
+    /// The members that were active then, by position. Older releases wrote them in ascending order,
+    /// but only of replicated pools.
+    pub last_acting: Positions,
     /// Whether the copy is being made equal to another one, and is no true copy of any version
     /// until that is done.
     pub incomplete: bool,

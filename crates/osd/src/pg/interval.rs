@@ -99,7 +99,7 @@ impl Interval {
         (self.is_enough(backend) && up_thru >= self.since).then(|| PastInterval {
             first: self.since,
             last: end,
-            acting: self.members(),
+            acting: self.place.acting.clone(),
             primary,
         })
     }

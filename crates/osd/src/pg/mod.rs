@@ -91,6 +91,8 @@ pub use backfill::BackfillState;
 use cluster::ClusterMap;
 use config::PgConfig;
 use copying::Copying;
+use copying::source::handler::Feeding;
+use copying::target::handler::Receiving;
 use counters::Counters;
 use delete::Deleting;
 use dups::{DupBatch, Dups};
@@ -106,8 +108,6 @@ pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, Token};
 pub use pace::Pace;
 use promise::Promise;
 use recent::Recent;
-use replicated::source::handler::Feeding;
-use replicated::target::handler::Receiving;
 use role::Role;
 pub use seen::{PgMemory, Seen};
 use site::Site;
@@ -176,6 +176,7 @@ impl Pg {
         entries: Vec<LogEntry>,
     ) -> Self {
         let mut pg = Self::new(pgid, whoami, slot, cfg, map);
+        pg.site.follow(info.part.layout);
         pg.copy = StoredCopy::load(info, entries);
         pg.lead.promised = None;
         pg

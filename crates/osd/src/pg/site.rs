@@ -14,7 +14,7 @@ use super::cluster::{ClusterMap, PoolView};
 use super::config::{PgConfig, Shares};
 use super::interval::Interval;
 use super::key;
-use super::layout::Part;
+use super::layout::{Layout, Part};
 use super::log::Usage;
 use super::message::PeeringId;
 use super::output::{Ctx, Output};
@@ -49,11 +49,16 @@ impl Site {
             whoami,
             shares: cfg.shares(1),
             cfg,
-            backend: backend_of(&pool),
+            backend: backend_of(Layout::default()),
             pool,
             interval: Interval::new(pgid, &*map),
             map,
         }
+    }
+
+    /// Does as a copy with this layout needs it, whatever the pool says.
+    pub(super) fn follow(&mut self, layout: Layout) {
+        self.backend = backend_of(layout);
     }
 
     /// The range of the store's keys that holds the PG's objects.
@@ -147,8 +152,9 @@ impl Site {
     }
 }
 
-/// The backend of a pool's PGs. Kinds of pools that are not served yet count as replicated: their
-/// PGs do not come to serve.
-fn backend_of(_pool: &PoolView) -> Arc<dyn Backend> {
-    Arc::new(Replicated)
+/// The backend of a PG whose copies have this layout.
+fn backend_of(layout: Layout) -> Arc<dyn Backend> {
+    match layout {
+        Layout::Whole => Arc::new(Replicated),
+    }
 }

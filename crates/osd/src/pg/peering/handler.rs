@@ -446,7 +446,7 @@ impl Agreeing<'_> {
         let all = || p.infos.values().flatten();
         info.last_epoch_started = all().map(|i| i.last_epoch_started).fold(id.epoch, Epoch::max);
         info.last_user_version = all().map(|i| i.last_user_version).fold(0, u64::max);
-        info.last_acting = members.clone();
+        info.last_acting = self.site.interval.place.acting.clone();
         info.history = History::since(info.last_epoch_started);
         info.incomplete = false;
         info.ahead = false;

@@ -1,7 +1,8 @@
 //! The OSDs that a primary must ask before it can know that it has heard of the newest copy.
 //!
-//! Every interval that may have served since the newest known activation is looked at: one member
-//! of each must have answered with a copy. For if an interval was active, each of its members
+//! Every interval that may have served since the newest known activation is looked at: enough of
+//! its members must have answered with a copy, and the backend says how many are. With whole copies
+//! one is. For if an interval was active, each of its members
 //! remembers that; and a member that has answered takes part in no earlier interval any more. A
 //! member without a copy may have had one on a disk that was replaced. Its answer counts if it has
 //! had its store since before the interval: then it was given no copy, and the interval was never
@@ -13,14 +14,14 @@
 //! every OSD is asked, and an OSD that is down is waited for, unless it was already down then.
 
 use spirula_denc::Micros;
-use spirula_maps::{Epoch, OsdId};
+use spirula_maps::{Epoch, OsdId, Positions};
 
 use super::Prior;
+use crate::pg::backend::newest_activation;
 use crate::pg::bug::Bug;
 use crate::pg::history::History;
 use crate::pg::peering::Peering;
 use crate::pg::peering::handler::Agreeing;
-use crate::pg::replicated::newest_activation;
 
 impl Agreeing<'_> {
     /// The OSDs that are still to be asked after the answers so far.
@@ -33,7 +34,7 @@ impl Agreeing<'_> {
         match self.known_history(p, since) {
             Some(h) => {
                 let may_be_newer = h.intervals().iter().filter(|i| i.last >= since);
-                self.prior_of(p, may_be_newer.map(|i| (i.first, i.acting.as_slice())))
+                self.prior_of(p, may_be_newer.map(|i| (i.first, &i.acting)))
             }
             None if !p.asked_all => Prior::AskAll,
             None => self.prior_unknown(p, since),
@@ -53,14 +54,14 @@ impl Agreeing<'_> {
             return true;
         };
         h.intervals().iter().filter(|i| i.last >= since).any(|i| {
-            let readers: &[OsdId] = match by_members {
-                true => &i.acting,
-                false => std::slice::from_ref(&i.primary),
-            };
             let may_read =
-                |o: &OsdId| !p.infos.contains_key(o) && self.site.map.osd(*o).is_some_and(|v| !v.dead);
+                |o: OsdId| !p.infos.contains_key(&o) && self.site.map.osd(o).is_some_and(|v| !v.dead);
             // The only member of an interval has answered.
-            i.acting.len() > 1 && readers.iter().any(may_read)
+            i.acting.count() > 1
+                && match by_members {
+                    true => i.acting.osds().any(may_read),
+                    false => may_read(i.primary),
+                }
         })
     }
 
@@ -70,7 +71,7 @@ impl Agreeing<'_> {
         let p = &*self.peering;
         let since = newest_activation(&p.infos).max(self.site.pool.created);
         let history = self.known_history(p, since);
-        history.is_none_or(|h| h.intervals().iter().any(|i| i.acting.contains(&osd)))
+        history.is_none_or(|h| h.intervals().iter().any(|i| i.acting.contains(osd)))
     }
 
     /// A history that reaches back to the epoch.
@@ -82,27 +83,26 @@ impl Agreeing<'_> {
     }
 
     /// What to ask for the sake of these intervals, each given by its first epoch and its members.
-    fn prior_of<'a>(&self, p: &Peering, intervals: impl Iterator<Item = (Epoch, &'a [OsdId])>) -> Prior {
+    fn prior_of<'a>(&self, p: &Peering, intervals: impl Iterator<Item = (Epoch, &'a Positions)>) -> Prior {
         let (mut ask, mut down) = (Vec::new(), Vec::new());
         for (first, members) in intervals {
-            let counts = |o: &OsdId| match p.infos.get(o) {
+            let counts = |o: OsdId| match p.infos.get(&o) {
                 Some(Some(_)) => true,
-                Some(None) => p.kept_since.get(o).is_some_and(|since| *since <= first),
+                Some(None) => p.kept_since.get(&o).is_some_and(|since| *since <= first),
                 None => false,
             };
-            let answered = members.iter().any(counts);
-            let is_up = |o: &OsdId| self.site.is_up(*o);
-            let new = members.iter().copied().filter(|o| is_up(o) && !p.knows_of(*o));
+            let is_proven = self.site.backend.is_proof(members, &counts);
+            let new = members.osds().filter(|o| self.site.is_up(*o) && !p.knows_of(*o));
             let before = ask.len();
             ask.extend(new);
-            if answered || ask.len() > before {
+            if is_proven || ask.len() > before {
                 continue;
             }
             let awaited = |o: &OsdId| {
                 let is_lost = self.site.map.osd(*o).is_none_or(|v| v.lost_at > first);
                 !is_lost && !p.infos.contains_key(o)
             };
-            down.extend(members.iter().copied().filter(awaited));
+            down.extend(members.osds().filter(awaited));
         }
         for list in [&mut ask, &mut down] {
             list.sort_unstable();

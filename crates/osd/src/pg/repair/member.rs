@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spirula_maps::{EVersion, OsdId};
 
 use super::message::Place;
-use crate::pg::replicated::parts::Parts;
+use crate::pg::copying::parts::Parts;
 use crate::pg::txn::Txn;
 
 /// Part of an object that another member asked for.

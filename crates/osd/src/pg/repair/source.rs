@@ -7,11 +7,11 @@ use spirula_maps::OsdId;
 use super::Asked;
 use super::mending::Mending;
 use super::message::{FoundPart, Place, RepairBody};
+use crate::pg::copying::parts::Parts;
 use crate::pg::object::ObjectInfo;
 use crate::pg::output::{Ctx, StoreReply};
 use crate::pg::perf::DropReason;
 use crate::pg::push::Push;
-use crate::pg::replicated::parts::Parts;
 use crate::pg::store_queue::Pending;
 
 impl Mending<'_> {
@@ -41,7 +41,8 @@ impl Mending<'_> {
                 let wants = asked.part.wants(self.site.cfg.push_window.chunk);
                 if !wants.is_empty() {
                     let key = asked.part.key.clone();
-                    return self.store.read(key, wants, None, Pending::Repair(asked), cx);
+                    let (what, store) = (Pending::Repair(asked), &mut *self.store);
+                    return self.site.backend.read(key, wants, None, what, store, cx);
                 }
                 asked.part.part(Vec::new(), most)
             }
@@ -49,13 +50,14 @@ impl Mending<'_> {
             // As all members have the same objects, one that is not here is lost.
             _ => return self.send_part(&asked, None, cx),
         };
+        let of = self.site.part_of(asked.by);
         let found = found.ok().and_then(|part| {
             Some(FoundPart {
                 version: asked.part.version()?,
                 next: asked.part.place(),
                 push: Push {
                     key: asked.part.key.clone(),
-                    part: part.part,
+                    part: self.site.backend.portion(part.part, of),
                 },
             })
         });

@@ -7,11 +7,11 @@ use spirula_maps::OsdId;
 use super::mending::Mending;
 use super::message::{FoundPart, Outcome, Place, RepairBody};
 use super::{Patient, name};
+use crate::pg::copying::parts::part_changes;
 use crate::pg::key;
 use crate::pg::output::{Claim, Ctx};
 use crate::pg::perf::DropReason;
 use crate::pg::push::{PushEnd, PushPart};
-use crate::pg::replicated::parts::part_changes;
 use crate::pg::store_queue::Commit;
 use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
 

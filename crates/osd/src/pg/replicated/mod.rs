@@ -1,20 +1,17 @@
 //! Replicated PGs: every member has all of each object, in the same version. So a member that lacks
 //! nothing can give any other what that lacks, and any complete copy can serve alone.
 
-pub(super) mod parts;
 mod plan;
-pub(super) mod source;
-pub(super) mod target;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use spirula_invariant::invariant;
-use spirula_maps::{EVersion, Epoch, OsdId, Positions};
+use spirula_maps::{EVersion, OsdId, Positions};
 use spirula_proto::RawMessage;
 
-use super::backend::{Backend, Change, Copies, Sent};
+use super::backend::{Backend, Change, Copies, Sent, newest_activation};
 use super::config::PgConfig;
 use super::fetch::Want;
 use super::info::PgInfo;
@@ -22,19 +19,13 @@ use super::layout::Part;
 use super::log::PgLog;
 use super::message::{LogUpdate, PeerBody, PeerMessage, RepOp};
 use super::output::{Ctx, Output, Reader};
-use super::push::SyncPlan;
+use super::push::{PushPart, SyncPlan};
 use super::store_queue::{Pending, StoreQueue};
 use super::txn::Txn;
 
 /// Members are copies of each other.
 #[derive(Debug)]
 pub(super) struct Replicated;
-
-/// The newest epoch in which the PG was activated on a copy, complete or not; 0 for never.
-pub(super) fn newest_activation(copies: &Copies) -> Epoch {
-    let known = copies.values().flatten();
-    known.map(|i| i.last_epoch_started).max().unwrap_or_default()
-}
 
 impl Backend for Replicated {
     fn part(&self, _: Option<usize>) -> Part {
@@ -60,6 +51,11 @@ impl Backend for Replicated {
         best.filter(|(_, i)| i.last_epoch_started == newest_activation(copies))
     }
 
+    /// One member of an interval that was active has all that was written in it.
+    fn is_proof(&self, acting: &Positions, answered: &dyn Fn(OsdId) -> bool) -> bool {
+        acting.osds().any(answered)
+    }
+
     fn lacking(
         &self,
         auth: &PgLog,
@@ -72,6 +68,10 @@ impl Backend for Replicated {
 
     fn givers(&self, acting: &Positions, bad: &BTreeSet<OsdId>) -> Vec<OsdId> {
         acting.osds().filter(|o| !bad.contains(o)).collect()
+    }
+
+    fn portion(&self, pushed: PushPart, _: Part) -> PushPart {
+        pushed
     }
 
     fn write(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {

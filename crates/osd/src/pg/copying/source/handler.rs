@@ -9,6 +9,7 @@ use super::{Feed, Next, SyncSource};
 use crate::pg::backfill::Backfill;
 use crate::pg::config::Window;
 use crate::pg::copying::Copying;
+use crate::pg::copying::parts::Part;
 use crate::pg::counters::Counters;
 use crate::pg::fetch::{Fetched, ReadError};
 use crate::pg::message::{PeerBody, PeeringId};
@@ -18,7 +19,6 @@ use crate::pg::outbox::Outbox;
 use crate::pg::output::{Ctx, Output, StoreReply};
 use crate::pg::perf::DropReason;
 use crate::pg::push::{Lacking, Push, PushPart, SyncPlan};
-use crate::pg::replicated::parts::Part;
 use crate::pg::site::Site;
 use crate::pg::store_queue::{Pending, StoreQueue};
 use crate::pg::stored_copy::StoredCopy;
@@ -153,7 +153,8 @@ impl Feeding<'_> {
             Next::Read(_, wants) if wants.is_empty() => self.push_part(i, Vec::new(), cx),
             Next::Read(key, wants) => {
                 f.waiting = true;
-                self.store.read(key, wants, None, Pending::Source(i), cx);
+                let (what, store) = (Pending::Source(i), &mut *self.store);
+                self.site.backend.read(key, wants, None, what, store, cx);
             }
             Next::List(from) => {
                 f.waiting = true;
@@ -278,7 +279,9 @@ impl Feeding<'_> {
         let f = self.under_way(i);
         f.unacked.push_back(weight);
         let target = f.target;
-        self.outbox.send(target, self.id, PeerBody::Push(push), false, cx);
+        let part = self.site.backend.portion(push.part, self.site.part_of(target));
+        let body = PeerBody::Push(Push { part, ..push });
+        self.outbox.send(target, self.id, body, false, cx);
     }
 
     fn send_scan(&mut self, i: usize, objects: Vec<(Bytes, Bytes)>, next: Option<Bytes>, cx: &mut Ctx<'_>) {

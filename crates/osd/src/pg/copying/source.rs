@@ -10,10 +10,10 @@ use spirula_denc::Micros;
 use spirula_maps::{EVersion, OsdId};
 
 use crate::pg::config::Window;
+use crate::pg::copying::parts::Parts;
 use crate::pg::fetch::Want;
 use crate::pg::message::PeeringId;
 use crate::pg::push::{Lacking, SyncPlan};
-use crate::pg::replicated::parts::Parts;
 
 /// All feeds of one attempt at peering.
 #[derive(Debug)]

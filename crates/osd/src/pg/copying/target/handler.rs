@@ -8,6 +8,7 @@ use spirula_invariant::{dropped, invariant};
 use spirula_maps::{EVersion, OsdId, snap};
 
 use super::{Pushed, Scan, SyncTarget};
+use crate::pg::copying::parts::{self, part_changes};
 use crate::pg::fetch::ReadError;
 use crate::pg::info::PgInfo;
 use crate::pg::key;
@@ -17,7 +18,6 @@ use crate::pg::outbox::Outbox;
 use crate::pg::output::{Claim, Ctx, Page};
 use crate::pg::perf::DropReason;
 use crate::pg::push::{Push, PushPart};
-use crate::pg::replicated::parts::{self, part_changes};
 use crate::pg::role::Role;
 use crate::pg::site::Site;
 use crate::pg::store_queue::{Commit, Pending, StoreQueue};
