@@ -337,16 +337,17 @@ mod tests {
     #[test]
     fn an_incremental_that_leads_to_another_map_than_the_monitors_is_no_map() {
         let (five, six) = (Epoch::new(5), Epoch::new(6));
-        let mut after = map(six);
-        after.max_osd = 3;
-        let message = |max_osd| {
-            let inc = Incremental {
-                epoch: six,
-                new_max_osd: max_osd,
-                encode_features: spirula_maps::features::OSDMAP_SIGNIFICANT,
-                full_crc: after.encode_with_crc().1,
-                ..Incremental::default()
-            };
+        let inc = |new_max_osd| Incremental {
+            epoch: six,
+            new_max_osd,
+            ..Incremental::default()
+        };
+        let mut after = map(five);
+        after.apply(&inc(3)).unwrap();
+        let message = |new_max_osd| {
+            let mut inc = inc(new_max_osd);
+            inc.encode_features = spirula_maps::features::OSDMAP_SIGNIFICANT;
+            inc.full_crc = after.encode_with_crc().1;
             MOsdMap {
                 newest: six,
                 incrementals: BTreeMap::from([(six, encode_to_vec(&inc).into())]),
