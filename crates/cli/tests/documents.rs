@@ -1,5 +1,5 @@
-//! Checks that the documents' links and paths lead to files, and that the functions, tests and other
-//! names in their tables of invariants exist.
+//! Checks that the documents' links and paths lead to files, and that the names in their tables of
+//! invariants exist.
 
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
