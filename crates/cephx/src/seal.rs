@@ -3,7 +3,7 @@
 //!
 //! - `aes`: AES-128-CBC with PKCS#7 padding and a fixed initial vector. CBC with a fixed vector and
 //!   no authentication is weak by today's standards; it is what key type 1 means on the wire, for
-//!   what a client seals or opens. What no client opens is sealed otherwise
+//!   what a client seals or opens. Structures that no client opens are sealed otherwise
 //!   ([`crate::ticket_seal`]), and both sides sign the handshake afterwards.
 //! - `aes256k`: RFC 8009 ([`crate::rfc8009`]), with a key for each usage.
 //!

@@ -1,5 +1,5 @@
-//! Checks that the documents' links lead to files, and that the functions and tests in their tables
-//! of invariants exist.
+//! Checks that the documents' links and paths lead to files, and that the names in their tables of
+//! invariants exist.
 
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -17,24 +17,39 @@ fn root() -> PathBuf {
         .unwrap()
 }
 
-/// Adds the files below `dir` whose names end with `end`, except build output and hidden ones.
-fn files(dir: &Path, end: &str, found: &mut Vec<PathBuf>) {
+/// The directories that git ignores: build output, and data of clusters.
+fn ignored() -> Vec<PathBuf> {
+    let list = std::fs::read_to_string(root().join(".gitignore")).unwrap();
+    let names = list.lines().filter_map(|line| line.strip_prefix('/'));
+    names.map(|name| root().join(name)).collect()
+}
+
+/// Adds the files below `dir`, except hidden ones and those in `ignored`.
+fn walk(dir: &Path, ignored: &[PathBuf], found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let is_hidden = path.file_name().unwrap().to_string_lossy().starts_with('.');
+        if is_hidden || ignored.contains(&path) {
+            continue;
+        }
         if path.is_dir() {
-            if !name.starts_with('.') && name != "target" {
-                files(&path, end, found);
-            }
-        } else if name.ends_with(end) {
+            walk(&path, ignored, found);
+        } else {
             found.push(path);
         }
     }
 }
 
-fn below(end: &str) -> Vec<PathBuf> {
+fn all() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    files(&root(), end, &mut found);
+    walk(&root(), &ignored(), &mut found);
+    found
+}
+
+/// The files whose names end with one of `ends`.
+fn ending(ends: &[&str]) -> Vec<PathBuf> {
+    let mut found = all();
+    found.retain(|file| ends.iter().any(|end| file.to_string_lossy().ends_with(end)));
     assert!(!found.is_empty());
     found
 }
@@ -71,10 +86,33 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
+/// The identifiers in a text.
+fn identifiers(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+}
+
+/// The path that a text in backquotes begins with, if it means a file or directory of this tree: it
+/// ends as sources and documents do, or its first part is in one of `bases`.
+fn path_in<'a>(text: &'a str, bases: &[&Path]) -> Option<&'a str> {
+    let word = text.split(' ').next()?;
+    let word = word.strip_prefix("./").unwrap_or(word).trim_end_matches('/');
+    let is_plain = word
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
+    if !is_plain || word.starts_with('/') || word.starts_with('.') && !word.contains('/') {
+        return None;
+    }
+    let is_source = [".rs", ".py", ".md"].iter().any(|end| word.ends_with(end));
+    let (first, _) = word.split_once('/').unwrap_or((word, ""));
+    let begins_here = || bases.iter().any(|base| base.join(first).exists());
+    (is_source || text.contains('/') && begins_here()).then_some(word)
+}
+
 #[test]
 fn links_lead_to_files_that_are_there() {
     let (mut checked, mut dead) = (0, Vec::new());
-    for document in below(".md") {
+    for document in ending(&[".md"]) {
         let text = std::fs::read_to_string(&document).unwrap();
         for (n, line) in prose(&text) {
             for link in links(line) {
@@ -93,53 +131,107 @@ fn links_lead_to_files_that_are_there() {
     assert!(dead.is_empty(), "{}", dead.join("\n"));
 }
 
+/// A path in backquotes begins at the root, beside its page, or in a directory that the page links
+/// to; or it is the end of one path alone.
 #[test]
-fn functions_and_tests_that_design_pages_name_exist() {
-    let mut known = BTreeSet::new();
-    for source in below(".rs") {
-        let text = std::fs::read_to_string(source).unwrap();
-        for declared in text.split("fn ").skip(1) {
-            let end = declared.find(|c: char| !c.is_alphanumeric() && c != '_');
-            known.insert(declared[..end.unwrap_or(declared.len())].to_owned());
-        }
-    }
-    let (mut checked, mut missing) = (0, Vec::new());
-    let pages = below(".md")
-        .into_iter()
-        .filter(|p| p.parent().is_some_and(|dir| dir.ends_with("docs/design")));
-    for page in pages {
-        let text = std::fs::read_to_string(&page).unwrap();
-        let rows = prose(&text).filter(|(_, line)| line.starts_with('|'));
-        for (n, row) in rows {
-            for word in quoted(row) {
-                let name = word.rsplit("::").next().unwrap();
-                // Of other words with underscores, as options have, none is as long as the names of
-                // tests.
-                let is_name = name
-                    .chars()
-                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-                if !is_name
-                    || name.matches('_').count() < 3
-                    || name.starts_with("osd_")
-                    || name.starts_with("mon_")
+fn paths_in_backquotes_lead_to_files_that_are_there() {
+    let (root, tree, ignored) = (root(), all(), ignored());
+    let (mut checked, mut dead) = (0, Vec::new());
+    for document in ending(&[".md"]) {
+        let text = std::fs::read_to_string(&document).unwrap();
+        let beside = document.parent().unwrap();
+        let linked: Vec<PathBuf> = prose(&text)
+            .flat_map(|(_, line)| links(line))
+            .map(|link| beside.join(link))
+            .filter(|path| path.is_dir())
+            .collect();
+        for (n, line) in prose(&text) {
+            for word in quoted(line).filter_map(|text| path_in(text, &[&root, beside])) {
+                let mut bases = [root.as_path(), beside]
+                    .into_iter()
+                    .chain(linked.iter().map(PathBuf::as_path));
+                if ignored
+                    .iter()
+                    .any(|dir| root.join(word).starts_with(dir) || beside.join(word).starts_with(dir))
                 {
                     continue;
                 }
                 checked += 1;
-                if !known.contains(name) {
-                    missing.push(format!("{}:{n}: {name}", page.display()));
+                if bases.any(|base| base.join(word).exists()) {
+                    continue;
+                }
+                let ends = tree.iter().filter(|file| file.ends_with(word)).count();
+                if ends != 1 {
+                    dead.push(format!(
+                        "{}:{n}: `{word}` is the end of {ends} paths",
+                        document.display()
+                    ));
                 }
             }
         }
     }
-    assert!(checked > 60, "only {checked} names were found");
+    assert!(checked > 60, "only {checked} paths were found");
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
+
+/// Tables of invariants say in their second column where an invariant is enforced, and in their
+/// third which test breaks without it.
+#[test]
+fn names_in_tables_of_invariants_exist() {
+    let (mut known, mut functions) = (BTreeSet::new(), BTreeSet::new());
+    // The names that this test speaks of need not exist.
+    let sources = ending(&[".rs", ".py", ".sh"]).into_iter();
+    for source in sources.filter(|file| !file.ends_with("cli/tests/documents.rs")) {
+        let text = std::fs::read_to_string(source).unwrap();
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            known.extend(identifiers(line).map(str::to_owned));
+        }
+        for declared in text.split("fn ").skip(1) {
+            functions.extend(identifiers(declared).next().map(str::to_owned));
+        }
+    }
+    let (mut checked, mut missing) = (0, Vec::new());
+    for page in ending(&[".md"]) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let mut is_invariants = false;
+        for (n, line) in prose(&text) {
+            let cells: Vec<&str> = line.split('|').skip(1).map(str::trim).collect();
+            is_invariants &= !cells.is_empty();
+            if cells.first() == Some(&"invariant") {
+                is_invariants = true;
+            }
+            if !is_invariants {
+                continue;
+            }
+            for (column, cell) in cells.into_iter().enumerate() {
+                for name in quoted(cell)
+                    .filter(|text| path_in(text, &[]).is_none())
+                    .flat_map(identifiers)
+                {
+                    let is_test = column == 2
+                        && name
+                            .chars()
+                            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+                    let is_there = match is_test && name.contains('_') {
+                        true => functions.contains(name),
+                        false => known.contains(name),
+                    };
+                    checked += 1;
+                    if !is_there {
+                        missing.push(format!("{}:{n}: {name}", page.display()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(checked > 250, "only {checked} names were found");
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
 fn lines_of_prose_are_not_too_long() {
     let mut long = Vec::new();
-    for document in below(".md") {
+    for document in ending(&[".md"]) {
         let text = std::fs::read_to_string(&document).unwrap();
         for (n, line) in prose(&text) {
             let may_be = line.starts_with('|') || definition(line).is_some() || line.contains("://");

@@ -19,8 +19,8 @@ pub struct Closed {
 }
 
 /// Makes a directory that only this user may use, with those above it; one that is there is closed
-/// to others with the files in it. What lies in directories within it is left alone: nobody gets
-/// there any more.
+/// to others with the files in it. The contents of directories within it stay as they are: nobody
+/// gets there any more.
 ///
 /// # Errors
 /// [`Error::Owner`] where it, a link to it, or something in it belongs to somebody else;

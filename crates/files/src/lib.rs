@@ -1,10 +1,10 @@
 //! Files and directories with keys and data: they belong to the user that a daemon runs as (or to
 //! root), nobody else may read them, and nobody else can have put something in their place.
 //!
-//! What is made here is closed from its first moment (`0600`, `0700`), not after it was open for a
-//! while. What an earlier version or another umask left open is closed when it is next used, and
-//! the log says so. What belongs to others is refused by name: it may be a link to something else
-//! of ours, or a file in which they read what we write.
+//! A new file or directory is closed from its first moment (`0600`, `0700`), not after it was open
+//! for a while. One that an earlier version or another umask left open is closed when it is next
+//! used, and the log says so. A path that belongs to another user is refused by name: it may be a
+//! link to another file of ours, or a file in which that user reads our data.
 
 mod directory;
 mod path;
@@ -174,8 +174,8 @@ fn mode(stat: &Stat) -> u32 {
     stat.st_mode & 0o7777
 }
 
-/// Takes from others what they may do with what is ours, where they may do something. What is
-/// root's stays: only root can mend it.
+/// Removes the permissions of group and others from a file of ours. A file of root stays as it is:
+/// only root can mend it.
 fn close(file: impl AsFd, stat: &Stat, keep: u32) -> io::Result<bool> {
     if mode(stat) & OTHERS == 0 || stat.st_uid != geteuid().as_raw() {
         return Ok(false);

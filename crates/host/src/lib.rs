@@ -3,7 +3,7 @@
 //!
 //! The keys and the forms of the values are those of Ceph 16.2 (`collect_sys_info` in
 //! `common/util.cc`, `get_device_metadata` in `common/blkdev.cc`,
-//! `KernelDevice::collect_metadata`). What the machine does not tell has no key.
+//! `KernelDevice::collect_metadata`). A fact that the machine does not tell has no key.
 
 mod block;
 mod net;

@@ -1,9 +1,9 @@
 //! The manager's process, seen from both ends.
 //!
-//! Tenants write the data in pools, and the modules read it. Whatever that data can make the
-//! modules do, they do it in a process that holds little: no keys but those that the monitor lends
-//! it, no files, bounded memory. The monitor starts it as a child of its own ([`Process`]), talks
-//! to it through a pair of sockets (`wire.rs`), and starts another one when it ends or is silent.
+//! Tenants write the data in pools, and the modules read it. The modules run in a process that
+//! holds little, in case that data makes them do harm: no keys but those that the monitor lends it,
+//! no files, bounded memory. The monitor starts it as a child of its own ([`Process`]), talks to it
+//! through a pair of sockets (`wire.rs`), and starts another one when it ends or is silent.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

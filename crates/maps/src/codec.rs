@@ -1,8 +1,8 @@
 //! The common part of this crate's codecs: sections of larger structures.
 
 /// Declares how a section of a larger structure is encoded: both directions from one table of its
-/// fields, in order. `via` and `since` are those of [`spirula_denc::versioned`]. What stands behind
-/// `if` is written, and the version is the one given there, only where that method says so.
+/// fields, in order. `via` and `since` are those of [`spirula_denc::versioned`]. The fields behind
+/// `if` are written, in the version given there, only if that method returns true.
 macro_rules! section_of {
     (
         impl $name:ident($what:literal, version $version:literal, compat $compat:literal, oldest $oldest:literal) {

@@ -6,9 +6,9 @@
 //! `base:allocation` and TLS, and lets several connections share an export.
 //!
 //! The protocol itself is without I/O: [`handshake`] is a state machine from bytes to bytes,
-//! [`request`] and [`reply`] are functions. Whatever a client sends, they neither panic nor
-//! allocate more than a client may claim. The server around them runs on tokio's current-thread
-//! runtime, inside a `LocalSet` or `LocalRuntime`.
+//! [`request`] and [`reply`] are functions. On any input they neither panic nor allocate more than
+//! a client may claim. The server around them runs on tokio's current-thread runtime, inside a
+//! `LocalSet` or `LocalRuntime`.
 //!
 //! [`WriteBehind`] makes a device answer writes before they are done, within a bound.
 

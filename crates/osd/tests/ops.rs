@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-/// Ops speak of an object, offsets, names and answers. Which members hold the object, and how, is
-/// the backend's: another one touches nothing here.
+/// Ops speak of an object, offsets, names and answers. The backend knows which members hold the
+/// object, and how: another backend changes nothing here.
 #[test]
 fn the_execution_of_ops_knows_no_members() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/pg/exec");

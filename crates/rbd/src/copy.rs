@@ -55,7 +55,7 @@ impl Image {
     ///
     /// # Errors
     /// As [`create`], and as [`Image::write`]; `ECANCELED` where the progress' listener ends it.
-    /// What was copied remains.
+    /// Copied objects remain.
     pub async fn copy(
         &self,
         io: &IoCtx,

@@ -19,8 +19,8 @@ use crate::watcher::Watcher;
 use crate::writing::Writing;
 use crate::{Error, Result, directory};
 
-/// An open image, made of parts. Each part owns its state. What needs several parts is a method
-/// here, of a [`Writing`] or of an operation ([`crate::operating`]).
+/// An open image, made of parts. Each part owns its state. A method that needs several parts is
+/// here, in a [`Writing`] or in an operation ([`crate::operating`]).
 pub(crate) struct Inner {
     pub(crate) site: Rc<Site>,
     pub(crate) view: Rc<View>,

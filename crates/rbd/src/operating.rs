@@ -14,7 +14,7 @@ use crate::writing::Writing;
 use crate::{Error, Result, cls};
 
 /// The turn of an operation on the image as a whole. This client keeps the lock until the operation
-/// ends. What may only be done meanwhile is a method here, in the file of each operation.
+/// ends. Its methods, each in the file of its operation, do the changes that need such a turn.
 pub(crate) struct Operating<'a> {
     pub(crate) image: &'a Rc<Inner>,
     pub(crate) site: &'a Rc<Site>,

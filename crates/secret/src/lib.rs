@@ -1,7 +1,7 @@
 //! One rule for what is secret: it is wiped when dropped, and wherever it would be printed
 //! (`Debug`, logs, histories of commands) stands [`HIDDEN`].
 //!
-//! What holds a secret holds it as [`Secret`] and derives `Debug`. Where the secret is one value
+//! A type with a secret holds it as [`Secret`] and derives `Debug`. Where the secret is one value
 //! among others, as an option of a configuration file or an argument of a command, [`Named`] and
 //! [`HIDDEN`] take its place.
 

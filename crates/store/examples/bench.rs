@@ -66,7 +66,8 @@ impl Bench {
         Ok(self.events.drain(..))
     }
 
-    /// Keeps `depth` operations of `total` under way; `start` begins one, and says whether it is done.
+    /// Keeps `depth` operations of `total` under way; `start` begins one, and says whether it is
+    /// done.
     fn run(
         &mut self,
         name: &str,

@@ -73,8 +73,8 @@ pub(crate) struct State {
     /// Objects that the index has taken in last. Most are not used again, so they bypass the cache.
     retired: Arc<Objects>,
     pub(crate) cache: Cache<ObjectKey, Known>,
-    /// The object that was found last, as long as nothing changes: a request looks its object up and
-    /// then reads it.
+    /// The object that was found last, as long as nothing changes: a request looks its object up
+    /// and then reads it.
     found: Option<(ObjectKey, Known)>,
     pub(crate) alloc: Allocator,
     pub(crate) counters: Counters,

@@ -380,10 +380,10 @@ impl Store {
         Ok(Lookup::Pending)
     }
 
-    /// Reads bytes of an object. A small read may take the way through
-    /// the system's page cache if `way` allows that; larger ones go past it. Bytes beyond the end of the object are
-    /// left out. Transactions submitted after the call do not show if the object is in memory (as
-    /// after a lookup); else they may.
+    /// Reads bytes of an object. A small read may take the way through the system's page cache if
+    /// `way` allows that; larger ones go past it. Bytes beyond the end of the object are left out.
+    /// Transactions submitted after the call do not show if the object is in memory (as after a
+    /// lookup); else they may.
     ///
     /// # Errors
     /// [`StoreError::Fatal`]. Others come with the answer: [`StoreError::NoObject`],

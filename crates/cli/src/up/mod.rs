@@ -47,8 +47,8 @@ pub(crate) struct Args {
     /// How many monitors, when the cluster is made [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_MONS)))]
     mons: Option<u8>,
-    /// Make the store of this OSD anew, as it is lost, and let the others fill it. What is still in
-    /// its directory is never overwritten; may be given more than once
+    /// Make the store of this OSD anew, as it is lost, and let the others fill it. Data that is
+    /// still in its directory is never overwritten; may be given more than once
     #[arg(long, value_name = "N")]
     replace_osd: Vec<u32>,
     /// Replace an OSD also where the lost store may hold what no other one has

@@ -11,8 +11,8 @@ use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 const INVALID: Error = Error::Invalid("OSD id");
 
 /// An OSD's id: in Ceph a number of 32 bits with a sign, which is neither negative nor
-/// [`ITEM_NONE`]. Where Ceph writes -1 for "no OSD", memory has `None` ([`or_none`]); so it has where
-/// Ceph writes [`ITEM_NONE`] for a position without one ([`or_hole`]).
+/// [`ITEM_NONE`]. Where Ceph writes -1 for "no OSD", memory has `None` ([`or_none`]); so it has
+/// where Ceph writes [`ITEM_NONE`] for a position without one ([`or_hole`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OsdId(
     // The number plus one, so that an optional OSD takes no more room than one.

@@ -187,7 +187,7 @@ fn the_only_survivor_s_data_is_waited_for() {
     same_everywhere(&sim);
 }
 
-/// A member of the last interval comes back with an empty disk. What it has forgotten is waited for
+/// A member of the last interval comes back with an empty disk. The PG waits for the lost writes
 /// until the other member is there.
 #[test]
 fn an_empty_disk_is_no_answer_for_what_was_on_the_old_one() {

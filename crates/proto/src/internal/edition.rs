@@ -4,7 +4,7 @@
 //! A message's header names the version that its sender speaks (`version`), and the one that the
 //! message is written in (`compat_version`). A daemon writes to a peer in the newest version that
 //! both speak. Before it has heard from the peer, it writes in the oldest version that it speaks
-//! itself, which a daemon of the version before understands. What is known of a peer holds as long
+//! itself, which a daemon of the version before understands. This knowledge of a peer holds as long
 //! as the connection: afterwards the peer may be another program.
 
 use crate::{Error, RawMessage, Result};

@@ -6,8 +6,7 @@
 //! of the release before; each bump says why where the protocol is declared. [`Edition`] says in
 //! which of them a peer is written to.
 //!
-//! What OSDs say to each other about PGs is declared beside the PG that says it, in the `osd`
-//! crate.
+//! The messages of OSDs to each other about PGs are declared beside the PG, in the `osd` crate.
 
 mod edition;
 pub mod heartbeat;

@@ -1,7 +1,7 @@
 //! Relinks clones of a migrating image, and the migrating clone itself.
 //!
 //! Clones are given back to the source when a migration is given up. Each says which snapshot it is
-//! a clone of, and is listed with that. Whatever interrupts it, a clone is listed with one of the
+//! a clone of, and is listed with that. After any interruption a clone is listed with one of the
 //! two at least (the states of `relink_children` in Ceph's `src/librbd/api/Migration.cc`).
 
 use std::collections::BTreeSet;

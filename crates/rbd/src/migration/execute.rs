@@ -46,7 +46,7 @@ const ATTEMPTS: u32 = 10;
 /// copied, `EROFS` where the migration is being given up, `EOPNOTSUPP` where the source is of the
 /// first format or no image here, `ENOSYS` where one of the two has features that are not known
 /// here, `EBUSY` where somebody has the destination's lock who does not copy when asked,
-/// `ECANCELED` where the progress' listener ends it. What was copied remains.
+/// `ECANCELED` where the progress' listener ends it. Copied objects remain.
 pub async fn migration_execute(io: &IoCtx, name: &str, limits: &Options, progress: &Progress) -> Result<()> {
     let pair = Pair::find(io, name).await?;
     let (Some(_), Some(record)) = pair.records() else {

@@ -3,7 +3,7 @@
 //!
 //! Members are killed, lose their power between and within disk operations, are cut off from others
 //! in one direction or both, lose their disks and come back empty, are added and removed, while
-//! proposals come from several sides. Whatever happens,
+//! proposals come from several sides. In every run,
 //!
 //! - all members apply one sequence of transactions, none twice, and none is passed over;
 //! - what was reported as committed is in it, at the place that was reported;

@@ -17,8 +17,8 @@ pub(super) trait Deferring {
     fn hand_over(&mut self) -> bool;
 }
 
-/// Takes what the kernel keeps back. What it notes from now on and does not hand over now is
-/// signalled, unless it was signalled before.
+/// Takes the completions that the kernel keeps back. The kernel signals each later completion that
+/// this call does not hand over, unless it has already done so.
 pub(super) fn ask(ring: &mut impl Deferring) {
     if !ring.is_flagged() {
         return; // The kernel keeps nothing back, or it is a ring that never does.

@@ -6,8 +6,8 @@
 //! remembers that; and a member that has answered takes part in no earlier interval any more. A
 //! member without a copy may have had one on a disk that was replaced. Its answer counts if it has
 //! had its store since before the interval: then it was given no copy, and the interval was never
-//! active. Else it counts only if all other members answer that they have none. An interval of which
-//! no answer counts blocks the PG until those of its members come up that are down, unless an
+//! active. Else it counts only if all other members answer that they have none. An interval of
+//! which no answer counts blocks the PG until those of its members come up that are down, unless an
 //! operator declared them lost.
 //!
 //! If no copy's past is known from that activation on, as maps were missed or there is no copy,
