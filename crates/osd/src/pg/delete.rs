@@ -9,6 +9,7 @@ use super::key;
 use super::message::PeeringId;
 use super::object::removal;
 use super::output::{Ctx, Page};
+use super::perf::DropReason;
 use super::replicated::parts;
 use super::role::Role;
 use super::site::Site;
@@ -16,7 +17,7 @@ use super::staged;
 use super::store_queue::{Commit, Pending, StoreQueue};
 use super::stored_copy::StoredCopy;
 use super::txn::Txn;
-use spirula_invariant::invariant;
+use spirula_invariant::{dropped, invariant};
 use spirula_maps::OsdId;
 
 /// Objects removed in one step.
@@ -34,10 +35,14 @@ pub(super) struct Deleting<'a> {
 impl Deleting<'_> {
     /// Handles the primary's word that the PG is complete elsewhere.
     pub(super) fn removed(&mut self, from: OsdId, id: PeeringId, cx: &mut Ctx<'_>) {
-        let stray = matches!(self.role, Role::Stray) && self.site.interval.place.primary == Some(from);
-        if stray && id.epoch >= self.site.interval.since && self.copy.exists {
-            self.begin_delete(cx);
-        }
+        let reason = match self.role {
+            _ if !self.site.is_leader(from, id) => DropReason::PeerStale,
+            Role::Stray if self.copy.exists => return self.begin_delete(cx),
+            // It was told so before.
+            Role::Stray | Role::Deleting => DropReason::PeerLate,
+            _ => DropReason::PeerMisled,
+        };
+        dropped!(cx.perf.dropped, reason; pg = self.site.pgid, from = from);
     }
 
     /// Begins the deletion: from now on the copy is no copy, durably.

@@ -232,6 +232,9 @@ impl Pg {
             self.member_activated(primary, cx);
         } else if matches!(self.role, Role::Replica(_) | Role::Stray) {
             self.outbox.send(primary, id, PeerBody::Activated, true, cx);
+        } else {
+            // The pool is gone, or this OSD is down by its map.
+            dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
         }
     }
 

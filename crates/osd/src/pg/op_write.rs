@@ -146,7 +146,8 @@ impl Serving<'_> {
             return self.answer_dup(r.op, cx);
         }
         if self.ops.dropped.overtakes(&r.op) {
-            return; // Its client sends it again, after the one that was dropped.
+            // Its client sends it again, after the one that was dropped.
+            return self.site.drop_op(&r.op, DropReason::OpNoRoom, cx);
         }
         let snap_context = self.site.snap_context(&r.op);
         let state = self.object_of(&r.op, &r.key, None);
@@ -179,7 +180,7 @@ impl Serving<'_> {
         if let Err(answer) = self.site.check_full(&op, grows, stores, cx) {
             match answer {
                 Some(e) => self.log_failure(op, Reply::failure(-e, old_user_version), cx),
-                None => self.ops.dropped.note(&op, self.site),
+                None => self.ops.dropped.note(&op, self.site, cx),
             }
             return; // It was answered, or is sent again when there is room.
         }

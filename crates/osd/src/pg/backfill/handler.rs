@@ -116,12 +116,13 @@ impl Backfilling<'_> {
     }
 
     /// Handles the target's word that others come first there.
-    pub(in crate::pg) fn turn_revoked(&mut self, from: OsdId) {
-        if let Some(b) = self.backfill()
-            && b.first() == Some(from)
-        {
-            b.turn = Turn::Waiting;
-        }
+    pub(in crate::pg) fn turn_revoked(&mut self, from: OsdId, cx: &mut Ctx<'_>) {
+        let pgid = self.site.pgid;
+        let has_turn = |b: &&mut Backfill| b.turn != Turn::Waiting && b.first() == Some(from);
+        let Some(b) = self.backfill().filter(has_turn) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = pgid, from = from);
+        };
+        b.turn = Turn::Waiting;
     }
 
     /// Asks the targets that have not answered what they have.

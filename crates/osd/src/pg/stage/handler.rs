@@ -320,7 +320,7 @@ impl Staging<'_> {
     fn stage_given_up(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         self.end_job(seq, cx);
         if let Some(Pending::Op(reading)) = self.serving.store.pending.remove(&seq) {
-            self.serving.ops.dropped.note(&reading.op, self.serving.site);
+            self.serving.ops.dropped.note(&reading.op, self.serving.site, cx);
             if let Some(c) = self.serving.ops.contexts.find(&reading.key) {
                 c.exclusive = false;
             }

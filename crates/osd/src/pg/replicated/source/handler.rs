@@ -354,8 +354,8 @@ impl Feeding<'_> {
         let at = self.feed_of(from, id);
         if let Some(f) = at.and_then(|i| self.feed(i)) {
             f.roomless = true;
-            self.push_acked(from, id, cx);
         }
+        self.push_acked(from, id, cx);
     }
 
     /// Gives up the attempt, as the object under way can't be read: no target is complete without

@@ -178,9 +178,10 @@ impl Receiving<'_> {
         begun: Option<Bytes>,
         cx: &mut Ctx<'_>,
     ) {
-        if self.is_target(id) {
-            self.refuse_push(id, source, begun, cx);
+        if !self.is_target(id) {
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid, from = source);
         }
+        self.refuse_push(id, source, begun, cx);
     }
 
     /// Answers that there is no room for a push, and removes the object if parts of it were stored.
@@ -199,9 +200,10 @@ impl Receiving<'_> {
     }
 
     pub(in crate::pg) fn push_committed(&mut self, id: PeeringId, source: OsdId, cx: &mut Ctx<'_>) {
-        if self.is_target(id) {
-            self.outbox.send(source, id, PeerBody::PushAck, true, cx);
+        if !self.is_target(id) {
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid, from = source);
         }
+        self.outbox.send(source, id, PeerBody::PushAck, true, cx);
     }
 
     /// Handles the holder's list of its objects in a range of keys.
