@@ -1,11 +1,9 @@
 //! Deleting a copy whose pool is gone, or whose PG is complete elsewhere. In bounded steps, in the
 //! background.
 
-use bytes::Bytes;
-
 use super::copying::Copying;
 use super::fetch::ReadError;
-use super::key;
+use super::key::{self, KeyRange};
 use super::message::PeeringId;
 use super::object::removal;
 use super::output::{Ctx, Page};
@@ -78,13 +76,13 @@ impl Deleting<'_> {
     /// Goes on after the removals so far are durable.
     pub(super) fn delete_step(&mut self, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Deleting) {
-            let (from, to) = self.delete_range();
-            self.store.list((from, to), STEP, Pending::Delete, cx);
+            let range = self.delete_range();
+            self.store.list(range, STEP, Pending::Delete, cx);
         }
     }
 
     /// The range of the copy's objects, also when the pool is gone.
-    fn delete_range(&self) -> (Bytes, Bytes) {
+    fn delete_range(&self) -> KeyRange {
         key::pg_range(self.site.pgid, self.copy.info.pg_num.max(1))
     }
 

@@ -485,13 +485,8 @@ impl Agreeing<'_> {
     /// Counts objects and bytes anew, before activation.
     fn count(&mut self, cx: &mut Ctx<'_>) {
         self.peering.counted = Usage::default();
-        let (from, _) = self.site.range();
-        self.count_from(from, cx);
-    }
-
-    fn count_from(&mut self, from: Bytes, cx: &mut Ctx<'_>) {
-        let (_, to) = self.site.range();
-        self.store.list((from, to), COUNT_PAGE, Pending::Count, cx);
+        let all = self.site.range();
+        self.store.list(all, COUNT_PAGE, Pending::Count, cx);
     }
 
     /// Counts the objects that the store has listed.
@@ -509,7 +504,8 @@ impl Agreeing<'_> {
             p.counted = p.counted.plus(usage_of(&key, &info));
         }
         if let Some(from) = next {
-            return self.count_from(from, cx);
+            let rest = self.site.range().rest(from);
+            return self.store.list(rest, COUNT_PAGE, Pending::Count, cx);
         }
         if let Some(Some(info)) = p.auth.and_then(|auth| p.infos.get_mut(&auth)) {
             info.usage = p.counted;

@@ -59,7 +59,7 @@ impl Feeding<'_> {
         if self.site.interval.place.primary != Some(from) || !self.copy.exists {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
-        let (start, _) = self.site.range();
+        let start = self.site.range().from;
         let feeds: Vec<Feed> = targets
             .into_iter()
             .map(|(o, plan)| Feed::new(o, plan, &start))
@@ -137,7 +137,7 @@ impl Feeding<'_> {
             return;
         };
         let (now, usec) = (self.copy.info.last_update, cx.usec);
-        let (_, to) = self.site.range();
+        let range = self.site.range();
         // The last feed that is done ends the copy, and with it those before it.
         let Some(f) = self.feed(i) else { return };
         let target = f.target;
@@ -157,7 +157,7 @@ impl Feeding<'_> {
             }
             Next::List(from) => {
                 f.waiting = true;
-                self.store.list((from, to), SCAN, Pending::Source(i), cx);
+                self.store.list(range.rest(from), SCAN, Pending::Source(i), cx);
             }
             Next::Done => {
                 let roomless = f.roomless;
@@ -282,7 +282,7 @@ impl Feeding<'_> {
     }
 
     fn send_scan(&mut self, i: usize, objects: Vec<(Bytes, Bytes)>, next: Option<Bytes>, cx: &mut Ctx<'_>) {
-        let (_, end) = self.site.range();
+        let end = self.site.range().to;
         let versions: Option<Vec<(Bytes, EVersion)>> = objects
             .into_iter()
             .map(|(k, info)| Some((k, decode_all::<ObjectInfo>(&info).ok()?.version)))

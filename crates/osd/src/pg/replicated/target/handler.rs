@@ -10,7 +10,7 @@ use spirula_maps::{EVersion, OsdId, snap};
 use super::{Pushed, Scan, SyncTarget};
 use crate::pg::fetch::ReadError;
 use crate::pg::info::PgInfo;
-use crate::pg::key;
+use crate::pg::key::{self, KeyRange};
 use crate::pg::message::{LogUpdate, PeerBody, PeeringId};
 use crate::pg::object::{ObjectInfo, StoredObject, forget_clone, removal};
 use crate::pg::outbox::Outbox;
@@ -66,8 +66,7 @@ impl Receiving<'_> {
         if !self.is_target(id) {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
-        let (from_key, to_key) = self.site.range();
-        if push.key < from_key || push.key >= to_key {
+        if !self.site.range().contains(&push.key) {
             return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         }
         // A clone is replaced together with the records of the snapshots that it stood for here.
@@ -227,7 +226,7 @@ impl Receiving<'_> {
                 theirs: objects.into_iter().collect(),
             });
         }
-        self.store.list((from, to), PAGE, Pending::Target, cx);
+        self.store.list(KeyRange { from, to }, PAGE, Pending::Target, cx);
     }
 
     /// Compares the own objects in that range.
@@ -260,7 +259,7 @@ impl Receiving<'_> {
         }
         if let Some(from) = next {
             invariant!(from < to, "a page of the store to end in the range that was listed"; pg = self.site.pgid);
-            return self.store.list((from, to), PAGE, Pending::Target, cx);
+            return self.store.list(KeyRange { from, to }, PAGE, Pending::Target, cx);
         }
         if let Some(t) = self.target {
             t.scan = None;
