@@ -143,6 +143,11 @@ pub fn parse_object_key(mut key: &[u8]) -> Option<HObject> {
     })
 }
 
+/// The object with this key, for messages to people.
+pub(super) fn named(key: &[u8]) -> HObject {
+    parse_object_key(key).unwrap_or_else(HObject::min)
+}
+
 /// The range of the PG's objects, in a pool of `pg_num` PGs.
 pub fn pg_range(pgid: PgId, pg_num: u32) -> KeyRange {
     let bits = pgid.split_bits(pg_num);
