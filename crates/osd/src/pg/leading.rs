@@ -101,7 +101,7 @@ impl Pg {
         invariant!(
             self.copy.log.head() == self.copy.info.last_update,
             "the log of a PG that begins to serve to end with its last change";
-            pg = self.site.pgid, head = self.copy.log.head(), last_update = self.copy.info.last_update
+            pg = self.site.pgid, epoch = self.site.map.epoch(), head = self.copy.log.head(), last_update = self.copy.info.last_update
         );
         let infos = std::mem::take(&mut peering.infos);
         let (at, me, place) = (

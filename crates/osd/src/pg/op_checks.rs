@@ -235,7 +235,10 @@ impl Serving<'_> {
     /// Answers a repeated request as the first time, once that is durable.
     pub(super) fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         let Some(answer) = self.copy.answer_to(&op.reqid) else {
-            impossible!("a request that was recognised to be remembered"; pg = self.site.pgid, client = op.reqid.name, tid = op.reqid.tid);
+            impossible!(
+                "a request that was recognised to be remembered";
+                pg = self.site.pgid, epoch = self.site.map.epoch(), client = op.reqid.name, tid = op.reqid.tid, object = op.object
+            );
         };
         if let Role::Active(a) = &mut self.role
             && answer.version > a.committed
@@ -243,7 +246,7 @@ impl Serving<'_> {
             let Some(w) = a.in_flight.iter_mut().find(|w| w.version == answer.version) else {
                 impossible!(
                     "a change that is not durable everywhere to be under way";
-                    pg = self.site.pgid, version = answer.version, committed = a.committed
+                    pg = self.site.pgid, epoch = self.site.map.epoch(), version = answer.version, committed = a.committed
                 );
             };
             return w.dups.push((op, answer));

@@ -304,7 +304,7 @@ impl Serving<'_> {
         invariant!(
             version > newest,
             "writes whose versions ascend";
-            pg = self.site.pgid, newest = newest, version = version, object = entry.object
+            pg = self.site.pgid, epoch = self.site.map.epoch(), newest = newest, version = version, object = entry.object
         );
         let change = backend::Change {
             pgid: self.site.pgid,
@@ -322,7 +322,7 @@ impl Serving<'_> {
         invariant!(
             a.in_flight.back().is_none_or(|w| w.version < version),
             "writes under way to be in the order of their versions";
-            pg = self.site.pgid, version = version
+            pg = self.site.pgid, epoch = self.site.map.epoch(), version = version
         );
         a.in_flight.push_back(InFlight {
             version,
@@ -425,7 +425,7 @@ impl Serving<'_> {
         invariant!(
             all >= a.committed,
             "what was durable on all members to stay so";
-            pg = self.site.pgid, all = all, committed = a.committed
+            pg = self.site.pgid, epoch = self.site.map.epoch(), all = all, committed = a.committed
         );
         a.committed = all;
         loop {
@@ -463,7 +463,7 @@ impl Serving<'_> {
         }
         if let Some(key) = w.key {
             if let Some(c) = self.ops.contexts.find(&key) {
-                invariant!(c.uncommitted > 0, "a write that ends to have held its object"; pg = self.site.pgid, version = w.version);
+                invariant!(c.uncommitted > 0, "a write that ends to have held its object"; pg = self.site.pgid, epoch = self.site.map.epoch(), version = w.version);
                 c.uncommitted -= 1;
             }
             self.pump(&key, cx);

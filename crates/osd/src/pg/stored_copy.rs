@@ -186,7 +186,7 @@ impl StoredCopy {
         invariant!(
             self.log.head() == self.info.last_update && self.log.tail() <= self.log.head(),
             "the log of a copy that is activated to end with its last change";
-            pg = site.pgid, tail = self.log.tail(), head = self.log.head(), last_update = self.info.last_update
+            pg = site.pgid, epoch = site.map.epoch(), tail = self.log.tail(), head = self.log.head(), last_update = self.info.last_update
         );
         store.submit(txn, what, cx);
     }

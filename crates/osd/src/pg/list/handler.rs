@@ -177,7 +177,7 @@ impl Serving<'_> {
     pub(in crate::pg) fn list_fetched(&mut self, mut l: Listing, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
         for f in fetched {
             let (Some(o), Some(filter)) = (l.left.pop_front(), &l.filter) else {
-                impossible!("an object that was read for a listing to be one that its filter is to judge"; pg = self.site.pgid);
+                impossible!("an object that was read for a listing to be one that its filter is to judge"; pg = self.site.pgid, epoch = self.site.map.epoch());
             };
             let stored = match f.answer {
                 Ok(Answer::Object(stored)) => stored,
@@ -200,7 +200,7 @@ impl Serving<'_> {
             return self.list_later(l.op, cx);
         }
         let Listing { mut op, index, .. } = l;
-        invariant!(index < op.ops.len(), "a listing to be one of its request's ops"; pg = self.site.pgid, index = index);
+        invariant!(index < op.ops.len(), "a listing to be one of its request's ops"; pg = self.site.pgid, epoch = self.site.map.epoch(), index = index);
         op.ops[index].rval = result;
         self.list_from(op, index + 1, result, cx);
     }

@@ -54,7 +54,7 @@ impl Agreeing<'_> {
         invariant!(
             stage.may_follow(before),
             "an attempt to agree to go through its stages in their order";
-            pg = self.site.pgid, attempt = self.lead.id.round, before = before.standing().name(), next = stage.standing().name()
+            pg = self.site.pgid, epoch = self.site.map.epoch(), attempt = self.lead.id.round, before = before.standing().name(), next = stage.standing().name()
         );
         self.recent.enter(stage.standing(), cx.now);
         self.peering.stage = stage;
@@ -154,7 +154,7 @@ impl Agreeing<'_> {
         self.peering.retry = true;
         self.copying.unreadable = unreadable;
         let Some(auth) = self.peering.auth else {
-            impossible!("the newest copy to be found before its holder gives up"; pg = self.site.pgid);
+            impossible!("the newest copy to be found before its holder gives up"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         if !self.lead.unfit.insert(auth) {
             // So all are that have it: each is asked in its turn.
@@ -272,7 +272,7 @@ impl Agreeing<'_> {
     pub(in crate::pg) fn ask(&mut self, osds: Vec<OsdId>, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         for osd in osds {
-            invariant!(osd != self.site.whoami, "an attempt to know what this OSD has"; pg = self.site.pgid, osd = osd);
+            invariant!(osd != self.site.whoami, "an attempt to know what this OSD has"; pg = self.site.pgid, epoch = self.site.map.epoch(), osd = osd);
             self.outbox.send(osd, id, PeerBody::Query, false, cx);
             let p = &mut *self.peering;
             p.asked.insert(osd);
@@ -402,7 +402,7 @@ impl Agreeing<'_> {
         let targets: Vec<(OsdId, SyncPlan)> =
             plans.into_iter().filter(|(_, plan)| !is_nothing(plan)).collect();
         let Some(auth) = p.auth else {
-            impossible!("the newest copy to be found before members get it"; pg = self.site.pgid);
+            impossible!("the newest copy to be found before members get it"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         p.progress = cx.usec;
         self.enter(Stage::Syncing(targets.iter().map(|(o, _)| *o).collect()), cx);

@@ -222,7 +222,7 @@ impl Repairing<'_> {
         invariant!(
             target != source,
             "an object to be taken from another member than the one that lacks it";
-            pg = self.serving.site.pgid, target = target, object = key::named(&key)
+            pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), target = target, object = key::named(&key)
         );
         self.first().step = Step::Asked {
             target,
@@ -230,7 +230,7 @@ impl Repairing<'_> {
             heard: cx.usec,
         };
         let Some(r) = self.serving.role.repairs() else {
-            impossible!("a primary that serves to direct repairs"; pg = self.serving.site.pgid);
+            impossible!("a primary that serves to direct repairs"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch());
         };
         r.number += 1;
         let number = r.number;

@@ -43,9 +43,9 @@ impl Mending<'_> {
 
     fn ask_for_rest(&mut self, cx: &mut Ctx<'_>) {
         let Some(p) = &self.copying.patient else {
-            impossible!("an object that is repaired to be known here"; pg = self.site.pgid);
+            impossible!("an object that is repaired to be known here"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
-        invariant!(!p.whole, "an object to lack something that more of it is asked for"; pg = self.site.pgid, object = key::named(&p.key));
+        invariant!(!p.whole, "an object to lack something that more of it is asked for"; pg = self.site.pgid, epoch = self.site.map.epoch(), object = key::named(&p.key));
         let body = RepairBody::Read {
             number: p.number,
             key: p.key.clone(),
@@ -57,7 +57,7 @@ impl Mending<'_> {
 
     fn tell_repair(&mut self, outcome: Outcome, cx: &mut Ctx<'_>) {
         let Some(p) = &self.copying.patient else {
-            impossible!("a repair that is told of to be under way here"; pg = self.site.pgid);
+            impossible!("a repair that is told of to be under way here"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         let (primary, number) = (self.site.leader(), p.number);
         if outcome != Outcome::Working {

@@ -164,13 +164,13 @@ impl Feeding<'_> {
                 invariant!(
                     f.jobs.is_empty() && f.current.is_none() && f.cursor.is_none(),
                     "a copy that is done to have nothing left to push";
-                    pg = self.site.pgid, target = target
+                    pg = self.site.pgid, epoch = self.site.map.epoch(), target = target
                 );
                 self.copying.unreadable = None;
                 let all_done = |s: &mut SyncSource| s.feeds.iter().all(|f| f.done);
                 let ended = self.copying.source.take_if(all_done);
                 let Some(source) = ended.as_ref().or(self.copying.source.as_ref()) else {
-                    impossible!("a feed to be of a copy"; pg = self.site.pgid, target = target);
+                    impossible!("a feed to be of a copy"; pg = self.site.pgid, epoch = self.site.map.epoch(), target = target);
                 };
                 let (id, primary) = (source.id, source.primary);
                 let end = match roomless {
@@ -200,7 +200,7 @@ impl Feeding<'_> {
             | StoreReply::Committed
             | StoreReply::NoRoom
             | StoreReply::NotRead) => {
-                impossible!("an answer to what a copy reads"; pg = self.site.pgid, answer = format!("{reply:?}"))
+                impossible!("an answer to what a copy reads"; pg = self.site.pgid, epoch = self.site.map.epoch(), answer = format!("{reply:?}"))
             }
         }
     }
@@ -208,7 +208,7 @@ impl Feeding<'_> {
     fn source_object(&mut self, i: usize, found: Option<StoredObject>, cx: &mut Ctx<'_>) {
         let current = self.feed(i).and_then(|f| f.current.as_ref());
         let Some((key, had)) = current.map(|c| (c.key.clone(), c.had)) else {
-            impossible!("an object that was looked up to be under way"; pg = self.site.pgid);
+            impossible!("an object that was looked up to be under way"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         let changed = had.and_then(|had| self.copy.changed_since(had, &key));
         let has_room = !self.is_target_full();

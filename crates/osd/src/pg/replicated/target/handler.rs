@@ -258,7 +258,7 @@ impl Receiving<'_> {
             self.store.submit(Txn { objects, meta }, Commit::Record, cx);
         }
         if let Some(from) = next {
-            invariant!(from < to, "a page of the store to end in the range that was listed"; pg = self.site.pgid);
+            invariant!(from < to, "a page of the store to end in the range that was listed"; pg = self.site.pgid, epoch = self.site.map.epoch());
             return self.store.list(KeyRange { from, to }, PAGE, Pending::Target, cx);
         }
         if let Some(t) = self.target {

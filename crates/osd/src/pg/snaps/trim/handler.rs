@@ -283,7 +283,7 @@ impl Trimming<'_> {
             .and_then(|l| l.given_up(&clone_key, &clone.1.snaps));
         let removed = given_up.as_ref().unwrap_or(&self.serving.site.pool.snaps.removed);
         let Some(state) = self.serving.ops.contexts.state(head) else {
-            impossible!("an object whose clone is trimmed to be known"; pg = self.serving.site.pgid, version = version);
+            impossible!("an object whose clone is trimmed to be known"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), version = version);
         };
         let prior_version = state.info.version;
         let done = trim(head, state, clone, removed, version);
