@@ -10,13 +10,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A directory, and the number of bare returns in it without an explanation. The number only falls:
-/// a change that explains one lowers it here.
-const UNEXPLAINED: [(&str, usize); 5] = [
+/// A directory or file, and the number of bare returns in it without an explanation. The number
+/// only falls: a change that explains one lowers it here.
+const UNEXPLAINED: [(&str, usize); 9] = [
     ("store/src", 0),
     ("msgr/src", 0),
     ("mon/src/core", 0),
+    ("mon/src/daemon", 31),
     ("osd/src/pg", 0),
+    ("osd/src/core.rs", 0),
+    ("osd/src/core", 0),
+    ("osd/src/heartbeat", 0),
     ("osd/src/daemon", 0),
 ];
 
@@ -66,13 +70,19 @@ fn is_comment(line: &str) -> bool {
 /// Whether a line, after the one before, ends a function with nothing, and without a word.
 fn is_unexplained(before: &str, line: &str) -> bool {
     let (code, comment) = line.split_once("//").unwrap_or((line, ""));
-    let ends = code.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ';');
-    let is_bare = ends.clone().any(|word| word == "return;") || code.contains("{ return }");
+    let is_bare = code.match_indices("return").any(|(at, word)| {
+        let (before, after) = (&code[..at], &code[at + word.len()..]);
+        let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        is_word && after.trim_start().starts_with([';', ',', '}', ')'])
+    });
     is_bare && comment.trim().is_empty() && !is_comment(before)
 }
 
-/// The sources below a directory, without files of tests alone.
+/// The sources below a directory, without files of tests alone; or the file itself.
 fn sources(of: &Path) -> Vec<PathBuf> {
+    if of.is_file() {
+        return vec![of.to_owned()];
+    }
     let mut out = Vec::new();
     for entry in fs::read_dir(of).unwrap() {
         let path = entry.unwrap().path();
@@ -97,7 +107,7 @@ fn look_at(directory: &str) -> Found {
         let name = path.strip_prefix(crates).unwrap().display().to_string();
         found.look_at(&name, &fs::read_to_string(&path).unwrap());
     }
-    assert!(found.lines > 1000, "{directory} is not where it was");
+    assert!(found.lines > 100, "{directory} is not where it was");
     found
 }
 
@@ -140,7 +150,11 @@ fn a_comment_is_at_the_end_of_the_line_or_in_the_one_before() {
         ("// It is old.", "return;", false),
         ("", "let Some(x) = x else { return };", true),
         ("", "let Some(x) = x else { return; };", true),
+        ("", "None => return,", true),
+        ("", "_ if old => return, // It is old.", false),
+        ("", "let x = x.unwrap_or_else(|| return);", true),
         ("", "return Ok(());", false),
+        ("", "_ => return self.send(reply),", false),
         ("", "return self.send(reply);", false),
         ("", "self.no_return;", false),
     ] {

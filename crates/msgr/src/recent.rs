@@ -106,6 +106,8 @@ pub enum What {
     Established(ConMode),
     /// The session could not be established.
     Failed(Why),
+    /// So many messages in a row were dropped, as they had come before.
+    Repeated(u32),
     /// The session has ended.
     Ended(Why),
 }
@@ -116,6 +118,7 @@ impl fmt::Display for What {
             Self::Dialled => f.write_str("dialled"),
             Self::Established(mode) => write!(f, "established, {mode}"),
             Self::Failed(why) => write!(f, "failed: {why}"),
+            Self::Repeated(times) => write!(f, "dropped {times} messages that had come before"),
             Self::Ended(why) => write!(f, "ended: {why}"),
         }
     }
@@ -180,14 +183,21 @@ impl Trail {
             peer: self.peer,
             what,
         };
-        // A peer that tries in vain again and again must not displace all other entries.
-        self.recorder.add_or(new, |newest| {
-            let again = matches!(what, What::Failed(_)) && (newest.what, newest.peer) == (what, self.peer);
-            if again {
-                *newest = new;
-            }
-            again
-        });
+        // A peer that tries in vain again and again, or says the same, must not displace all other
+        // entries.
+        self.recorder
+            .add_or(new, |newest| match (&mut newest.what, what) {
+                (What::Failed(before), What::Failed(now)) if *before == now && newest.peer == self.peer => {
+                    *newest = new;
+                    true
+                }
+                (What::Repeated(times), What::Repeated(n)) if newest.connection == self.connection => {
+                    *times = times.saturating_add(n);
+                    newest.at = new.at;
+                    true
+                }
+                _ => false,
+            });
     }
 
     /// Notes the end of the session; only the first reason counts.
@@ -212,6 +222,7 @@ mod tests {
         trail.note(What::Dialled);
         trail.peer = EntityName::new(EntityType::OSD, 4);
         trail.note(What::Established(ConMode::CRC));
+        (0..3).for_each(|_| trail.note(What::Repeated(1)));
         trail.end(Why::from(&Error::Idle));
         trail.end(Why::GivenUp);
         for connection in 8..100 {
@@ -228,6 +239,7 @@ mod tests {
             [
                 "7 osd.?: dialled",
                 "7 osd.4: established, crc",
+                "7 osd.4: dropped 3 messages that had come before",
                 "7 osd.4: ended: peer silent",
                 "99 client.?: failed: authentication refused, -13",
             ]

@@ -228,6 +228,7 @@ fn serve(inbound: &mut Inbound, outbound: &mut Outbound) -> Result<(), SessionEr
                 // Only messages that were handed out may take room, and none of them is kept.
                 assert_eq!(n, 0, "the connection waits for its own buffers");
             }
+            InboundEvent::Repeated => {}
             InboundEvent::Keepalive(stamp) => outbound.keepalive_ack(stamp)?,
             InboundEvent::KeepaliveAck(_) => outbound.keepalive(UTime::ZERO)?,
             InboundEvent::Message(incoming) => {

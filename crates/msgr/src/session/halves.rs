@@ -13,6 +13,8 @@ use crate::frame::{Decoder, Encoder, Frame, FrameError, Progress, Tag};
 pub enum InboundEvent {
     /// A message.
     Message(RawMessage),
+    /// A message that came before, and is dropped.
+    Repeated,
     /// The peer asks for a sign of life: send [`Outbound::keepalive_ack`] with the stamp at once.
     Keepalive(UTime),
     /// The peer answers a keepalive that we sent at this time.
@@ -72,12 +74,12 @@ impl Inbound {
                 Progress::NeedBytes => return Ok(InboundEvent::NeedBytes),
                 Progress::NeedRoom(n) => return Ok(InboundEvent::NeedRoom(n)),
                 Progress::Frame(Frame::Message(m)) => {
-                    // Numbers may skip (clients withdraw messages), but repeated messages are
-                    // dropped.
-                    if m.header.seq > self.seq {
-                        self.seq = m.header.seq;
-                        return Ok(InboundEvent::Message(m));
+                    // Numbers may skip: clients withdraw messages.
+                    if m.header.seq <= self.seq {
+                        return Ok(InboundEvent::Repeated);
                     }
+                    self.seq = m.header.seq;
+                    return Ok(InboundEvent::Message(m));
                 }
                 Progress::Frame(Frame::Control(Tag::KEEPALIVE2, p)) => {
                     return Ok(InboundEvent::Keepalive(Keepalive::parse(&p)?.stamp));

@@ -218,6 +218,27 @@ fn replay_acceptor(r: &Recording) {
 }
 
 #[test]
+fn a_message_that_came_before_is_no_message() {
+    let (_, hs) = accept_recorded(&CRC, CRC.client).unwrap();
+    let (_, mut inbound, _) = hs.finish().unwrap();
+    while !matches!(inbound.poll().unwrap(), InboundEvent::NeedBytes) {}
+    let seq = inbound.seq();
+    for (number, came_before) in [(seq, true), (seq + 2, false), (seq + 1, true), (seq + 3, false)] {
+        let mut enc = Encoder::new(Pool::new(1 << 20));
+        drop(enc.take_transcript());
+        let mut message = RawMessage::default();
+        message.header.seq = number;
+        enc.message(message).unwrap();
+        feed(inbound.decoder(), &written(&mut enc));
+        match inbound.poll().unwrap() {
+            InboundEvent::Repeated => assert!(came_before, "{number}"),
+            InboundEvent::Message(m) => assert!(!came_before && m.header.seq == number, "{number}"),
+            e => panic!("{e:?}"),
+        }
+    }
+}
+
+#[test]
 fn keys_are_not_printed() {
     let shown = format!("{:?}", SECURE.keys());
     assert_eq!(shown, "SessionKeys { session_key: …, connection_secret: … }");

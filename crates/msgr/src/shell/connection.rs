@@ -223,6 +223,11 @@ impl Connection {
                     self.in_seq.set(self.inbound.seq());
                     self.large = None;
                 }
+                InboundEvent::Repeated => {
+                    self.large = None;
+                    self.trail.note(What::Repeated(1));
+                    continue;
+                }
                 InboundEvent::Keepalive(stamp) => {
                     self.sender.shared.urgent(Urgent::KeepaliveAck(stamp));
                     continue;

@@ -7,7 +7,7 @@ use spirula_maps::OsdId;
 
 use super::OsdError;
 use super::maps::Maps;
-use super::store_io::{StoreIo, info_range};
+use super::store_io::StoreIo;
 use crate::core::{Core, Shard};
 use crate::pg::config::PgConfig;
 use crate::pg::dups::DupBatch;
@@ -18,8 +18,7 @@ use crate::pg::log::LogEntry;
 /// A core with the PGs that the store remembers.
 pub(super) fn core(id: OsdId, cfg: Arc<PgConfig>, maps: &Maps, io: &mut StoreIo) -> Result<Core, OsdError> {
     let mut core = Core::new(id, Shard::WHOLE, cfg, maps.view().clone());
-    let (from, to) = info_range();
-    for (k, v) in io.load_records(&from, &to)? {
+    for (k, v) in io.load_records(&key::all_infos())? {
         let Some(pgid) = key::parse_info_key(&k) else {
             continue;
         };
@@ -28,12 +27,10 @@ pub(super) fn core(id: OsdId, cfg: Arc<PgConfig>, maps: &Maps, io: &mut StoreIo)
             source,
         };
         let info: PgInfo = decode_all(&v).map_err(damaged)?;
-        let (from, to) = key::log_range(pgid);
-        let records = io.load_records(&from, &to)?;
+        let records = io.load_records(&key::log_range(pgid))?;
         let entries: Result<Vec<LogEntry>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
         core.load(pgid, info, entries.map_err(damaged)?);
-        let (from, to) = key::dups_range(pgid);
-        let records = io.load_records(&from, &to)?;
+        let records = io.load_records(&key::dups_range(pgid))?;
         let batches: Result<Vec<DupBatch>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
         core.load_dups(pgid, batches.map_err(damaged)?);
     }

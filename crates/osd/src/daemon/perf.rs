@@ -501,6 +501,11 @@ fn gauges(o: &Osd) -> Vec<Counter> {
             "Used space",
         ),
         gauge("stat_bytes_avail", s.available, "Available space"),
+        count(
+            "image_io_left_out",
+            o.perf.images.left_out(),
+            "Requests left out of the I/O by image, as too many images are counted",
+        ),
         count("object_ctx_cache_hit", hits, "Object context cache hits"),
         count("object_ctx_cache_total", total, "Object context cache lookups"),
     ]

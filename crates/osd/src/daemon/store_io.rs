@@ -16,9 +16,10 @@ use super::store_lists::Listing;
 use super::store_reads::{Reading, Reads};
 use super::store_writes::{Writes, Writing};
 use crate::pg::fetch::{ReadError, Want};
+use crate::pg::key::KeyRange;
 use crate::pg::op::Client;
 use crate::pg::txn::Txn;
-use crate::pg::{Claim, Reader, StoreReply, StoredObject, Token, key};
+use crate::pg::{Claim, Reader, StoreReply, StoredObject, Token};
 
 /// Answers for the core, in their order.
 #[derive(Default)]
@@ -187,12 +188,11 @@ impl StoreIo {
     }
 
     /// All records of a range, at start-up.
-    pub(super) fn load_records(&mut self, from: &[u8], to: &[u8]) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        let mut out = Vec::new();
-        let mut from = Bytes::copy_from_slice(from);
+    pub(super) fn load_records(&mut self, range: &KeyRange) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let (mut out, mut from) = (Vec::new(), range.from.clone());
         loop {
             self.store
-                .meta_list(&from, Some(to), 4096, spirula_store::Token(0))?;
+                .meta_list(&from, Some(&range.to), 4096, spirula_store::Token(0))?;
             let page = self.wait_for_pairs()?;
             out.extend(page.pairs);
             match page.next {
@@ -243,9 +243,4 @@ fn object_reply(r: Result<Option<Arc<Onode>>, StoreError>) -> StoreReply {
             Err(ReadError)
         }
     })
-}
-
-/// The range of the infos of all PGs in the store.
-pub(super) fn info_range() -> (Bytes, Bytes) {
-    key::all_infos()
 }

@@ -5,7 +5,7 @@ use spirula_maps::SnapId;
 use spirula_store::{ObjectKey, Op, Transaction};
 
 use super::heap::LARGE;
-use crate::pg::key;
+use crate::pg::key::{self, KeyRange};
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 
 /// The bytes of large values in a transaction that lie in no buffer of a pool.
@@ -78,7 +78,7 @@ pub(super) fn translate(txn: Txn) -> Transaction {
                 }
                 ObjectOp::ForgetSnaps { to, snaps } => {
                     t.ops.extend(snaps.iter().map(|s| {
-                        let (from, to) = key::snap_records(*s, key.as_slice(), &to);
+                        let KeyRange { from, to } = key::snap_records(*s, key.as_slice(), &to);
                         Op::MetaDeleteRange { from, to }
                     }));
                     continue;

@@ -216,6 +216,11 @@ impl Contexts {
         self.by_key.values().flat_map(|c| &c.queue)
     }
 
+    /// The first op that waits for an object.
+    pub(crate) fn first_waiting(&self, key: &Bytes) -> Option<&ClientOp> {
+        self.by_key.get(key)?.queue.front()
+    }
+
     /// The number of ops that wait for an object.
     pub(crate) fn waiting(&self) -> usize {
         self.by_key.values().map(|c| c.queue.len()).sum()

@@ -1,22 +1,21 @@
 //! Deleting a copy whose pool is gone, or whose PG is complete elsewhere. In bounded steps, in the
 //! background.
 
-use bytes::Bytes;
-
 use super::copying::Copying;
 use super::copying::parts;
 use super::fetch::ReadError;
-use super::key;
+use super::key::{self, KeyRange};
 use super::message::PeeringId;
 use super::object::removal;
 use super::output::{Ctx, Page};
+use super::perf::DropReason;
 use super::role::Role;
 use super::site::Site;
 use super::staged;
 use super::store_queue::{Commit, Pending, StoreQueue};
 use super::stored_copy::StoredCopy;
 use super::txn::Txn;
-use spirula_invariant::invariant;
+use spirula_invariant::{dropped, invariant};
 use spirula_maps::OsdId;
 
 /// Objects removed in one step.
@@ -34,10 +33,14 @@ pub(super) struct Deleting<'a> {
 impl Deleting<'_> {
     /// Handles the primary's word that the PG is complete elsewhere.
     pub(super) fn removed(&mut self, from: OsdId, id: PeeringId, cx: &mut Ctx<'_>) {
-        let stray = matches!(self.role, Role::Stray) && self.site.interval.place.primary == Some(from);
-        if stray && id.epoch >= self.site.interval.since && self.copy.exists {
-            self.begin_delete(cx);
-        }
+        let reason = match self.role {
+            _ if !self.site.is_leader(from, id) => DropReason::PeerStale,
+            Role::Stray if self.copy.exists => return self.begin_delete(cx),
+            // It was told so before.
+            Role::Stray | Role::Deleting => DropReason::PeerLate,
+            _ => DropReason::PeerMisled,
+        };
+        dropped!(cx.perf.dropped, reason; pg = self.site.pgid, from = from);
     }
 
     /// Begins the deletion: from now on the copy is no copy, durably.
@@ -73,13 +76,13 @@ impl Deleting<'_> {
     /// Goes on after the removals so far are durable.
     pub(super) fn delete_step(&mut self, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Deleting) {
-            let (from, to) = self.delete_range();
-            self.store.list((from, to), STEP, Pending::Delete, cx);
+            let range = self.delete_range();
+            self.store.list(range, STEP, Pending::Delete, cx);
         }
     }
 
     /// The range of the copy's objects, also when the pool is gone.
-    fn delete_range(&self) -> (Bytes, Bytes) {
+    fn delete_range(&self) -> KeyRange {
         key::pg_range(self.site.pgid, self.copy.info.pg_num.max(1))
     }
 

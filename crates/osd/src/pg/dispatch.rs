@@ -75,7 +75,13 @@ impl Pg {
             (Pending::Target, StoreReply::Objects(r)) => self.receiving().target_scanned(r, cx),
             (Pending::TargetClone(key), StoreReply::Object(r)) => self.receiving().clone_found(&key, r, cx),
             (Pending::Delete, StoreReply::Objects(r)) => self.deleting().delete_listed(r, cx),
-            (Pending::Count, StoreReply::Objects(r)) => drop(self.agree(cx, |a, cx| a.counted(r, cx))),
+            // The question is forgotten with the interval, and the PG serves only when all are
+            // counted.
+            (Pending::Count, StoreReply::Objects(r)) => invariant!(
+                self.agree(cx, |a, cx| a.counted(r, cx)),
+                "objects to be counted for an attempt to agree";
+                pg = self.site.pgid, epoch = self.site.map.epoch()
+            ),
             (what, reply) => impossible!(
                 "an answer to the question";
                 pg = self.site.pgid, epoch = self.site.map.epoch(), question = format!("{what:?}"), answer = format!("{reply:?}")
@@ -181,9 +187,16 @@ impl Pg {
             PeerBody::ScanAck(needed) => self.feeding().scan_acked(from, id, needed, cx),
             PeerBody::Activate { info, log } => self.led().activate_member(from, id, info, log, cx),
             PeerBody::Reserve(priority) => self.led().turn_wanted(from, id, priority, cx),
-            PeerBody::Reserved => drop(self.backfill(|b| b.turn_granted(from, cx))),
             PeerBody::Release => self.copying.incoming.released(from),
-            PeerBody::Revoked => drop(self.backfill(|b| b.turn_revoked(from))),
+            body @ (PeerBody::Reserved | PeerBody::Revoked) => {
+                let serves = self.backfill(|b| match body {
+                    PeerBody::Reserved => b.turn_granted(from, cx),
+                    _ => b.turn_revoked(from, cx),
+                });
+                if !serves {
+                    dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+                }
+            }
             PeerBody::Copied { info, log } => self.receiving().copied(from, id, info, log, cx),
             PeerBody::Activated => self.member_activated(from, cx),
             PeerBody::Remove => self.deleting().removed(from, id, cx),

@@ -22,6 +22,7 @@ use spirula_proto::osd::OsdFlags;
 
 use super::op::{Client, ClientOp};
 use super::output::{Ctx, Output};
+use super::perf::DropReason;
 use super::site::Site;
 
 /// The first write of a client that was dropped.
@@ -144,7 +145,8 @@ impl Dropped {
     }
 
     /// Notes a write that was dropped, as there is no room.
-    pub(super) fn note(&mut self, op: &ClientOp, site: &Site) {
+    pub(super) fn note(&mut self, op: &ClientOp, site: &Site, cx: &mut Ctx<'_>) {
         self.add(op, site.map.epoch());
+        site.drop_op(op, DropReason::OpNoRoom, cx);
     }
 }

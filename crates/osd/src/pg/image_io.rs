@@ -128,6 +128,8 @@ pub struct ImageIo {
     /// The pools of the counted images; empty for all.
     pools: Vec<PoolId>,
     images: HashMap<ImageKey, Counts>,
+    /// The requests that were not counted, as too many other images were.
+    left_out: u64,
 }
 
 impl ImageIo {
@@ -142,8 +144,16 @@ impl ImageIo {
     /// Ends the counting if nobody has asked for long.
     pub fn lapse(&mut self, usec: Micros) {
         if !self.until.is_zero() && usec >= self.until {
-            *self = Self::default();
+            *self = Self {
+                left_out: self.left_out,
+                ..Self::default()
+            };
         }
+    }
+
+    /// The requests to images that were not counted, as there were too many other images.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Counts an executed request that is about to be answered; to be called before its reply takes
@@ -172,7 +182,10 @@ impl ImageIo {
                 id: name.id.to_owned(),
                 ..Counts::default()
             }),
-            None => return,
+            None => {
+                self.left_out += 1;
+                return; // Its image is one too many until the next answer.
+            }
         };
         let took = usec
             .saturating_sub(op.stamps.received)

@@ -33,6 +33,27 @@ const SNAP_LEN: usize = 8;
 /// Length of the key of a log entry.
 const LOG_LEN: usize = 25;
 
+/// A range of the store's keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first key in it.
+    pub from: Bytes,
+    /// The first key after it that is not in it.
+    pub to: Bytes,
+}
+
+impl KeyRange {
+    /// Whether a key is in the range.
+    pub fn contains(&self, key: &Bytes) -> bool {
+        (&self.from..&self.to).contains(&key)
+    }
+
+    /// The rest of the range, from a key on.
+    pub(super) fn rest(self, from: Bytes) -> Self {
+        Self { from, ..self }
+    }
+}
+
 fn put_name(out: &mut Vec<u8>, name: &[u8]) {
     for &b in name {
         out.push(b);
@@ -122,8 +143,13 @@ pub fn parse_object_key(mut key: &[u8]) -> Option<HObject> {
     })
 }
 
-/// The first key of the PG's objects and the key after its last one, in a pool of `pg_num` PGs.
-pub fn pg_range(pgid: PgId, pg_num: u32) -> (Bytes, Bytes) {
+/// The object with this key, for messages to people.
+pub(super) fn named(key: &[u8]) -> HObject {
+    parse_object_key(key).unwrap_or_else(HObject::min)
+}
+
+/// The range of the PG's objects, in a pool of `pg_num` PGs.
+pub fn pg_range(pgid: PgId, pg_num: u32) -> KeyRange {
     let bits = pgid.split_bits(pg_num);
     let start = pgid.seed.reverse_bits();
     let rest = u32::MAX.checked_shr(bits).unwrap_or(0);
@@ -133,11 +159,12 @@ pub fn pg_range(pgid: PgId, pg_num: u32) -> (Bytes, Bytes) {
         out.extend_from_slice(&hash.to_be_bytes());
         Bytes::from(out)
     };
-    let end = match (start | rest).checked_add(1) {
+    let to = match (start | rest).checked_add(1) {
         Some(end) => place(pgid.pool.unsigned(), end),
         None => place(pgid.pool.unsigned() + 1, 0),
     };
-    (place(pgid.pool.unsigned(), start), end)
+    let from = place(pgid.pool.unsigned(), start);
+    KeyRange { from, to }
 }
 
 fn pg_key(kind: u8, pgid: PgId) -> Vec<u8> {
@@ -154,8 +181,11 @@ pub fn info_key(pgid: PgId) -> Bytes {
 }
 
 /// The range that holds the infos of all PGs.
-pub fn all_infos() -> (Bytes, Bytes) {
-    (Bytes::from_static(&[INFO]), Bytes::from_static(&[INFO + 1]))
+pub fn all_infos() -> KeyRange {
+    KeyRange {
+        from: Bytes::from_static(&[INFO]),
+        to: Bytes::from_static(&[INFO + 1]),
+    }
 }
 
 /// The PG whose info has this key.
@@ -198,19 +228,20 @@ pub fn snap_key(snap: SnapId, clone: &[u8]) -> Bytes {
 
 /// The range of the records of a snapshot's clones between two object keys of a pool, or up to the
 /// next pool.
-pub fn snap_records(snap: SnapId, from: &[u8], to: &[u8]) -> (Bytes, Bytes) {
+pub fn snap_records(snap: SnapId, from: &[u8], to: &[u8]) -> KeyRange {
     let pool = &from[..POOL_LEN.min(from.len())];
-    let end = if to.starts_with(pool) {
+    let to = if to.starts_with(pool) {
         snap_key(snap, to)
     } else {
         snap_key(snap.saturating_add(1), pool)
     };
-    (snap_key(snap, from), end)
+    let from = snap_key(snap, from);
+    KeyRange { from, to }
 }
 
 /// The range of the records of a snapshot's clones in a PG.
-pub fn snap_range(pgid: PgId, pg_num: u32, snap: SnapId) -> (Bytes, Bytes) {
-    let (from, to) = pg_range(pgid, pg_num);
+pub fn snap_range(pgid: PgId, pg_num: u32, snap: SnapId) -> KeyRange {
+    let KeyRange { from, to } = pg_range(pgid, pg_num);
     snap_records(snap, &from, &to)
 }
 
@@ -234,10 +265,13 @@ pub fn after_log_key(pgid: PgId, v: EVersion) -> Bytes {
     log_key(pgid, EVersion::new(Epoch::NONE, v.version.saturating_add(1)))
 }
 
-fn version_range(kind: u8, pgid: PgId) -> (Bytes, Bytes) {
-    let mut end = pg_key(kind, pgid);
-    end.extend_from_slice(&[0xff; 13]);
-    (pg_key(kind, pgid).into(), end.into())
+fn version_range(kind: u8, pgid: PgId) -> KeyRange {
+    let (from, mut to) = (pg_key(kind, pgid), pg_key(kind, pgid));
+    to.extend_from_slice(&[0xff; 13]);
+    KeyRange {
+        from: from.into(),
+        to: to.into(),
+    }
 }
 
 /// The key of a log entry.
@@ -246,7 +280,7 @@ pub fn log_key(pgid: PgId, v: EVersion) -> Bytes {
 }
 
 /// The range of all log entries of a PG.
-pub fn log_range(pgid: PgId) -> (Bytes, Bytes) {
+pub fn log_range(pgid: PgId) -> KeyRange {
     version_range(LOG, pgid)
 }
 
@@ -256,7 +290,7 @@ pub fn dups_key(pgid: PgId, first: EVersion) -> Bytes {
 }
 
 /// The range of all batches of forgotten requests of a PG.
-pub fn dups_range(pgid: PgId) -> (Bytes, Bytes) {
+pub fn dups_range(pgid: PgId) -> KeyRange {
     version_range(DUPS, pgid)
 }
 
@@ -300,9 +334,8 @@ mod tests {
                 let o = object("", "", "x", i.wrapping_mul(0x9e37_79b1));
                 let k = object_key(&o);
                 for pg in (0..pg_num).map(|s| PgId::new(PoolId::new(3), s)) {
-                    let (from, to) = pg_range(pg, pg_num);
                     assert_eq!(
-                        from <= k && k < to,
+                        pg_range(pg, pg_num).contains(&k),
                         pg.contains_hash(pg_num, o.hash),
                         "{pg} of {pg_num}"
                     );
@@ -319,14 +352,14 @@ mod tests {
         );
         assert!(a < b && a != stage_key(PgId::new(PoolId::new(3), 8), 0));
         assert_eq!(parse_object_key(&a), None);
-        let last = pg_range(PgId::new(PoolId::try_from(i64::MAX - 1).unwrap(), 0), 1).1;
+        let last = pg_range(PgId::new(PoolId::try_from(i64::MAX - 1).unwrap(), 0), 1).to;
         assert!(last < a);
     }
 
     #[test]
     fn log_keys_lie_in_their_range_in_order_of_version() {
         let pg = PgId::new(PoolId::new(3), 9);
-        let (from, to) = log_range(pg);
+        let KeyRange { from, to } = log_range(pg);
         let a = log_key(pg, EVersion::new(Epoch::new(9), 1));
         let b = log_key(pg, EVersion::new(Epoch::new(4), 2));
         assert!(from < a && a < b && b < to);

@@ -101,7 +101,7 @@ impl Pg {
         invariant!(
             self.copy.log.head() == self.copy.info.last_update,
             "the log of a PG that begins to serve to end with its last change";
-            pg = self.site.pgid, head = self.copy.log.head(), last_update = self.copy.info.last_update
+            pg = self.site.pgid, epoch = self.site.map.epoch(), head = self.copy.log.head(), last_update = self.copy.info.last_update
         );
         let infos = std::mem::take(&mut peering.infos);
         let (at, me, place) = (
@@ -232,6 +232,9 @@ impl Pg {
             self.member_activated(primary, cx);
         } else if matches!(self.role, Role::Replica(_) | Role::Stray) {
             self.outbox.send(primary, id, PeerBody::Activated, true, cx);
+        } else {
+            // The pool is gone, or this OSD is down by its map.
+            dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
         }
     }
 

@@ -76,16 +76,17 @@ impl Led<'_> {
 
     /// Handles a primary's request for the log.
     pub(super) fn log_wanted(&mut self, from: OsdId, id: PeeringId, cx: &mut Ctx<'_>) {
-        if self.site.is_leader(from, id) {
-            let entries = self.copy.log.iter().cloned().collect();
-            let body = PeerBody::Log {
-                tail: self.copy.log.tail(),
-                head: self.copy.info.last_update,
-                entries,
-                dups: self.copy.dups.batches().cloned().collect(),
-            };
-            self.outbox.send(from, id, body, true, cx);
+        if !self.site.is_leader(from, id) {
+            return dropped!(cx.perf.dropped, DropReason::PeerStale; pg = self.site.pgid, from = from);
         }
+        let entries = self.copy.log.iter().cloned().collect();
+        let body = PeerBody::Log {
+            tail: self.copy.log.tail(),
+            head: self.copy.info.last_update,
+            entries,
+            dups: self.copy.dups.batches().cloned().collect(),
+        };
+        self.outbox.send(from, id, body, true, cx);
     }
 
     /// Handles a primary's request to take part.

@@ -102,7 +102,7 @@ impl Pg {
             invariant!(
                 ended.first <= ended.last,
                 "an interval to end after it began";
-                pg = self.site.pgid, first = ended.first, last = ended.last
+                pg = self.site.pgid, epoch = self.site.map.epoch(), first = ended.first, last = ended.last
             );
             self.copy.info.history.push(ended);
         }

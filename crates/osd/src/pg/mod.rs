@@ -252,7 +252,9 @@ impl Pg {
 
     /// Handles a request of a client. Its epoch is not newer than the PG's map.
     pub fn handle_op(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
+        let before = cx.perf.dropped.total();
         self.serving().handle_op(op, cx);
+        self.recent.note_dropped(before, None, cx);
     }
 
     /// Handles the end of a client's connection. Its requests that have not begun never will: on

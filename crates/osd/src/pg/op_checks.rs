@@ -6,7 +6,7 @@ use spirula_cephx::caps::ClassCall;
 use spirula_classes::Flags;
 use spirula_denc::{Reader, UTime};
 use spirula_errno::*;
-use spirula_invariant::{impossible, invariant};
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::snap;
 use spirula_proto::osd::{OpCode, OsdFlags};
 use spirula_proto::osd_op_data::CopySource;
@@ -14,6 +14,7 @@ use spirula_proto::osd_op_data::CopySource;
 use super::key;
 use super::op::{ClientOp, OsdOp};
 use super::output::{Ctx, Output};
+use super::perf::DropReason;
 use super::role::Role;
 use super::serving::Serving;
 use super::site::Site;
@@ -23,7 +24,7 @@ pub(super) enum Verdict {
     /// Go on.
     Pass,
     /// Do not answer: the client sends it again, or it was not meant for this OSD.
-    Drop,
+    Drop(DropReason),
     /// Answer with an error.
     Fail(Errno),
 }
@@ -31,7 +32,7 @@ pub(super) enum Verdict {
 impl Site {
     pub(super) fn check(&self, op: &ClientOp) -> Verdict {
         if !self.contains(&op.object) {
-            return Verdict::Drop;
+            return Verdict::Drop(DropReason::OpMisdirected);
         }
         if op.flags.intersects(OsdFlags::PARALLELEXEC) || op.ops.is_empty() {
             return Verdict::Fail(EINVAL);
@@ -117,6 +118,11 @@ impl Site {
         access.allows(&pool, l.nspace.as_bytes(), key.as_bytes(), true, false, &[])
     }
 
+    /// Drops a client's request without an answer.
+    pub(super) fn drop_op(&self, op: &ClientOp, reason: DropReason, cx: &mut Ctx<'_>) {
+        dropped!(cx.perf.dropped, reason; pg = self.pgid, client = op.reqid.name, tid = op.reqid.tid);
+    }
+
     pub(super) fn check_object_op(&self, op: &ClientOp) -> Verdict {
         let o = &op.object;
         let (cfg, pool) = (&self.cfg, &self.pool);
@@ -134,7 +140,10 @@ impl Site {
         }
         if pool.eio {
             let knows = op.flags.intersects(OsdFlags::SUPPORTSPOOLEIO);
-            return if knows { Verdict::Drop } else { Verdict::Fail(EIO) };
+            return match knows {
+                true => Verdict::Drop(DropReason::OpPoolEio),
+                false => Verdict::Fail(EIO),
+            };
         }
         if op.may_write() {
             if op.snapid != snap::NOSNAP {
@@ -183,7 +192,7 @@ impl Serving<'_> {
                     op.forget_copies();
                     self.ops.held.push_back(op);
                 }
-                Verdict::Drop => {}
+                Verdict::Drop(reason) => self.site.drop_op(&op, reason, cx),
                 Verdict::Fail(e) => self.site.fail(&mut op, e, cx),
             },
             _ if self.is_replica_read(&op) => self.replica_read(op, cx),
@@ -202,7 +211,7 @@ impl Serving<'_> {
     fn do_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         match self.site.check(&op) {
             Verdict::Pass => {}
-            Verdict::Drop => return,
+            Verdict::Drop(reason) => return self.site.drop_op(&op, reason, cx),
             Verdict::Fail(e) => return self.site.fail(&mut op, e, cx),
         }
         if op.is_pg_op() {
@@ -213,7 +222,7 @@ impl Serving<'_> {
         }
         match self.site.check_object_op(&op) {
             Verdict::Pass => {}
-            Verdict::Drop => return,
+            Verdict::Drop(reason) => return self.site.drop_op(&op, reason, cx),
             Verdict::Fail(e) => return self.site.fail(&mut op, e, cx),
         }
         if op.may_write() && self.copy.is_dup(&op, self.site) {
@@ -226,7 +235,10 @@ impl Serving<'_> {
     /// Answers a repeated request as the first time, once that is durable.
     pub(super) fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         let Some(answer) = self.copy.answer_to(&op.reqid) else {
-            impossible!("a request that was recognised to be remembered"; pg = self.site.pgid, client = op.reqid.name, tid = op.reqid.tid);
+            impossible!(
+                "a request that was recognised to be remembered";
+                pg = self.site.pgid, epoch = self.site.map.epoch(), client = op.reqid.name, tid = op.reqid.tid, object = op.object
+            );
         };
         if let Role::Active(a) = &mut self.role
             && answer.version > a.committed
@@ -234,7 +246,7 @@ impl Serving<'_> {
             let Some(w) = a.in_flight.iter_mut().find(|w| w.version == answer.version) else {
                 impossible!(
                     "a change that is not durable everywhere to be under way";
-                    pg = self.site.pgid, version = answer.version, committed = a.committed
+                    pg = self.site.pgid, epoch = self.site.map.epoch(), version = answer.version, committed = a.committed
                 );
             };
             return w.dups.push((op, answer));

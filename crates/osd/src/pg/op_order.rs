@@ -164,7 +164,7 @@ impl Serving<'_> {
                 invariant!(
                     self.ops.contexts.state(key).is_none(),
                     "an object that is looked up to be unknown";
-                    pg = self.site.pgid, version = state.info.version
+                    pg = self.site.pgid, epoch = self.site.map.epoch(), version = state.info.version
                 );
                 self.ops.contexts.set_state(key, state);
                 if self.role.is_active() {
@@ -265,7 +265,7 @@ impl Serving<'_> {
             if r.op.may_write() {
                 c.exclusive = false
             } else {
-                invariant!(c.reading > 0, "a read that ends to have held its object"; pg = self.site.pgid);
+                invariant!(c.reading > 0, "a read that ends to have held its object"; pg = self.site.pgid, epoch = self.site.map.epoch());
                 c.reading -= 1;
             }
         }

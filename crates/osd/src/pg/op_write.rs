@@ -146,7 +146,8 @@ impl Serving<'_> {
             return self.answer_dup(r.op, cx);
         }
         if self.ops.dropped.overtakes(&r.op) {
-            return; // Its client sends it again, after the one that was dropped.
+            // Its client sends it again, after the one that was dropped.
+            return self.site.drop_op(&r.op, DropReason::OpNoRoom, cx);
         }
         let snap_context = self.site.snap_context(&r.op);
         let state = self.object_of(&r.op, &r.key, None);
@@ -179,7 +180,7 @@ impl Serving<'_> {
         if let Err(answer) = self.site.check_full(&op, grows, stores, cx) {
             match answer {
                 Some(e) => self.log_failure(op, Reply::failure(-e, old_user_version), cx),
-                None => self.ops.dropped.note(&op, self.site),
+                None => self.ops.dropped.note(&op, self.site, cx),
             }
             return; // It was answered, or is sent again when there is room.
         }
@@ -303,7 +304,7 @@ impl Serving<'_> {
         invariant!(
             version > newest,
             "writes whose versions ascend";
-            pg = self.site.pgid, newest = newest, version = version, object = entry.object
+            pg = self.site.pgid, epoch = self.site.map.epoch(), newest = newest, version = version, object = entry.object
         );
         let change = backend::Change {
             pgid: self.site.pgid,
@@ -321,7 +322,7 @@ impl Serving<'_> {
         invariant!(
             a.in_flight.back().is_none_or(|w| w.version < version),
             "writes under way to be in the order of their versions";
-            pg = self.site.pgid, version = version
+            pg = self.site.pgid, epoch = self.site.map.epoch(), version = version
         );
         a.in_flight.push_back(InFlight {
             version,
@@ -424,7 +425,7 @@ impl Serving<'_> {
         invariant!(
             all >= a.committed,
             "what was durable on all members to stay so";
-            pg = self.site.pgid, all = all, committed = a.committed
+            pg = self.site.pgid, epoch = self.site.map.epoch(), all = all, committed = a.committed
         );
         a.committed = all;
         loop {
@@ -462,7 +463,7 @@ impl Serving<'_> {
         }
         if let Some(key) = w.key {
             if let Some(c) = self.ops.contexts.find(&key) {
-                invariant!(c.uncommitted > 0, "a write that ends to have held its object"; pg = self.site.pgid, version = w.version);
+                invariant!(c.uncommitted > 0, "a write that ends to have held its object"; pg = self.site.pgid, epoch = self.site.map.epoch(), version = w.version);
                 c.uncommitted -= 1;
             }
             self.pump(&key, cx);

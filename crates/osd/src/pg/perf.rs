@@ -4,8 +4,8 @@ use spirula_asok::perf::Times;
 use spirula_invariant::{Counts, reasons};
 
 reasons! {
-    /// Why a PG drops a message of another OSD, or an answer of the store. Reasons that begin with
-    /// `Peer` are for messages that other OSDs should not send.
+    /// Why a PG drops a message of another OSD, a client's request, or an answer of the store.
+    /// Reasons that begin with `Peer` are for messages of OSDs, those with `Op` for requests.
     pub enum DropReason {
         /// The message is of an earlier interval or attempt at peering.
         PeerStale => "peer_stale", "Messages of OSDs about an earlier attempt at peering";
@@ -21,6 +21,13 @@ reasons! {
         PeerMisled => "peer_misled", "Messages of OSDs for a part in the PG that this one has not";
         /// An earlier write was lost: the primary sends both again.
         PeerGap => "peer_gap", "Writes of primaries that came before one that was lost";
+        /// The request's object is not in the PG by the map that its client names.
+        OpMisdirected => "op_misdirected", "Requests dropped for objects that are not in the PG";
+        /// The pool answers nothing, as its flag `eio` says. The client knows that by its map.
+        OpPoolEio => "op_pool_eio", "Requests dropped as the pool has the flag eio";
+        /// There is no room for the write, or for an earlier one of its client. The client sends it
+        /// again when there is.
+        OpNoRoom => "op_no_room", "Writes dropped until there is room for them";
         /// The store was called in an interval that has ended.
         StoreLate => "store_late", "Answers of the store that nobody waits for any more";
     }
@@ -35,6 +42,11 @@ impl DropReason {
         } else {
             Self::PeerForeign
         }
+    }
+
+    /// Whether it is a request that was dropped.
+    pub(super) fn is_of_request(self) -> bool {
+        matches!(self, Self::OpMisdirected | Self::OpPoolEio | Self::OpNoRoom)
     }
 }
 

@@ -119,13 +119,13 @@ pub enum What {
     Attempt(PeeringId),
     /// Whether reads have waited for a lease for seconds.
     LeaseLate(bool),
-    /// Messages or answers that the PG dropped.
+    /// Messages, requests or answers that the PG dropped.
     Dropped {
         /// The reason.
         reason: DropReason,
         /// How often in a row.
         times: u16,
-        /// The sender; `None` for the store.
+        /// The sender; `None` for the store and for clients.
         from: Option<OsdId>,
     },
 }
@@ -142,16 +142,15 @@ impl fmt::Display for What {
             Self::Attempt(id) => write!(f, "attempt {} of epoch {}", id.round, id.epoch),
             Self::LeaseLate(true) => f.write_str("lease late"),
             Self::LeaseLate(false) => f.write_str("lease no longer late"),
-            Self::Dropped {
-                reason,
-                times,
-                from: None,
-            } => write!(f, "dropped {times} answers of the store: {}", reason.name()),
-            Self::Dropped {
-                reason,
-                times,
-                from: Some(osd),
-            } => write!(f, "dropped {times} messages of osd.{osd}: {}", reason.name()),
+            Self::Dropped { reason, times, from } => {
+                write!(f, "dropped {times} ")?;
+                match from {
+                    _ if reason.is_of_request() => f.write_str("requests")?,
+                    Some(osd) => write!(f, "messages of osd.{osd}")?,
+                    None => f.write_str("answers of the store")?,
+                }
+                write!(f, ": {}", reason.name())
+            }
         }
     }
 }
@@ -297,14 +296,14 @@ impl Recent {
         }
     }
 
-    /// Notes what was dropped since `before`, of an OSD or else of the store.
+    /// Notes what was dropped since `before`: a request, or something of an OSD or else the store.
     pub(super) fn note_dropped(&self, before: u64, from: Option<OsdId>, cx: &Ctx<'_>) {
         if let Some(reason) = cx.perf.dropped.newest_since(before) {
             self.dropped(reason, from, cx.now);
         }
     }
 
-    /// Notes that the PG dropped a message of an OSD, or else an answer of the store.
+    /// Notes that the PG dropped a request, a message of an OSD, or else an answer of the store.
     pub(super) fn dropped(&self, reason: DropReason, from: Option<OsdId>, at: UTime) {
         let new = What::Dropped {
             reason,
@@ -431,6 +430,7 @@ mod tests {
         recent.lease_late(true, at(5));
         recent.lease_late(true, at(6));
         recent.dropped(DropReason::StoreLate, None, at(7));
+        recent.dropped(DropReason::OpPoolEio, None, at(8));
         let lines: Vec<String> = recent
             .recorder
             .entries()
@@ -444,6 +444,7 @@ mod tests {
                 "dropped 1 messages of osd.5: peer_stale",
                 "lease late",
                 "dropped 1 answers of the store: store_late",
+                "dropped 1 requests: op_pool_eio",
             ]
         );
     }

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{HObject, OsdId, PgId};
 
@@ -13,7 +12,7 @@ use super::bug::Bug;
 use super::cluster::{ClusterMap, PoolView};
 use super::config::{PgConfig, Shares};
 use super::interval::Interval;
-use super::key;
+use super::key::{self, KeyRange};
 use super::layout::{Layout, Part};
 use super::log::Usage;
 use super::message::PeeringId;
@@ -62,10 +61,10 @@ impl Site {
     }
 
     /// The range of the store's keys that holds the PG's objects.
-    pub(super) fn range(&self) -> (Bytes, Bytes) {
-        let (from, to) = key::pg_range(self.pgid, self.pool.pg_num.max(1));
-        invariant!(from < to, "a PG to have a range of keys"; pg = self.pgid, pg_num = self.pool.pg_num);
-        (from, to)
+    pub(super) fn range(&self) -> KeyRange {
+        let range = key::pg_range(self.pgid, self.pool.pg_num.max(1));
+        invariant!(range.from < range.to, "a PG to have a range of keys"; pg = self.pgid, pg_num = self.pool.pg_num);
+        range
     }
 
     /// Whether an object is the PG's.

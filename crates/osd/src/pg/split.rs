@@ -23,7 +23,7 @@ impl Pg {
         invariant!(
             pg_num > self.copy.info.pg_num,
             "a PG to be split for more PGs than before";
-            pg = self.site.pgid, before = self.copy.info.pg_num, pg_num = pg_num
+            pg = self.site.pgid, epoch = self.site.map.epoch(), before = self.copy.info.pg_num, pg_num = pg_num
         );
         let mut split_off = |&(child, slot): &(PgId, u32)| {
             let (cfg, map) = (Arc::clone(&self.site.cfg), Arc::clone(map));

@@ -9,6 +9,7 @@ use spirula_invariant::invariant;
 use spirula_maps::{EVersion, OsdId};
 
 use super::fetch::Want;
+use super::key::KeyRange;
 use super::list::Listing;
 use super::message::PeeringId;
 use super::op::ClientOp;
@@ -184,8 +185,8 @@ impl StoreQueue {
     }
 
     /// Lists objects in a range of keys.
-    pub(super) fn list(&mut self, (from, to): (Bytes, Bytes), max: usize, what: Pending, cx: &mut Ctx<'_>) {
-        let token = self.token(what);
+    pub(super) fn list(&mut self, range: KeyRange, max: usize, what: Pending, cx: &mut Ctx<'_>) {
+        let (token, KeyRange { from, to }) = (self.token(what), range);
         cx.out.push(Output::List { token, from, to, max });
     }
 

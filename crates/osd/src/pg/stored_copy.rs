@@ -14,7 +14,7 @@ use super::bug::Bug;
 use super::dirty::Dirty;
 use super::dups::{DupBatch, Dups};
 use super::info::PgInfo;
-use super::key;
+use super::key::{self, KeyRange};
 use super::log::{self, LogEntry, LogOp, PgLog};
 use super::message::LogUpdate;
 use super::op::ClientOp;
@@ -141,7 +141,7 @@ impl StoredCopy {
     /// Adopts info and log, as a member that was told so; the objects are as they say already.
     fn take_over(&mut self, pgid: PgId, info: PgInfo, update: LogUpdate, txn: &mut Txn) {
         if update.replace {
-            for (from, to) in [key::log_range(pgid), key::dups_range(pgid)] {
+            for KeyRange { from, to } in [key::log_range(pgid), key::dups_range(pgid)] {
                 txn.meta.push(MetaOp::DeleteRange(from, to));
             }
             for batch in &update.dups {
@@ -186,7 +186,7 @@ impl StoredCopy {
         invariant!(
             self.log.head() == self.info.last_update && self.log.tail() <= self.log.head(),
             "the log of a copy that is activated to end with its last change";
-            pg = site.pgid, tail = self.log.tail(), head = self.log.head(), last_update = self.info.last_update
+            pg = site.pgid, epoch = site.map.epoch(), tail = self.log.tail(), head = self.log.head(), last_update = self.info.last_update
         );
         store.submit(txn, what, cx);
     }
@@ -205,7 +205,7 @@ impl StoredCopy {
     /// Removes the copy: its records go with this transaction.
     pub(super) fn remove(&mut self, pgid: PgId, txn: &mut Txn) {
         invariant!(self.info.incomplete, "a copy that is removed to have been marked incomplete first"; pg = pgid);
-        for (from, to) in [key::log_range(pgid), key::dups_range(pgid)] {
+        for KeyRange { from, to } in [key::log_range(pgid), key::dups_range(pgid)] {
             txn.meta.push(MetaOp::DeleteRange(from, to));
         }
         txn.meta.push(MetaOp::Delete(key::info_key(pgid)));

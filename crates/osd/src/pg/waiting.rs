@@ -6,9 +6,11 @@ use spirula_denc::Micros;
 use spirula_maps::{OsdId, OsdOrNone};
 
 use super::backfill::Backfill;
+use super::key;
 use super::peering::{Peering, Stage, Wait};
 use super::role::{Active, Role};
 use super::seen::Seen;
+use super::store_queue::{Commit, Pending};
 
 /// Names of OSDs, for a sentence.
 struct Osds<'a, I>(&'a I);
@@ -55,7 +57,17 @@ impl Seen<'_> {
                     format!("Serves ({name} since {since}) and waits for {waits}.")
                 }
             },
-            Role::Replica(r) if r.active => format!("Follows {leader}, which serves, since {since}."),
+            Role::Replica(r) if r.active => {
+                let waits: Vec<String> = [self.durability_waits_for(usec), self.store_waits_for(usec)]
+                    .into_iter()
+                    .flatten()
+                    .collect();
+                let and = if waits.is_empty() { "" } else { ", and waits for " };
+                format!(
+                    "Follows {leader}, which serves, since {since}{and}{}.",
+                    waits.join("; for ")
+                )
+            }
             Role::Replica(_) | Role::Stray if self.lead.query_from.is_some() => format!(
                 "Waits since {since} for {undurable} transactions to be durable, before it tells {leader} what it has."
             ),
@@ -140,19 +152,58 @@ impl Seen<'_> {
                 Osds(&late),
                 w.version
             ));
+        } else {
+            waits.extend(self.durability_waits_for(usec));
         }
+        waits.extend(self.store_waits_for(usec));
+        waits.extend(self.ops.stages.waits_for(usec));
         if a.lease.is_late() {
             waits.push(format!("{} to let reads be answered", Osds(a.lease.missing())));
         }
-        if a.repairs.is_busy() {
-            waits.push("objects to be repaired that members can't read".to_owned());
-        }
+        waits.extend(a.repairs.waits_for());
         if !a.repairs.lost.is_empty() {
             let n = a.repairs.lost.len();
             waits.push(format!("{n} objects that no member can read"));
         }
         waits.extend(self.copying_waits_for(&a.backfill));
+        waits.extend(a.trimmer.waits_for(self.site.map.no_snap_trim()));
         waits
+    }
+
+    /// The transactions here that are not durable.
+    fn durability_waits_for(self, usec: Micros) -> Option<String> {
+        let (_, submitted, what) = self.store.commits.front()?;
+        let (n, ago) = (
+            self.store.commits.len(),
+            usec.saturating_sub(*submitted).as_secs(),
+        );
+        let first = match what {
+            Commit::Write(v) => format!("write {v}"),
+            _ => "a change of its own".to_owned(),
+        };
+        Some(format!(
+            "its store to have {first} durable, of {n} transactions, submitted {ago} s ago"
+        ))
+    }
+
+    /// What the store is to read for clients' requests, apart from what is staged.
+    fn store_waits_for(self, usec: Micros) -> Option<String> {
+        let is_asked = |(seq, what): &(&u32, &Pending)| match what {
+            Pending::Context(_) | Pending::List(_) => true,
+            Pending::Op(_) => !self.ops.stages.is_awaited_by(**seq),
+            _ => false,
+        };
+        let asked: Vec<_> = self.store.pending.iter().filter(is_asked).collect();
+        let (n, (_, first)) = (asked.len(), asked.into_iter().min_by_key(|(seq, _)| **seq)?);
+        let (object, op) = match first {
+            Pending::Context(key) => (Some(key), self.ops.contexts.first_waiting(key)),
+            Pending::Op(r) => (Some(&r.key), Some(&r.op)),
+            other => (None, other.op()),
+        };
+        let object = object.map_or_else(|| "a list".to_owned(), |key| key::named(key).to_string());
+        let ago = op.map(|op| usec.saturating_sub(op.stamps.received).as_secs());
+        let since = ago.map_or_else(String::new, |s| format!(", for a request that came {s} s ago"));
+        Some(format!("its store to read {object}, of {n}{since}"))
     }
 
     fn copying_waits_for(self, b: &Backfill) -> Option<String> {

@@ -77,6 +77,24 @@ fn images_of_other_pools_are_left_out_and_a_data_pool_is_not_the_images() {
 }
 
 #[test]
+fn requests_to_one_image_too_many_are_counted_as_left_out() {
+    let mut sim = Sim::new(1, 1, 1, 1);
+    sim.settle();
+    ask(&mut sim, &[]);
+    let left_out = |sim: &Sim| sim.nodes[&OsdId::new(0)].images.left_out();
+    for n in 0..8192 {
+        sim.write_full(&format!("rbd_data.{n:x}.0000000000000000"), "x");
+    }
+    assert_eq!(left_out(&sim), 0);
+    sim.write_full("rbd_data.y.0000000000000000", "x");
+    sim.write_full("rbd_data.0.0000000000000000", "x");
+    assert_eq!(left_out(&sim), 1);
+    ask(&mut sim, &[]);
+    sim.write_full("rbd_data.y.0000000000000000", "x");
+    assert_eq!(left_out(&sim), 1);
+}
+
+#[test]
 fn nobody_counts_without_being_asked() {
     let mut sim = cluster();
     sim.call("rbd_data.a.0000000000000000", vec![write_full("x")]);

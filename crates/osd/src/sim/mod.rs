@@ -5,6 +5,7 @@ mod classes;
 mod copy;
 mod copying;
 mod core;
+mod dropped;
 mod dups;
 mod foreign;
 mod hostile;

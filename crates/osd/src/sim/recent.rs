@@ -48,6 +48,12 @@ fn a_pg_says_on_whom_it_waits_and_since_when() {
             && writes.contains(") and waits for osd.1 to have write "),
         "{writes}"
     );
+    let follows = sentence(&sim, OsdId::new(1));
+    assert!(
+        follows.contains(", and waits for its store to have write ")
+            && follows.ends_with(" durable, of 1 transactions, submitted 0 s ago."),
+        "{follows}"
+    );
     sim.settle_clean(5);
 
     sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 3);
@@ -74,6 +80,69 @@ fn a_pg_says_on_whom_it_waits_and_since_when() {
         waited.enter == standing.1 && waited.exit > waited.enter,
         "{past:?}"
     );
+}
+
+/// Lets some of the cluster's work happen until the leader of the first PG says this.
+fn run_until(sim: &mut Sim, part: &str) -> String {
+    for _ in 0..500 {
+        let said = leader_s(sim);
+        if said.contains(part) {
+            return said;
+        }
+        sim.run_some(1);
+    }
+    panic!("not {part:?} but {}", leader_s(sim));
+}
+
+#[test]
+fn a_pg_that_serves_names_the_object_that_it_waits_for() {
+    let mut sim = Sim::new(3, 3, 1, 5);
+    sim.settle_clean(5);
+    let op = sim.build("a", vec![plain(OpCode::STAT)]);
+    sim.submit(op).unwrap();
+    let reads = leader_s(&sim);
+    assert!(
+        reads.contains(" waits for its store to read 1:")
+            && reads.contains("a:head, of 1, for a request that came "),
+        "{reads}"
+    );
+    sim.settle_clean(5);
+    assert!(leader_s(&sim).ends_with(", and waits for nothing."));
+
+    sim.write_full("source", "x");
+    sim.settle_clean(5);
+    sim.with(OsdId::new(0), |core, _| core.drop_contexts());
+    let op = sim.build("copy", vec![copy::copy("source")]);
+    sim.submit(op).unwrap();
+    let copies = run_until(&mut sim, " to send part 1 of source to be copied, asked 0 s ago");
+    assert!(copies.contains(" waits for osd.0 to send "), "{copies}");
+    sim.settle_clean(5);
+    assert_eq!(sim.read("copy").unwrap(), "x");
+}
+
+#[test]
+fn a_pg_that_trims_says_so() {
+    let mut sim = Sim::new(3, 3, 1, 5);
+    sim.settle_clean(5);
+    sim.write_at_snaps("a", vec![write_full("one")], 0, &[]);
+    sim.write_at_snaps("a", vec![write_full("two")], 3, &[3]);
+    sim.change_map(|m| m.no_snap_trim = true);
+    sim.remove_snaps(&[3]);
+    sim.settle();
+    let held = leader_s(&sim);
+    assert!(
+        held.ends_with(" waits for the flag nosnaptrim to go, to trim 1 removed snapshots."),
+        "{held}"
+    );
+    sim.change_map(|m| m.no_snap_trim = false);
+    run_until(
+        &mut sim,
+        "its store to list what to trim of snapshot 3, of 1 removed ones",
+    );
+    let trims = run_until(&mut sim, " to be trimmed, of 1 clones, for 1 removed snapshots");
+    assert!(trims.contains("a:3 to be trimmed"), "{trims}");
+    sim.settle();
+    assert!(leader_s(&sim).ends_with(", and waits for nothing."));
 }
 
 #[test]

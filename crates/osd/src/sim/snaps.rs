@@ -6,7 +6,7 @@ use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse};
 
 use super::*;
 use crate::pg::cluster::PoolSnaps;
-use crate::pg::key;
+use crate::pg::key::{self, KeyRange};
 use crate::pg::object::ObjectInfo;
 
 const fn bytes(offset: u64, len: u64) -> Extent {
@@ -90,7 +90,7 @@ impl Sim {
                 *sum += n;
             }
             let pg_num = self.map().pool(POOL).unwrap().pg_num;
-            let (from, to) = key::pg_range(r.pgid, pg_num);
+            let KeyRange { from, to } = key::pg_range(r.pgid, pg_num);
             for (k, o) in self.nodes[&r.place.acting_primary.unwrap()]
                 .store
                 .objects()

@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::pg::account::Room;
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
 use crate::pg::info::PgInfo;
-use crate::pg::key;
+use crate::pg::key::{self, KeyRange};
 use crate::pg::log::LogEntry;
 use crate::pg::object::Attrs;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
@@ -159,8 +159,8 @@ impl State {
             }
             ObjectOp::ForgetSnaps { to, snaps } => {
                 for s in snaps {
-                    let (from, to) = key::snap_records(*s, key, to);
-                    self.meta.retain(|k, _| *k < from || *k >= to);
+                    let gone = key::snap_records(*s, key, to);
+                    self.meta.retain(|k, _| !gone.contains(k));
                 }
                 return;
             }
@@ -302,20 +302,14 @@ impl FakeStore {
     }
 
     pub(super) fn load(&self, core: &mut Core) {
-        let (from, to) = key::all_infos();
-        for (k, v) in self.visible.meta.range(from..to) {
+        let records = |KeyRange { from, to }| self.visible.meta.range(from..to);
+        for (k, v) in records(key::all_infos()) {
             let pgid = key::parse_info_key(k).unwrap();
             let info: PgInfo = decode_all(v).unwrap();
-            let (from, to) = key::log_range(pgid);
-            let entries: Vec<LogEntry> = self
-                .visible
-                .meta
-                .range(from..to)
-                .map(|(_, v)| decode_all(v).unwrap())
-                .collect();
+            let entries = records(key::log_range(pgid));
+            let entries: Vec<LogEntry> = entries.map(|(_, v)| decode_all(v).unwrap()).collect();
             core.load(pgid, info, entries);
-            let (from, to) = key::dups_range(pgid);
-            let batches = self.visible.meta.range(from..to);
+            let batches = records(key::dups_range(pgid));
             core.load_dups(pgid, batches.map(|(_, v)| decode_all(v).unwrap()).collect());
         }
     }

@@ -116,12 +116,13 @@ impl Backfilling<'_> {
     }
 
     /// Handles the target's word that others come first there.
-    pub(in crate::pg) fn turn_revoked(&mut self, from: OsdId) {
-        if let Some(b) = self.backfill()
-            && b.first() == Some(from)
-        {
-            b.turn = Turn::Waiting;
-        }
+    pub(in crate::pg) fn turn_revoked(&mut self, from: OsdId, cx: &mut Ctx<'_>) {
+        let pgid = self.site.pgid;
+        let has_turn = |b: &&mut Backfill| b.turn != Turn::Waiting && b.first() == Some(from);
+        let Some(b) = self.backfill().filter(has_turn) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = pgid, from = from);
+        };
+        b.turn = Turn::Waiting;
     }
 
     /// Asks the targets that have not answered what they have.
@@ -156,7 +157,7 @@ impl Backfilling<'_> {
     /// if there is none.
     fn next_target(&mut self, cx: &mut Ctx<'_>) {
         let (id, b) = (self.lead.id, &mut *self.backfill);
-        invariant!(!b.is_idle(), "a PG that goes on to its next target to have begun with one"; pg = self.site.pgid);
+        invariant!(!b.is_idle(), "a PG that goes on to its next target to have begun with one"; pg = self.site.pgid, epoch = self.site.map.epoch());
         (b.rounds, b.silent) = (0, 0);
         match b.first() {
             Some(target) if b.turn == Turn::Taken => {
@@ -225,7 +226,7 @@ impl Backfilling<'_> {
         invariant!(
             self.committed <= self.copy.info.last_update,
             "what is durable everywhere to be in the primary's copy";
-            pg = self.site.pgid, committed = self.committed, last_update = self.copy.info.last_update
+            pg = self.site.pgid, epoch = self.site.map.epoch(), committed = self.committed, last_update = self.copy.info.last_update
         );
         self.backfill.step = Step::Copying { base: self.committed };
         if self.backfill.rounds == 0
@@ -241,7 +242,11 @@ impl Backfilling<'_> {
         let (until, b) = (self.copy.info.last_update, &mut *self.backfill);
         match b.step {
             Step::Copying { base } if b.first() == Some(target) => {
-                invariant!(base <= until, "a copy to end with a version after the one it began with"; pg = self.site.pgid, base = base, until = until);
+                invariant!(
+                    base <= until,
+                    "a copy to end with a version after the one it began with";
+                    pg = self.site.pgid, epoch = self.site.map.epoch(), base = base, until = until
+                );
                 b.step = Step::Settling { base, until };
                 self.backfill_on(cx);
             }
@@ -293,7 +298,7 @@ impl Backfilling<'_> {
         invariant!(
             b.first() == Some(target) && b.step != Step::Handover,
             "a copy that pauses to be the one under way";
-            pg = self.site.pgid, target = target
+            pg = self.site.pgid, epoch = self.site.map.epoch(), target = target
         );
         let had_turn = b.turn != Turn::Waiting;
         (b.step, b.turn) = (Step::Idle, Turn::Waiting);
@@ -329,7 +334,7 @@ impl Backfilling<'_> {
         let (rounds, few) = (self.backfill.rounds + 1, self.site.cfg.sync_objects / 2);
         self.backfill.rounds = rounds;
         let Some(target) = self.backfill.first() else {
-            impossible!("a copy that settles to have a target"; pg = self.site.pgid, until = until);
+            impossible!("a copy that settles to have a target"; pg = self.site.pgid, epoch = self.site.map.epoch(), until = until);
         };
         let again = match self.copy.written_since(base) {
             None => SyncPlan::Backfill,
@@ -381,7 +386,7 @@ impl Backfilling<'_> {
         invariant!(
             info.log_tail <= base && base <= self.copy.info.last_update,
             "what a target notes to be in the primary's past";
-            pg = self.site.pgid, base = base, last_update = self.copy.info.last_update
+            pg = self.site.pgid, epoch = self.site.map.epoch(), base = base, last_update = self.copy.info.last_update
         );
         let log = LogUpdate {
             keep_to: EVersion::ZERO,
@@ -408,7 +413,7 @@ impl Backfilling<'_> {
 
     fn target_done(&mut self, cx: &mut Ctx<'_>) {
         let (id, b) = (self.lead.id, &mut *self.backfill);
-        invariant!(!b.targets.is_empty(), "a target that is done to be there"; pg = self.site.pgid);
+        invariant!(!b.targets.is_empty(), "a target that is done to be there"; pg = self.site.pgid, epoch = self.site.map.epoch());
         let had_turn = b.turn != Turn::Waiting;
         let target = b.targets.remove(0).osd;
         b.done += 1;

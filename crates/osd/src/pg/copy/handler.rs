@@ -32,9 +32,13 @@ impl Staging<'_> {
     /// Asks for the next part of the object that an op copies.
     pub(in crate::pg) fn ask_for_part(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         let Some(fetch) = self.serving.ops.stages.running_copy(seq) else {
-            impossible!("a copy whose next part is asked for to be under way"; pg = self.serving.site.pgid, job = seq);
+            impossible!("a copy whose next part is asked for to be under way"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), job = seq);
         };
-        invariant!(!fetch.is_complete(), "a copy that is asked for more to lack something"; pg = self.serving.site.pgid, job = seq);
+        invariant!(
+            !fetch.is_complete(),
+            "a copy that is asked for more to lack something";
+            pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), job = seq
+        );
         (fetch.asked, fetch.waiting) = (cx.usec, true);
         let w = &fetch.want;
         let Some(raw) = self.serving.site.map.object_to_raw_pg(&w.oid, &w.locator) else {

@@ -50,6 +50,20 @@ impl CopyFetch {
         }
     }
 
+    /// What the fetching waits for at the time `usec`: an answer; `None` if none is under way.
+    pub(super) fn waits_for(&self, usec: Micros) -> Option<String> {
+        let (oid, ago) = (&self.want.oid, usec.saturating_sub(self.asked).as_secs());
+        let who = match self.asked_of {
+            _ if !self.waiting => return None,
+            Some(osd) => format!("osd.{osd}"),
+            None => "an OSD that leads the PG".to_owned(),
+        };
+        let part = self.parts + 1;
+        Some(format!(
+            "{who} to send part {part} of {oid} to be copied, asked {ago} s ago"
+        ))
+    }
+
     /// Whether the whole object was fetched.
     pub(super) fn is_complete(&self) -> bool {
         self.cursor.is_complete()

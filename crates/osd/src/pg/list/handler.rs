@@ -13,7 +13,7 @@ use spirula_proto::osd_op_data::{ListEntry, PgLsEntry, PgLsResponse, PgNlsRespon
 
 use super::Listing;
 use crate::pg::fetch::{Answer, Fetched, ReadError, Want};
-use crate::pg::key;
+use crate::pg::key::{self, KeyRange};
 use crate::pg::op::{ClientOp, OsdOp};
 use crate::pg::op_checks::in_class_list;
 use crate::pg::output::{Ctx, Page};
@@ -52,7 +52,7 @@ impl Site {
             return Err(EINVAL);
         }
         let cursor = HObject::decode(&mut input).map_err(|_| EINVAL)?;
-        let (start, end) = self.range();
+        let KeyRange { from: start, to: end } = self.range();
         let from = if cursor.is_min() {
             start.clone()
         } else {
@@ -108,7 +108,7 @@ impl Serving<'_> {
         while result >= 0 && index < op.ops.len() {
             match self.site.asked(&op, &op.ops[index]) {
                 Ok(Asked { from, count, filter }) => {
-                    let (_, to) = self.site.range();
+                    let rest = self.site.range().rest(from);
                     let listing = Listing {
                         op,
                         index,
@@ -118,7 +118,7 @@ impl Serving<'_> {
                         next: None,
                     };
                     let what = Pending::List(Box::new(listing));
-                    return self.store.list((from, to), count, what, cx);
+                    return self.store.list(rest, count, what, cx);
                 }
                 Err(e) => result = -e,
             }
@@ -177,7 +177,7 @@ impl Serving<'_> {
     pub(in crate::pg) fn list_fetched(&mut self, mut l: Listing, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
         for f in fetched {
             let (Some(o), Some(filter)) = (l.left.pop_front(), &l.filter) else {
-                impossible!("an object that was read for a listing to be one that its filter is to judge"; pg = self.site.pgid);
+                impossible!("an object that was read for a listing to be one that its filter is to judge"; pg = self.site.pgid, epoch = self.site.map.epoch());
             };
             let stored = match f.answer {
                 Ok(Answer::Object(stored)) => stored,
@@ -200,7 +200,7 @@ impl Serving<'_> {
             return self.list_later(l.op, cx);
         }
         let Listing { mut op, index, .. } = l;
-        invariant!(index < op.ops.len(), "a listing to be one of its request's ops"; pg = self.site.pgid, index = index);
+        invariant!(index < op.ops.len(), "a listing to be one of its request's ops"; pg = self.site.pgid, epoch = self.site.map.epoch(), index = index);
         op.ops[index].rval = result;
         self.list_from(op, index + 1, result, cx);
     }

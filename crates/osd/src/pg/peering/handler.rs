@@ -54,7 +54,7 @@ impl Agreeing<'_> {
         invariant!(
             stage.may_follow(before),
             "an attempt to agree to go through its stages in their order";
-            pg = self.site.pgid, attempt = self.lead.id.round, before = before.standing().name(), next = stage.standing().name()
+            pg = self.site.pgid, epoch = self.site.map.epoch(), attempt = self.lead.id.round, before = before.standing().name(), next = stage.standing().name()
         );
         self.recent.enter(stage.standing(), cx.now);
         self.peering.stage = stage;
@@ -154,7 +154,7 @@ impl Agreeing<'_> {
         self.peering.retry = true;
         self.copying.unreadable = unreadable;
         let Some(auth) = self.peering.auth else {
-            impossible!("the newest copy to be found before its holder gives up"; pg = self.site.pgid);
+            impossible!("the newest copy to be found before its holder gives up"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         if !self.lead.unfit.insert(auth) {
             // So all are that have it: each is asked in its turn.
@@ -272,7 +272,7 @@ impl Agreeing<'_> {
     pub(in crate::pg) fn ask(&mut self, osds: Vec<OsdId>, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         for osd in osds {
-            invariant!(osd != self.site.whoami, "an attempt to know what this OSD has"; pg = self.site.pgid, osd = osd);
+            invariant!(osd != self.site.whoami, "an attempt to know what this OSD has"; pg = self.site.pgid, epoch = self.site.map.epoch(), osd = osd);
             self.outbox.send(osd, id, PeerBody::Query, false, cx);
             let p = &mut *self.peering;
             p.asked.insert(osd);
@@ -402,7 +402,7 @@ impl Agreeing<'_> {
         let targets: Vec<(OsdId, SyncPlan)> =
             plans.into_iter().filter(|(_, plan)| !is_nothing(plan)).collect();
         let Some(auth) = p.auth else {
-            impossible!("the newest copy to be found before members get it"; pg = self.site.pgid);
+            impossible!("the newest copy to be found before members get it"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         p.progress = cx.usec;
         self.enter(Stage::Syncing(targets.iter().map(|(o, _)| *o).collect()), cx);
@@ -485,13 +485,8 @@ impl Agreeing<'_> {
     /// Counts objects and bytes anew, before activation.
     fn count(&mut self, cx: &mut Ctx<'_>) {
         self.peering.counted = Usage::default();
-        let (from, _) = self.site.range();
-        self.count_from(from, cx);
-    }
-
-    fn count_from(&mut self, from: Bytes, cx: &mut Ctx<'_>) {
-        let (_, to) = self.site.range();
-        self.store.list((from, to), COUNT_PAGE, Pending::Count, cx);
+        let all = self.site.range();
+        self.store.list(all, COUNT_PAGE, Pending::Count, cx);
     }
 
     /// Counts the objects that the store has listed.
@@ -509,7 +504,8 @@ impl Agreeing<'_> {
             p.counted = p.counted.plus(usage_of(&key, &info));
         }
         if let Some(from) = next {
-            return self.count_from(from, cx);
+            let rest = self.site.range().rest(from);
+            return self.store.list(rest, COUNT_PAGE, Pending::Count, cx);
         }
         if let Some(Some(info)) = p.auth.and_then(|auth| p.infos.get_mut(&auth)) {
             info.usage = p.counted;

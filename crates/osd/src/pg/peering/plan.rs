@@ -27,7 +27,7 @@ impl Agreeing<'_> {
         invariant!(
             head.is_some(),
             "the newest copy to be one whose OSD has said what it has";
-            pg = self.site.pgid, authority = OsdOrNone(p.auth)
+            pg = self.site.pgid, epoch = self.site.map.epoch(), authority = OsdOrNone(p.auth)
         );
         for &m in members {
             let info = p.infos.get(&m).and_then(Option::as_ref);

@@ -65,7 +65,7 @@ impl Repairing<'_> {
 
     fn give_up(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
         let Some(object) = key::parse_object_key(key) else {
-            impossible!("what is lost to be an object"; pg = self.serving.site.pgid);
+            impossible!("what is lost to be an object"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch());
         };
         if object.snap == snap::NOSNAP {
             let delete = OsdOpIn::new(OpCode::DELETE, OpArgs::None, Bytes::new());

@@ -11,7 +11,7 @@ use spirula_proto::mon::LogPriority;
 
 use super::mending::Mending;
 use super::message::{Outcome, RepairBody};
-use super::{Job, Step, name};
+use super::{Job, Step};
 use crate::pg::account::Room;
 use crate::pg::key;
 use crate::pg::op::ClientOp;
@@ -222,7 +222,7 @@ impl Repairing<'_> {
         invariant!(
             target != source,
             "an object to be taken from another member than the one that lacks it";
-            pg = self.serving.site.pgid, target = target, object = name(&key)
+            pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), target = target, object = key::named(&key)
         );
         self.first().step = Step::Asked {
             target,
@@ -230,7 +230,7 @@ impl Repairing<'_> {
             heard: cx.usec,
         };
         let Some(r) = self.serving.role.repairs() else {
-            impossible!("a primary that serves to direct repairs"; pg = self.serving.site.pgid);
+            impossible!("a primary that serves to direct repairs"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch());
         };
         r.number += 1;
         let number = r.number;
@@ -300,7 +300,7 @@ impl Repairing<'_> {
     /// Handles that no member can read the object.
     fn repair_lost(&mut self, cx: &mut Ctx<'_>) {
         let (pgid, key) = (self.serving.site.pgid, self.first().key.clone());
-        let line = format!("{pgid} missing primary copy of {}, unfound", name(&key));
+        let line = format!("{pgid} missing primary copy of {}, unfound", key::named(&key));
         if self.serving.role.repairs().is_some_and(|r| r.lost.insert(key)) {
             self.cluster_log(line, cx);
         }
@@ -328,7 +328,7 @@ impl Repairing<'_> {
         let head = head_of(&job.key);
         let counted = self.serving.ops.contexts.find(&head).filter(|c| c.repairs > 0);
         let Some(c) = counted else {
-            impossible!("an object to be in use as long as it is repaired"; pg = pgid, object = name(&job.key));
+            impossible!("an object to be in use as long as it is repaired"; pg = pgid, object = key::named(&job.key));
         };
         c.repairs -= 1;
         if c.state.is_none() && c.repairs == 0 {

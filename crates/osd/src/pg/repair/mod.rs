@@ -27,7 +27,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use spirula_denc::Micros;
-use spirula_maps::{HObject, OsdId};
+use spirula_maps::OsdId;
 
 use super::key;
 pub(super) use lost::Lost;
@@ -84,13 +84,18 @@ impl Repairs {
         !self.jobs.iter().any(|j| j.bad.contains(&member))
     }
 
+    /// What repairs wait for.
+    pub(super) fn waits_for(&self) -> Option<String> {
+        let first = self.jobs.front()?;
+        Some(format!(
+            "{} to be repaired, of {} objects that members can't read",
+            key::named(&first.key),
+            self.jobs.len()
+        ))
+    }
+
     /// Whether an object is repaired, or is to be.
     pub(super) fn is_busy(&self) -> bool {
         !self.jobs.is_empty()
     }
-}
-
-/// The object with this key, for messages to people.
-fn name(key: &[u8]) -> HObject {
-    key::parse_object_key(key).unwrap_or_else(HObject::min)
 }

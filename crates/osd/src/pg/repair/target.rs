@@ -4,9 +4,9 @@ use bytes::Bytes;
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::OsdId;
 
+use super::Patient;
 use super::mending::Mending;
 use super::message::{FoundPart, Outcome, Place, RepairBody};
-use super::{Patient, name};
 use crate::pg::copying::parts::part_changes;
 use crate::pg::key;
 use crate::pg::output::{Claim, Ctx};
@@ -43,9 +43,9 @@ impl Mending<'_> {
 
     fn ask_for_rest(&mut self, cx: &mut Ctx<'_>) {
         let Some(p) = &self.copying.patient else {
-            impossible!("an object that is repaired to be known here"; pg = self.site.pgid);
+            impossible!("an object that is repaired to be known here"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
-        invariant!(!p.whole, "an object to lack something that more of it is asked for"; pg = self.site.pgid, object = name(&p.key));
+        invariant!(!p.whole, "an object to lack something that more of it is asked for"; pg = self.site.pgid, epoch = self.site.map.epoch(), object = key::named(&p.key));
         let body = RepairBody::Read {
             number: p.number,
             key: p.key.clone(),
@@ -57,7 +57,7 @@ impl Mending<'_> {
 
     fn tell_repair(&mut self, outcome: Outcome, cx: &mut Ctx<'_>) {
         let Some(p) = &self.copying.patient else {
-            impossible!("a repair that is told of to be under way here"; pg = self.site.pgid);
+            impossible!("a repair that is told of to be under way here"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         let (primary, number) = (self.site.leader(), p.number);
         if outcome != Outcome::Working {
@@ -106,7 +106,8 @@ impl Mending<'_> {
         };
         if whole {
             if !self.role.is_active() {
-                self.ops.overtake_reads(&name(&key), self.site, self.store, cx);
+                self.ops
+                    .overtake_reads(&key::named(&key), self.site, self.store, cx);
             }
             let mut becomes = vec![ObjectOp::MoveOf(stage)];
             becomes.extend(snaps);

@@ -157,7 +157,7 @@ impl Serving<'_> {
             invariant!(
                 v <= self.copy.info.last_update,
                 "a write that is durable to be in the copy";
-                pg = self.site.pgid, version = v, last_update = self.copy.info.last_update
+                pg = self.site.pgid, epoch = self.site.map.epoch(), version = v, last_update = self.copy.info.last_update
             );
             a.local = a.local.max(v);
             return self.advance(cx);

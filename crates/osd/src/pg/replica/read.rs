@@ -155,7 +155,7 @@ impl Serving<'_> {
         for verdict in [self.site.check(&op), self.site.check_object_op(&op)] {
             match verdict {
                 Verdict::Pass => {}
-                Verdict::Drop => return self.site.fail(&mut op, EAGAIN, cx),
+                Verdict::Drop(_) => return self.site.fail(&mut op, EAGAIN, cx),
                 Verdict::Fail(e) => return self.site.fail(&mut op, e, cx),
             }
         }

@@ -54,7 +54,7 @@ impl Serving<'_> {
         cx: &mut Ctx<'_>,
     ) {
         if let Some(c) = self.ops.contexts.find(&r.key) {
-            invariant!(c.reading > 0, "a clone that was looked up to have held its object"; pg = self.site.pgid);
+            invariant!(c.reading > 0, "a clone that was looked up to have held its object"; pg = self.site.pgid, epoch = self.site.map.epoch());
             c.reading -= 1;
         }
         let state = match found {

@@ -15,6 +15,8 @@ use bytes::Bytes;
 use spirula_denc::Micros;
 use spirula_maps::{EVersion, IntervalSet, SnapId};
 
+use crate::pg::key;
+
 /// The state of a primary's trimming of removed snapshots.
 #[derive(Debug, Default)]
 pub(in crate::pg) struct Trimmer {
@@ -60,6 +62,29 @@ impl Trimmer {
     /// Whether something could not be read, so that no more is trimmed in this interval.
     pub(in crate::pg) fn has_failed(&self) -> bool {
         self.failed
+    }
+
+    /// What trimming waits for; `is_held` says that a flag of the map holds it up.
+    pub(in crate::pg) fn waits_for(&self, is_held: bool) -> Option<String> {
+        let (n, snap) = (self.queue.count(), self.current);
+        Some(match self.state() {
+            TrimState::Idle => return None,
+            TrimState::Failed => {
+                format!("the next interval to trim {n} removed snapshots, as something can't be read")
+            }
+            _ if is_held => format!("the flag nosnaptrim to go, to trim {n} removed snapshots"),
+            TrimState::Waiting => format!("its turn to trim {n} removed snapshots"),
+            TrimState::Trimming if self.listing => {
+                format!("its store to list what to trim of snapshot {snap}, of {n} removed ones")
+            }
+            TrimState::Trimming => match self.waiting.iter().min() {
+                Some(clone) => {
+                    let (clone, all) = (key::named(clone), self.waiting.len());
+                    format!("{clone} to be trimmed, of {all} clones, for {n} removed snapshots")
+                }
+                None => format!("its next step of trimming {n} removed snapshots"),
+            },
+        })
     }
 
     /// The state of the trimming.

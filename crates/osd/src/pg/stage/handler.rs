@@ -93,14 +93,14 @@ impl Staging<'_> {
             }
             want => impossible!(
                 "a staging object for what may need one";
-                pg = self.serving.site.pgid, want = format!("{want:?}")
+                pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), want = format!("{want:?}")
             ),
         };
         let jobs = &mut self.serving.ops.stages.jobs;
         invariant!(
             jobs.iter().all(|j| j.seq != seq),
             "an op to wait for one staging object at a time";
-            pg = self.serving.site.pgid, job = seq
+            pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), job = seq
         );
         jobs.push(Job {
             seq,
@@ -122,7 +122,7 @@ impl Staging<'_> {
             invariant!(
                 matches!(s.place(slot), Place::Free),
                 "a staging object to be begun where there is none";
-                pg = self.serving.site.pgid, job = seq
+                pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), job = seq
             );
             *s.place(slot) = Place::Building;
             self.stage_next(seq, cx);
@@ -218,7 +218,7 @@ impl Staging<'_> {
 
     fn send_step(&mut self, seq: u32, mut ops: Vec<ObjectOp>, cx: &mut Ctx<'_>) {
         let Some(Pending::Op(r)) = self.serving.store.pending.get(&seq) else {
-            impossible!("a staging object to be built for an op that waits"; pg = self.serving.site.pgid, job = seq);
+            impossible!("a staging object to be built for an op that waits"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), job = seq);
         };
         if r.op.client.is_shut_out(&*self.serving.site.map) {
             return self.stage_failed(seq, EBLOCKLISTED, cx);
@@ -254,7 +254,7 @@ impl Staging<'_> {
         invariant!(
             matches!(place, Place::Building),
             "a staging object that becomes whole to be the one that was built";
-            pg = self.serving.site.pgid, job = seq
+            pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), job = seq
         );
         *place = Place::Whole(Arc::downgrade(&whole));
         let answer = match &mut self.job(seq).source {
@@ -290,7 +290,7 @@ impl Staging<'_> {
     fn end_job(&mut self, seq: u32, cx: &mut Ctx<'_>) -> Want {
         let jobs = &mut self.serving.ops.stages.jobs;
         let Some(at) = jobs.iter().position(|j| j.seq == seq) else {
-            impossible!("a staging object that ends to be wanted"; pg = self.serving.site.pgid, job = seq);
+            impossible!("a staging object that ends to be wanted"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), job = seq);
         };
         let job = jobs.remove(at);
         let place = self.serving.ops.stages.place(job.slot);
@@ -320,7 +320,7 @@ impl Staging<'_> {
     fn stage_given_up(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         self.end_job(seq, cx);
         if let Some(Pending::Op(reading)) = self.serving.store.pending.remove(&seq) {
-            self.serving.ops.dropped.note(&reading.op, self.serving.site);
+            self.serving.ops.dropped.note(&reading.op, self.serving.site, cx);
             if let Some(c) = self.serving.ops.contexts.find(&reading.key) {
                 c.exclusive = false;
             }

@@ -18,9 +18,11 @@ use std::collections::VecDeque;
 use std::sync::Weak;
 
 use bytes::Bytes;
+use spirula_denc::Micros;
 
 use super::copy::CopyFetch;
 use super::fetch::Want;
+use super::key;
 use super::staged::{Slot, Whole};
 use super::txn::ObjectOp;
 
@@ -110,6 +112,21 @@ struct Job {
 }
 
 impl Job {
+    /// What the job waits for at the time `usec`; `None` if that is a write.
+    fn waits_for(&self, usec: Micros) -> Option<String> {
+        match (&self.source, self.progress) {
+            (Source::Copy(fetch), Progress::Running) => fetch.waits_for(usec),
+            (Source::Copy(_), _) => Some("its turn to copy an object".to_owned()),
+            (Source::Object { key, .. }, Progress::Waiting) => {
+                Some(format!("its turn to clone {}", key::named(key)))
+            }
+            (Source::Object { key, .. }, _) if self.steps.is_empty() => {
+                Some(format!("its store to read {}, which is cloned", key::named(key)))
+            }
+            (Source::Object { .. }, _) => None,
+        }
+    }
+
     fn lane(&self) -> Lane {
         match self.source {
             Source::Object { .. } => Lane::Local,
@@ -146,6 +163,18 @@ impl Stages {
         } else {
             StageState::Idle
         }
+    }
+
+    /// What the first staging object that waits for more than a write waits for at the time `usec`.
+    pub(super) fn waits_for(&self, usec: Micros) -> Option<String> {
+        let first = self.jobs.iter().find_map(|j| j.waits_for(usec))?;
+        let n = self.jobs.len();
+        Some(format!("{first}, of {n} objects that requests wait for"))
+    }
+
+    /// Whether the op `seq` waits for a staging object.
+    pub(super) fn is_awaited_by(&self, seq: u32) -> bool {
+        self.jobs.iter().any(|j| j.seq == seq)
     }
 
     /// The copy that is fetched for the op `seq`, which waits for it.

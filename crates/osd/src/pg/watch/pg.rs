@@ -125,7 +125,7 @@ impl Serving<'_> {
     /// Removes a client's watches of an object, in the order of the object's ops.
     fn drop_watches(&mut self, object: Bytes, name: EntityName, cookies: Vec<u64>, cx: &mut Ctx<'_>) {
         let Some(of) = key::parse_object_key(&object) else {
-            impossible!("what is watched to be an object"; pg = self.site.pgid);
+            impossible!("what is watched to be an object"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         let unwatch = |cookie| {
             let args = WatchArgs {

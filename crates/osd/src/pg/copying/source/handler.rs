@@ -59,7 +59,7 @@ impl Feeding<'_> {
         if self.site.interval.place.primary != Some(from) || !self.copy.exists {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
-        let (start, _) = self.site.range();
+        let start = self.site.range().from;
         let feeds: Vec<Feed> = targets
             .into_iter()
             .map(|(o, plan)| Feed::new(o, plan, &start))
@@ -137,7 +137,7 @@ impl Feeding<'_> {
             return;
         };
         let (now, usec) = (self.copy.info.last_update, cx.usec);
-        let (_, to) = self.site.range();
+        let range = self.site.range();
         // The last feed that is done ends the copy, and with it those before it.
         let Some(f) = self.feed(i) else { return };
         let target = f.target;
@@ -158,20 +158,20 @@ impl Feeding<'_> {
             }
             Next::List(from) => {
                 f.waiting = true;
-                self.store.list((from, to), SCAN, Pending::Source(i), cx);
+                self.store.list(range.rest(from), SCAN, Pending::Source(i), cx);
             }
             Next::Done => {
                 let roomless = f.roomless;
                 invariant!(
                     f.jobs.is_empty() && f.current.is_none() && f.cursor.is_none(),
                     "a copy that is done to have nothing left to push";
-                    pg = self.site.pgid, target = target
+                    pg = self.site.pgid, epoch = self.site.map.epoch(), target = target
                 );
                 self.copying.unreadable = None;
                 let all_done = |s: &mut SyncSource| s.feeds.iter().all(|f| f.done);
                 let ended = self.copying.source.take_if(all_done);
                 let Some(source) = ended.as_ref().or(self.copying.source.as_ref()) else {
-                    impossible!("a feed to be of a copy"; pg = self.site.pgid, target = target);
+                    impossible!("a feed to be of a copy"; pg = self.site.pgid, epoch = self.site.map.epoch(), target = target);
                 };
                 let (id, primary) = (source.id, source.primary);
                 let end = match roomless {
@@ -201,7 +201,7 @@ impl Feeding<'_> {
             | StoreReply::Committed
             | StoreReply::NoRoom
             | StoreReply::NotRead) => {
-                impossible!("an answer to what a copy reads"; pg = self.site.pgid, answer = format!("{reply:?}"))
+                impossible!("an answer to what a copy reads"; pg = self.site.pgid, epoch = self.site.map.epoch(), answer = format!("{reply:?}"))
             }
         }
     }
@@ -209,7 +209,7 @@ impl Feeding<'_> {
     fn source_object(&mut self, i: usize, found: Option<StoredObject>, cx: &mut Ctx<'_>) {
         let current = self.feed(i).and_then(|f| f.current.as_ref());
         let Some((key, had)) = current.map(|c| (c.key.clone(), c.had)) else {
-            impossible!("an object that was looked up to be under way"; pg = self.site.pgid);
+            impossible!("an object that was looked up to be under way"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         let changed = had.and_then(|had| self.copy.changed_since(had, &key));
         let has_room = !self.is_target_full();
@@ -285,7 +285,7 @@ impl Feeding<'_> {
     }
 
     fn send_scan(&mut self, i: usize, objects: Vec<(Bytes, Bytes)>, next: Option<Bytes>, cx: &mut Ctx<'_>) {
-        let (_, end) = self.site.range();
+        let end = self.site.range().to;
         let versions: Option<Vec<(Bytes, EVersion)>> = objects
             .into_iter()
             .map(|(k, info)| Some((k, decode_all::<ObjectInfo>(&info).ok()?.version)))
@@ -357,8 +357,8 @@ impl Feeding<'_> {
         let at = self.feed_of(from, id);
         if let Some(f) = at.and_then(|i| self.feed(i)) {
             f.roomless = true;
-            self.push_acked(from, id, cx);
         }
+        self.push_acked(from, id, cx);
     }
 
     /// Gives up the attempt, as the object under way can't be read: no target is complete without

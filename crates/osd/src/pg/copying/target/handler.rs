@@ -11,7 +11,7 @@ use super::{Pushed, Scan, SyncTarget};
 use crate::pg::copying::parts::{self, part_changes};
 use crate::pg::fetch::ReadError;
 use crate::pg::info::PgInfo;
-use crate::pg::key;
+use crate::pg::key::{self, KeyRange};
 use crate::pg::message::{LogUpdate, PeerBody, PeeringId};
 use crate::pg::object::{ObjectInfo, StoredObject, forget_clone, removal};
 use crate::pg::outbox::Outbox;
@@ -66,8 +66,7 @@ impl Receiving<'_> {
         if !self.is_target(id) {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
-        let (from_key, to_key) = self.site.range();
-        if push.key < from_key || push.key >= to_key {
+        if !self.site.range().contains(&push.key) {
             return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         }
         // A clone is replaced together with the records of the snapshots that it stood for here.
@@ -178,9 +177,10 @@ impl Receiving<'_> {
         begun: Option<Bytes>,
         cx: &mut Ctx<'_>,
     ) {
-        if self.is_target(id) {
-            self.refuse_push(id, source, begun, cx);
+        if !self.is_target(id) {
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid, from = source);
         }
+        self.refuse_push(id, source, begun, cx);
     }
 
     /// Answers that there is no room for a push, and removes the object if parts of it were stored.
@@ -199,9 +199,10 @@ impl Receiving<'_> {
     }
 
     pub(in crate::pg) fn push_committed(&mut self, id: PeeringId, source: OsdId, cx: &mut Ctx<'_>) {
-        if self.is_target(id) {
-            self.outbox.send(source, id, PeerBody::PushAck, true, cx);
+        if !self.is_target(id) {
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid, from = source);
         }
+        self.outbox.send(source, id, PeerBody::PushAck, true, cx);
     }
 
     /// Handles the holder's list of its objects in a range of keys.
@@ -225,7 +226,7 @@ impl Receiving<'_> {
                 theirs: objects.into_iter().collect(),
             });
         }
-        self.store.list((from, to), PAGE, Pending::Target, cx);
+        self.store.list(KeyRange { from, to }, PAGE, Pending::Target, cx);
     }
 
     /// Compares the own objects in that range.
@@ -257,8 +258,8 @@ impl Receiving<'_> {
             self.store.submit(Txn { objects, meta }, Commit::Record, cx);
         }
         if let Some(from) = next {
-            invariant!(from < to, "a page of the store to end in the range that was listed"; pg = self.site.pgid);
-            return self.store.list((from, to), PAGE, Pending::Target, cx);
+            invariant!(from < to, "a page of the store to end in the range that was listed"; pg = self.site.pgid, epoch = self.site.map.epoch());
+            return self.store.list(KeyRange { from, to }, PAGE, Pending::Target, cx);
         }
         if let Some(t) = self.target {
             t.scan = None;

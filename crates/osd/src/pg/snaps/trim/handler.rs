@@ -10,7 +10,7 @@ use crate::pg::context::Context;
 use crate::pg::dirty::Dirty;
 use crate::pg::exec::ObjectState;
 use crate::pg::fetch::ReadError;
-use crate::pg::key;
+use crate::pg::key::{self, KeyRange};
 use crate::pg::log::{LogEntry, LogOp, Usage};
 use crate::pg::object::ObjectInfo;
 use crate::pg::object::StoredObject;
@@ -135,7 +135,7 @@ impl Trimming<'_> {
         };
         t.listing = true;
         t.current = next.start;
-        let (from, to) = key::snap_range(
+        let KeyRange { from, to } = key::snap_range(
             self.serving.site.pgid,
             self.serving.site.pool.pg_num.max(1),
             next.start,
@@ -155,7 +155,7 @@ impl Trimming<'_> {
         self.serving
             .copy
             .save_info(self.serving.site.pgid, self.serving.store, cx);
-        let (from, to) = self.serving.site.range();
+        let KeyRange { from, to } = self.serving.site.range();
         let objects = vec![(from, vec![ObjectOp::ForgetSnaps { to, snaps }])];
         self.serving.replicate_own(None, objects, cx);
     }
@@ -283,7 +283,7 @@ impl Trimming<'_> {
             .and_then(|l| l.given_up(&clone_key, &clone.1.snaps));
         let removed = given_up.as_ref().unwrap_or(&self.serving.site.pool.snaps.removed);
         let Some(state) = self.serving.ops.contexts.state(head) else {
-            impossible!("an object whose clone is trimmed to be known"; pg = self.serving.site.pgid, version = version);
+            impossible!("an object whose clone is trimmed to be known"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), version = version);
         };
         let prior_version = state.info.version;
         let done = trim(head, state, clone, removed, version);
