@@ -359,7 +359,7 @@ impl Monitor {
         self.changes.txn.extend(auth);
         self.osd_maintenance();
         self.turn(|turn| turn.review_mutes());
-        self.turn(|turn| turn.forget_old_crashes());
+        self.turn(|turn| turn.view.state.trim(turn.view, &mut turn.changes.txn));
         self.view.log_health(&mut self.changes.txn);
         self.claim_manager();
         self.view.review_services(&mut self.changes.txn);
