@@ -12,7 +12,7 @@ use spirula_denc::{Decode, Encode, EntityType, Error, Reader, Result, UTime, Wri
 
 use crate::env::Env;
 use crate::key::{CryptoKey, KeyType};
-use crate::wire::versioned;
+use crate::wire::version_byte;
 
 /// Generations kept for each service.
 const GENERATIONS: usize = 3;
@@ -56,7 +56,7 @@ impl TicketLifetimes {
     }
 }
 
-versioned! {
+version_byte! {
     /// A secret and the end of its life (`ExpiringCryptoKey`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ExpiringKey = 1 {

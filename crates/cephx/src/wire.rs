@@ -47,9 +47,10 @@ pub(crate) mod mode {
 /// The number in the place of the former accounts (`auid`).
 const AUID_DEFAULT: u64 = u64::MAX;
 
-/// A structure of a version byte and its fields in order. All releases write the same version;
-/// another one is refused.
-macro_rules! versioned {
+/// Declares structures of a version byte and their fields in order: they have neither the oldest
+/// readable version nor the length of the sections that [`spirula_denc::versioned!`] declares. All
+/// releases write the same version; another one is refused.
+macro_rules! version_byte {
     ($($(#[$meta:meta])* $vis:vis struct $name:ident = $version:literal { $($(#[$fmeta:meta])* $field:ident: $t:ty,)* })*) => {$(
         $(#[$meta])*
         $vis struct $name { $($(#[$fmeta])* pub $field: $t,)* }
@@ -71,9 +72,9 @@ macro_rules! versioned {
         }
     )*};
 }
-pub(crate) use versioned;
+pub(crate) use version_byte;
 
-versioned! {
+version_byte! {
     /// The monitor's challenge (`CephXServerChallenge`), also an authorizer's
     /// (`CephXAuthorizeChallenge`).
     #[derive(Debug, Clone, PartialEq, Eq)]

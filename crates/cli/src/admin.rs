@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use spirula_cephx::AuthName;
 use spirula_client::{CommandReply, Options, Rados};
 use spirula_denc::EntityType;
+use spirula_maps::OsdId;
 
 use crate::ceph::asok;
 use crate::daemon::DaemonName;
@@ -118,7 +119,7 @@ impl Admin {
     pub(crate) async fn progress(
         &self,
         layout: &Layout,
-        wanted: &BTreeSet<u32>,
+        wanted: &BTreeSet<OsdId>,
         is_whole: bool,
     ) -> Result<Progress, Error> {
         if let Some(why) = still_booting(layout, wanted).await {
@@ -215,7 +216,7 @@ const OSD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An OSD whose running process the cluster's map does not have yet: the map may still name an
 /// earlier process that was killed.
-async fn still_booting(layout: &Layout, wanted: &BTreeSet<u32>) -> Option<String> {
+async fn still_booting(layout: &Layout, wanted: &BTreeSet<OsdId>) -> Option<String> {
     for n in wanted {
         let path = layout.admin_socket(&DaemonName::osd(*n));
         let ask = move || asok::exchange(&path, br#"{"prefix": "status"}"#, Some(OSD_PATIENCE));

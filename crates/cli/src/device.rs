@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use spirula_denc::Fsid;
+use spirula_maps::OsdId;
 
 use crate::error::Error;
 
@@ -23,7 +24,7 @@ const PROBED: usize = 128 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The OSD's number.
-    pub(crate) whoami: u32,
+    pub(crate) whoami: OsdId,
     /// The cluster.
     pub(crate) fsid: Fsid,
     /// The store's own id.
@@ -267,7 +268,7 @@ fn store_identity(start: &[u8]) -> Option<Identity> {
     let (fsid, rest) = rest.split_first_chunk()?;
     let (uuid, _) = rest.split_first_chunk()?;
     Some(Identity {
-        whoami: u32::from_le_bytes(*whoami),
+        whoami: OsdId::of_item(i32::from_le_bytes(*whoami))?,
         fsid: Fsid(*fsid),
         uuid: Fsid(*uuid),
     })
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
 
     const OURS: Identity = Identity {
-        whoami: 3,
+        whoami: OsdId::new(3),
         fsid: Fsid([1; 16]),
         uuid: Fsid([2; 16]),
     };
@@ -409,7 +410,7 @@ mod tests {
         let options = spirula_store::MkfsOptions {
             fsid: OURS.fsid.0,
             osd_uuid: OURS.uuid.0,
-            whoami: OURS.whoami,
+            whoami: OURS.whoami.into(),
             key: Some(spirula_store::EncryptionKey::new(vec![7; 32]).unwrap()),
             ..Default::default()
         };

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use spirula_conf::parse_size;
 use spirula_denc::Fsid;
+use spirula_maps::OsdId;
 use spirula_osd::pg::key::parse_object_key;
 use spirula_store::{BLOCK, Depth, Dump, EncryptionKey, FsckProgress, MkfsOptions, ObjectKey, fsck, mkfs};
 
@@ -103,7 +104,13 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
             force,
             encryption_key_file,
         } => {
+            let identity = Identity {
+                whoami: OsdId::default(),
+                fsid,
+                uuid: osd_uuid,
+            };
             let options = MkfsOptions {
+                whoami: identity.whoami.into(),
                 key: key(encryption_key_file.as_deref())?,
                 fsid: fsid.0,
                 osd_uuid: osd_uuid.0,
@@ -114,11 +121,7 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
                 log: log.as_deref(),
                 file_size: size,
                 device_size: size,
-                identity: Identity {
-                    whoami: options.whoami,
-                    fsid,
-                    uuid: osd_uuid,
-                },
+                identity,
                 force,
             };
             match request.plan()? {

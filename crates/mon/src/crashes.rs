@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use spirula_denc::UTime;
 use spirula_text::{one_line, time};
 
-use crate::core::{LoadError, Turn, View};
+use crate::core::{LoadError, View};
+use crate::kv::Txn;
 use crate::options;
 use crate::service::{Service, Source};
 
@@ -123,6 +124,15 @@ impl Service for Crashes {
         self.note(key, value);
         Ok(())
     }
+
+    fn trim(&self, view: &View, txn: &mut Txn) {
+        if self.known.is_empty() {
+            return;
+        }
+        for id in self.until(view.before(RETAIN)) {
+            txn.remove(SERVICE, format!("{PREFIX}{id}"));
+        }
+    }
 }
 
 impl Crashes {
@@ -180,18 +190,6 @@ impl View {
             return Vec::new();
         }
         self.state.crashes.news(self.before(WARN))
-    }
-}
-
-impl Turn<'_> {
-    /// Forgets old crashes. To be called now and then if this monitor leads.
-    pub(crate) fn forget_old_crashes(&mut self) {
-        if self.view.state.crashes.known.is_empty() {
-            return;
-        }
-        for id in self.view.state.crashes.until(self.view.before(RETAIN)) {
-            self.changes.txn.remove(SERVICE, format!("{PREFIX}{id}"));
-        }
     }
 }
 

@@ -15,7 +15,8 @@ use zeroize::{Zeroize, Zeroizing};
 /// What stands in place of a secret.
 pub const HIDDEN: &str = "…";
 
-/// Options that hold a secret (`src/common/options/global.yaml.in`).
+/// Options that hold a secret (`src/common/options/global.yaml.in`), by name. Which arguments of a
+/// command are secret depends on the command: their list is with the monitors' audit log.
 const OPTIONS: [&str; 1] = ["key"];
 
 /// A secret.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use spirula_maps::OsdId;
 
 /// A kind of daemon, in the order in which they start: each needs those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,7 +134,7 @@ impl DaemonName {
     }
 
     /// An OSD.
-    pub(crate) fn osd(n: u32) -> Self {
+    pub(crate) fn osd(n: OsdId) -> Self {
         Self::new(Kind::Osd, n.to_string())
     }
 
@@ -148,7 +149,7 @@ impl DaemonName {
     }
 
     /// The OSD's number; `None` where it is another kind of daemon.
-    pub(crate) fn osd_number(&self) -> Option<u32> {
+    pub(crate) fn osd_number(&self) -> Option<OsdId> {
         match self.kind {
             Kind::Osd => self.id.parse().ok(),
             Kind::Mon => None,
@@ -214,16 +215,19 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for name in [DaemonName::mon("a"), DaemonName::osd(10)] {
+        for name in [DaemonName::mon("a"), DaemonName::osd(OsdId::new(10))] {
             assert_eq!(name.to_string().parse::<DaemonName>().ok(), Some(name));
         }
         for text in ["supervisor", "osd", "osd.", "mds.a"] {
             assert!(text.parse::<DaemonName>().is_err(), "{text}");
         }
-        assert_eq!(DaemonName::osd(7).osd_number(), Some(7));
+        assert_eq!(DaemonName::osd(OsdId::new(7)).osd_number(), Some(OsdId::new(7)));
         assert_eq!(DaemonName::mon("7").osd_number(), None);
         assert_eq!(
-            (DaemonName::mon("a").entity(), DaemonName::osd(1).entity()),
+            (
+                DaemonName::mon("a").entity(),
+                DaemonName::osd(OsdId::new(1)).entity()
+            ),
             ("mon.".into(), "osd.1".into())
         );
     }

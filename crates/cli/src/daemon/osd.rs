@@ -165,7 +165,7 @@ fn mkfs(
         file_size: Some(file_size),
         device_size,
         identity: Identity {
-            whoami: id.into(),
+            whoami: id,
             fsid,
             uuid,
         },
@@ -190,7 +190,7 @@ fn mkfs(
 /// device, encrypted with `key`.
 pub(crate) fn osd_mkfs_for(
     conf: &Path,
-    n: u32,
+    n: OsdId,
     uuid: Fsid,
     size: u64,
     key: Option<EncryptionKey>,

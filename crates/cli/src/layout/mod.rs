@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use spirula_cephx::KeyType;
 use spirula_denc::Fsid;
+use spirula_maps::OsdId;
 
 use crate::daemon::{self, DaemonName, Kind};
 use crate::error::Error;
@@ -39,7 +40,7 @@ pub(crate) struct Spec {
     pub(crate) more_mons: Vec<SocketAddr>,
     /// The numbers of the OSDs.
     #[serde(with = "osd_ids")]
-    pub(crate) osds: BTreeSet<u32>,
+    pub(crate) osds: BTreeSet<OsdId>,
     /// Bytes of each new OSD's store.
     pub(crate) osd_size: u64,
     /// Whether new OSDs' stores are encrypted.
@@ -294,7 +295,7 @@ impl Spec {
             fsid,
             mon,
             more_mons: addrs,
-            osds: (0..osds).collect(),
+            osds: OsdId::below(osds).collect(),
             osd_size,
             encrypt: false,
             key_type: None,
@@ -308,26 +309,27 @@ mod osd_ids {
     use std::collections::BTreeSet;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use spirula_maps::OsdId;
 
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
     enum Osds {
         First(u32),
-        These(BTreeSet<u32>),
+        These(BTreeSet<OsdId>),
     }
 
-    pub(super) fn serialize<S: Serializer>(ids: &BTreeSet<u32>, s: S) -> Result<S::Ok, S::Error> {
-        let are_first = ids.iter().zip(0..).all(|(id, n)| *id == n);
-        match u32::try_from(ids.len()).ok().filter(|_| are_first) {
+    pub(super) fn serialize<S: Serializer>(ids: &BTreeSet<OsdId>, s: S) -> Result<S::Ok, S::Error> {
+        let are_first = |n: &u32| ids.iter().copied().eq(OsdId::below(*n));
+        match u32::try_from(ids.len()).ok().filter(are_first) {
             Some(n) => Osds::First(n),
             None => Osds::These(ids.clone()),
         }
         .serialize(s)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeSet<u32>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeSet<OsdId>, D::Error> {
         Ok(match Osds::deserialize(d)? {
-            Osds::First(n) => (0..n).collect(),
+            Osds::First(n) => OsdId::below(n).collect(),
             Osds::These(ids) => ids,
         })
     }
@@ -398,7 +400,7 @@ mod tests {
         let mut spec = Spec::new(IpAddr::from([127, 0, 0, 1]), 1, 3, 1 << 30).unwrap();
         let of = |spec: &Spec| serde_json::to_value(spec).unwrap()["osds"].to_string();
         assert_eq!(of(&spec), "3");
-        spec.osds.remove(&1);
+        spec.osds.remove(&OsdId::new(1));
         assert_eq!(of(&spec), "[0,2]");
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use spirula_denc::Fsid;
+use spirula_maps::OsdId;
 
 use super::progress::quoted;
 use super::provision::is_ready;
@@ -34,7 +35,7 @@ pub(crate) struct InMap {
 pub(crate) struct Map {
     /// One more than the largest number ever in use.
     max: u32,
-    pub(crate) osds: BTreeMap<u32, InMap>,
+    pub(crate) osds: BTreeMap<OsdId, InMap>,
 }
 
 impl Map {
@@ -49,7 +50,7 @@ impl Map {
                 is_new: is("new"),
                 is_up: is("up"),
             };
-            Some((u32::try_from(osd["osd"].as_u64()?).ok()?, in_map))
+            Some((OsdId::try_from(osd["osd"].as_u64()?).ok()?, in_map))
         };
         Some(Self {
             max: u32::try_from(dump["max_osd"].as_u64()?).ok()?,
@@ -75,7 +76,7 @@ pub(crate) enum Here {
 }
 
 impl Here {
-    pub(crate) fn look(layout: &Layout, n: u32) -> Self {
+    pub(crate) fn look(layout: &Layout, n: OsdId) -> Self {
         let name = DaemonName::osd(n);
         let dir = layout.data(&name);
         if is_ready(layout, &name) {
@@ -145,7 +146,7 @@ pub(crate) enum Trouble {
 
 impl Trouble {
     /// The trouble in words, with the remedy.
-    pub(crate) fn text(self, layout: &Layout, n: u32) -> String {
+    pub(crate) fn text(self, layout: &Layout, n: OsdId) -> String {
         let root = quoted(layout.root());
         let dir = layout.data(&DaemonName::osd(n));
         let dir = dir.display();
@@ -172,7 +173,7 @@ impl Trouble {
 }
 
 /// Decides about OSD `n`.
-pub(crate) fn judge(map: &Map, n: u32, here: Here) -> Verdict {
+pub(crate) fn judge(map: &Map, n: OsdId, here: Here) -> Verdict {
     let known = map.osds.get(&n);
     let is_same = |uuid: Option<Fsid>| {
         let of_map = known.map(|o| o.uuid);
@@ -197,7 +198,7 @@ pub(crate) fn judge(map: &Map, n: u32, here: Here) -> Verdict {
         },
         (Here::Begun { .. }, Some(_)) => Verdict::Leave(Trouble::Another),
         (Here::Nothing, Some(_)) => Verdict::Leave(Trouble::Lost),
-        (Here::Nothing, None) if n < map.max => Verdict::Forget,
+        (Here::Nothing, None) if u32::from(n) < map.max => Verdict::Forget,
         (Here::Nothing, None) => Verdict::Make,
     }
 }
@@ -208,6 +209,7 @@ mod tests {
 
     use super::*;
 
+    const OSD: OsdId = OsdId::new(2);
     const OURS: Fsid = Fsid([7; 16]);
     const OTHER: Fsid = Fsid([8; 16]);
 
@@ -226,9 +228,9 @@ mod tests {
     #[test]
     fn what_the_map_has_is_run_and_nothing_is_made_twice() {
         let run = map(&["exists"], OURS);
-        assert_eq!(judge(&run, 2, Here::Made(Some(OURS))), Verdict::Run);
-        assert_eq!(judge(&run, 2, Here::Made(None)), Verdict::Run);
-        let left = |here| match judge(&run, 2, here) {
+        assert_eq!(judge(&run, OSD, Here::Made(Some(OURS))), Verdict::Run);
+        assert_eq!(judge(&run, OSD, Here::Made(None)), Verdict::Run);
+        let left = |here| match judge(&run, OSD, here) {
             Verdict::Leave(trouble) => trouble,
             other => panic!("{other:?}"),
         };
@@ -239,7 +241,7 @@ mod tests {
             uuid: Some(OURS),
             has_store: true,
         };
-        assert_eq!(judge(&run, 2, whole), Verdict::Make);
+        assert_eq!(judge(&run, OSD, whole), Verdict::Make);
         assert_eq!(left(Here::Nothing), Trouble::Lost);
     }
 
@@ -249,13 +251,16 @@ mod tests {
             max: 3,
             ..Map::default()
         };
-        assert_eq!(judge(&empty, 2, Here::Nothing), Verdict::Forget);
+        assert_eq!(judge(&empty, OSD, Here::Nothing), Verdict::Forget);
         let purged = Verdict::Leave(Trouble::Purged);
-        assert_eq!(judge(&empty, 2, Here::Made(Some(OURS))), purged);
+        assert_eq!(judge(&empty, OSD, Here::Made(Some(OURS))), purged);
         let destroyed = map(&["destroyed", "exists"], Fsid::default());
         let left = Verdict::Leave(Trouble::Destroyed);
-        assert_eq!(judge(&destroyed, 2, Here::Made(Some(OURS))), left);
-        assert_eq!(judge(&destroyed, 2, Here::Nothing), Verdict::Leave(Trouble::Lost));
+        assert_eq!(judge(&destroyed, OSD, Here::Made(Some(OURS))), left);
+        assert_eq!(
+            judge(&destroyed, OSD, Here::Nothing),
+            Verdict::Leave(Trouble::Lost)
+        );
     }
 
     #[test]
@@ -264,11 +269,11 @@ mod tests {
             max: 2,
             ..Map::default()
         };
-        assert_eq!(judge(&empty, 2, Here::Nothing), Verdict::Make);
-        assert_eq!(judge(&empty, 1, begun(OURS)), Verdict::Make);
+        assert_eq!(judge(&empty, OSD, Here::Nothing), Verdict::Make);
+        assert_eq!(judge(&empty, OsdId::new(1), begun(OURS)), Verdict::Make);
         let new = map(&["exists", "new"], OURS);
-        assert_eq!(judge(&new, 2, begun(OURS)), Verdict::Make);
+        assert_eq!(judge(&new, OSD, begun(OURS)), Verdict::Make);
         let destroyed = map(&["destroyed", "exists"], Fsid::default());
-        assert_eq!(judge(&destroyed, 2, begun(OURS)), Verdict::Make);
+        assert_eq!(judge(&destroyed, OSD, begun(OURS)), Verdict::Make);
     }
 }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use spirula_cephx::KeyType;
 use spirula_conf::{ConfFile, parse_size};
+use spirula_maps::OsdId;
 
 use crate::admin::Admin;
 use crate::daemon::{DaemonName, Kind, key_type};
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     /// Make the store of this OSD anew, as it is lost, and let the others fill it. Data that is
     /// still in its directory is never overwritten; may be given more than once
     #[arg(long, value_name = "N")]
-    replace_osd: Vec<u32>,
+    replace_osd: Vec<OsdId>,
     /// Replace an OSD also where the lost store may hold what no other one has
     #[arg(long, requires = "replace_osd")]
     yes_i_really_mean_it: bool,
@@ -294,7 +295,7 @@ struct Settled {
     /// There was no cluster before.
     is_new: bool,
     /// The OSDs that are new.
-    added: Vec<u32>,
+    added: Vec<OsdId>,
 }
 
 impl Settled {
@@ -351,8 +352,8 @@ impl Settled {
             )));
         };
         let is_free =
-            |n: &u32| !spec.osds.contains(n) && census::is_vacant(&layout.data(&DaemonName::osd(*n)));
-        let added: Vec<u32> = (0..).filter(is_free).take(more).collect();
+            |n: &OsdId| !spec.osds.contains(n) && census::is_vacant(&layout.data(&DaemonName::osd(*n)));
+        let added: Vec<OsdId> = OsdId::below(u32::MAX).filter(is_free).take(more).collect();
         spec.osds.extend(&added);
         spec.osd_size = args.osd_size;
         for osd in &args.replace_osd {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use spirula_maps::OsdId;
 
 use super::census::{Here, InMap, is_vacant};
 use super::progress::{Progress, quoted};
@@ -28,7 +29,7 @@ const END: Duration = Duration::from_secs(supervisor::STOP_PATIENCE.as_secs() + 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The OSD's number
-    id: u32,
+    id: OsdId,
     /// The directory of a cluster that `spirula up` has made
     #[arg(long, default_value = "./spirula-data")]
     dir: PathBuf,
@@ -44,7 +45,7 @@ struct Removal {
     layout: Layout,
     progress: Progress,
     admin: Admin,
-    id: u32,
+    id: OsdId,
     name: DaemonName,
     force: bool,
 }
@@ -157,19 +158,22 @@ impl Removal {
     async fn needed(&self) -> Result<Option<String>, Error> {
         let map = self.admin.osd_map().await?;
         let pgs = self.admin.pgs().await?;
-        let members = |pg: &Value| -> Vec<u64> {
+        // A place without an OSD is `None`.
+        let members = |pg: &Value| -> Vec<Option<OsdId>> {
             let of = |key: &str| pg[key].as_array().cloned().unwrap_or_default();
             let all = of("up").into_iter().chain(of("acting"));
-            all.filter_map(|o| o.as_u64()).collect()
+            all.filter_map(|o| o.as_u64())
+                .map(|o| OsdId::try_from(o).ok())
+                .collect()
         };
-        let on_it = pgs.iter().filter(|pg| members(pg).contains(&u64::from(self.id)));
+        let on_it = pgs.iter().filter(|pg| members(pg).contains(&Some(self.id)));
         let on_it = on_it.count();
         if on_it > 0 {
             return Ok(Some(format!("{on_it} PGs are on {}", self.name)));
         }
         // The reported state of a PG is old where one of its members is gone.
-        let is_up = |osd: u64| {
-            let known = u32::try_from(osd).ok().and_then(|n| map.osds.get(&n));
+        let is_up = |osd: Option<OsdId>| {
+            let known = osd.and_then(|osd| map.osds.get(&osd));
             known.is_some_and(|o| o.is_up)
         };
         let is_whole = |pg: &Value| {
@@ -194,7 +198,9 @@ impl Removal {
         let dump = json!({"prefix": "osd dump", "format": "json"});
         let dump = self.admin.command(dump, bytes::Bytes::new()).await?;
         let osds = dump["osds"].as_array().into_iter().flatten();
-        let left = osds.filter(|o| o["in"] == 1 && o["osd"] != self.id).count() as u64;
+        let left = osds
+            .filter(|o| o["in"] == 1 && o["osd"] != self.id.item())
+            .count() as u64;
         let pools = dump["pools"].as_array().into_iter().flatten();
         let wants = |pool: &&Value| pool["size"].as_u64().is_some_and(|size| size > left);
         let Some(pool) = pools.into_iter().find(wants) else {

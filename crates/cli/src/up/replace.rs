@@ -2,6 +2,7 @@
 //! it.
 
 use serde_json::{Value, json};
+use spirula_maps::OsdId;
 
 use super::census::Here;
 use super::progress::{Progress, quoted};
@@ -18,7 +19,7 @@ pub(crate) const SURE: &str = "--yes-i-really-mean-it";
 ///
 /// # Errors
 /// If OSD `n` is not one of this directory, or its directory has content.
-pub(super) fn check(layout: &Layout, spec: &Spec, n: u32) -> Result<(), Error> {
+pub(super) fn check(layout: &Layout, spec: &Spec, n: OsdId) -> Result<(), Error> {
     let dir = layout.data(&DaemonName::osd(n));
     if !spec.osds.contains(&n) {
         return Err(Error::Usage(format!(
@@ -55,7 +56,7 @@ pub(super) async fn replace(
     layout: &Layout,
     progress: &Progress,
     admin: &Admin,
-    n: u32,
+    n: OsdId,
     sure: bool,
 ) -> Result<(), Error> {
     let map = admin.osd_map().await?;
@@ -141,16 +142,16 @@ mod tests {
         let root = std::env::temp_dir().join(format!("spirula-replace-{}", std::process::id()));
         let layout = Layout::new(&root).unwrap();
         let spec = Spec::new([127, 0, 0, 1].into(), 1, 2, 1 << 30).unwrap();
-        let refused = |n| check(&layout, &spec, n).err().map(|e| e.to_string());
+        let refused = |n| check(&layout, &spec, OsdId::new(n)).err().map(|e| e.to_string());
         assert!(refused(2).unwrap().contains("not one of the cluster"));
         assert_eq!(refused(1), None);
-        let dir = layout.data(&DaemonName::osd(1));
+        let dir = layout.data(&DaemonName::osd(OsdId::new(1)));
         std::fs::create_dir_all(&dir).unwrap();
         std::os::unix::fs::symlink("/dev/null", dir.join("block")).unwrap();
         assert!(is_vacant(&dir));
         assert_eq!(refused(1), None);
         // An attempt that was interrupted.
-        provision::osd::begin(&layout, 1).unwrap();
+        provision::osd::begin(&layout, OsdId::new(1)).unwrap();
         assert_eq!(refused(1), None);
         std::fs::write(dir.join("log"), "").unwrap();
         assert!(refused(1).unwrap().contains("only copy"));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use spirula_maps::OsdId;
+
 use super::census::{Here, Map, Verdict, judge};
 use super::provision;
 use crate::admin::Admin;
@@ -13,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The result for one OSD.
 pub(super) struct Answer {
-    pub(super) osd: u32,
+    pub(super) osd: OsdId,
     /// The decision about it, or why it could not be made.
     pub(super) verdict: Result<Verdict, Error>,
 }
@@ -47,7 +49,7 @@ async fn ask(layout: &Layout, spec: &Spec) -> Result<Vec<Answer>, Error> {
     Ok(answers)
 }
 
-async fn make(layout: &Layout, spec: &Spec, admin: &Admin, map: &Map, osd: u32) -> Result<Verdict, Error> {
+async fn make(layout: &Layout, spec: &Spec, admin: &Admin, map: &Map, osd: OsdId) -> Result<Verdict, Error> {
     let verdict = judge(map, osd, Here::look(layout, osd));
     if verdict == Verdict::Make {
         provision::osd::make(layout, spec, admin, osd).await?;

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use spirula_maps::OsdId;
 use spirula_text::size::bytes;
 
 use crate::daemon::DaemonName;
@@ -16,7 +17,7 @@ pub(crate) struct Room {
     /// The directory of the first store on it.
     pub(crate) path: PathBuf,
     /// The OSDs whose stores are on it.
-    pub(crate) osds: Vec<u32>,
+    pub(crate) osds: Vec<OsdId>,
     /// Its free bytes.
     pub(crate) available: u64,
     /// Bytes by which the stores may still grow.
@@ -111,15 +112,22 @@ mod tests {
             file.set_len(1 << 30).unwrap();
         }
         // One that is not made yet, and one on a device.
-        spec.osds.extend([2, 3]);
-        std::fs::create_dir_all(layout.data(&DaemonName::osd(3))).unwrap();
-        std::os::unix::fs::symlink("/dev/null", layout.data(&DaemonName::osd(3)).join("block")).unwrap();
+        spec.osds.extend([2, 3].map(OsdId::new));
+        std::fs::create_dir_all(layout.data(&DaemonName::osd(OsdId::new(3)))).unwrap();
+        std::os::unix::fs::symlink(
+            "/dev/null",
+            layout.data(&DaemonName::osd(OsdId::new(3))).join("block"),
+        )
+        .unwrap();
         let rooms = rooms(&layout, &spec);
         std::fs::remove_dir_all(&dir).unwrap();
         let [room] = rooms.as_slice() else {
             panic!("{rooms:?}");
         };
-        assert_eq!((room.osds.as_slice(), room.growth), (&[0, 1][..], 2 << 30));
+        assert_eq!(
+            (room.osds.as_slice(), room.growth),
+            (&[0, 1].map(OsdId::new)[..], 2 << 30)
+        );
         let with = |available| Room {
             available,
             ..room.clone()

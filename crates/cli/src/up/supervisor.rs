@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+use spirula_maps::OsdId;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::census::Verdict;
@@ -246,7 +247,7 @@ impl Supervisor {
     }
 
     /// Takes OSDs that were removed, and whose directories are gone, out of the specification.
-    fn forget(&mut self, gone: &[u32]) -> Result<(), Error> {
+    fn forget(&mut self, gone: &[OsdId]) -> Result<(), Error> {
         // The holder of the lock changes the same file: the next roll call tries again.
         let Some(_lock) = self.layout.try_lock()? else {
             return Ok(());

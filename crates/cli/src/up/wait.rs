@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use spirula_maps::OsdId;
+
 use super::progress::{Progress, quoted};
 use super::state::{self, State};
 use super::words;
@@ -34,7 +36,7 @@ pub(super) struct Wait<'a> {
     /// Messages about daemons that were printed already.
     told: BTreeSet<String>,
     /// The OSDs that are about to be replaced, and known to be lost.
-    lost: &'a [u32],
+    lost: &'a [OsdId],
     admin: Option<Admin>,
     why: String,
     /// The cluster serves, and copies are still being made.
@@ -59,7 +61,7 @@ impl<'a> Wait<'a> {
     }
 
     /// Suppresses messages that these OSDs are not run.
-    pub(super) fn without(mut self, lost: &'a [u32]) -> Self {
+    pub(super) fn without(mut self, lost: &'a [OsdId]) -> Self {
         self.lost = lost;
         self
     }
@@ -253,7 +255,7 @@ impl<'a> Wait<'a> {
 /// The part of the supervisor's state that decides the wait.
 struct Known {
     /// The OSDs that must come up.
-    osds: BTreeSet<u32>,
+    osds: BTreeSet<OsdId>,
     /// Whether these are all OSDs of the directory.
     is_all: bool,
     /// Why the OSDs are not known yet.
@@ -275,7 +277,7 @@ fn is_final(e: &Error) -> bool {
 /// Reads the cluster's state once, over a connection that is kept while it works.
 async fn look(
     layout: &Layout,
-    wanted: &BTreeSet<u32>,
+    wanted: &BTreeSet<OsdId>,
     is_whole: bool,
     admin: &mut Option<Admin>,
 ) -> Result<admin::Progress, Error> {

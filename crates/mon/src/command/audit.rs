@@ -19,7 +19,9 @@ const DENIED: u32 = 10;
 /// The time after which the number of further refusals is logged.
 const DENIED_PERIOD: Duration = Duration::from_secs(60);
 
-/// Arguments that are secrets, or may be: of one command, or of all that begin with a prefix.
+/// Arguments that are secrets, or may be: of one command, or of all that begin with a prefix. No
+/// option's name is among them as in `spirula_secret`'s list: whatever the option, the value that a
+/// command sets is hidden.
 const SECRETS: &[(&str, &str)] = &[
     ("config set", "value"),
     ("config-key put", "val"),

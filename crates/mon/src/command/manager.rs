@@ -14,7 +14,7 @@ use super::status::{addrvec, legacy_addr};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, misc, now, refuse};
 use crate::core::{Effect, Turn, View};
 use crate::progress::PROGRESS_OPTION;
-use crate::service::{self, Who};
+use crate::service::Who;
 
 commands! {
     "mgr dump epoch?:Int(0)" "mgr" "r" mgr_dump, "show the manager map";
@@ -213,10 +213,12 @@ fn set_progress(m: &mut Turn<'_>, on: bool, said: &str) -> Done {
     Ok(Outcome::Commit(Reply::status(said)))
 }
 
-fn mds_stat(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
+fn mds_stat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
-        let fsmap = json!({"epoch": service::FSMAP_EPOCH, "filesystems": [], "standbys": []});
-        let v = json!({"fsmap": fsmap, "mdsmap_first_committed": 1, "mdsmap_last_committed": 1});
+        let fs = &m.view.state.fs;
+        let (first, last) = fs.epochs().into_inner();
+        let v =
+            json!({"fsmap": fs.stat_json(), "mdsmap_first_committed": first, "mdsmap_last_committed": last});
         return now(Reply::json(call.format, &v));
     }
     now(Reply::text(""))
@@ -244,13 +246,9 @@ fn fs_get(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     refuse(errno::ENOENT, format!("filesystem '{name}' not found"))
 }
 
-/// The map of a cluster without file systems.
-pub(super) fn fsmap_json() -> Value {
-    json!({"epoch": service::FSMAP_EPOCH, "default_fscid": -1, "standbys": [], "filesystems": []})
-}
-
-fn fs_dump(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let epoch = service::FSMAP_EPOCH;
+fn fs_dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let fs = &m.view.state.fs;
+    let epoch = fs.epoch();
     match call.args.opt_int("epoch")? {
         None | Some(0) => {}
         Some(e) if e == i64::from(epoch) => {}
@@ -258,10 +256,7 @@ fn fs_dump(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     }
     let status = format!("dumped fsmap epoch {epoch}");
     if call.format.is_structured() {
-        return now(Reply::json(call.format, &fsmap_json()).with_status(status));
+        return now(Reply::json(call.format, &fs.dump_json()).with_status(status));
     }
-    let text = format!(
-        "e{epoch}\nenable_multiple, ever_enabled_multiple: 1,1\nlegacy client fscid: -1\n \nNo filesystems configured\n"
-    );
-    now(Reply::text(text).with_status(status))
+    now(Reply::text(fs.dump_text()).with_status(status))
 }

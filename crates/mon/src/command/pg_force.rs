@@ -77,6 +77,7 @@ fn tell(
     mut failed: Option<errno::Errno>,
 ) -> Done {
     let mut by_primary: BTreeMap<OsdId, Vec<PgId>> = BTreeMap::new();
+    let mut is_any_right = false;
     for pg in pgs {
         let Some(stat) = m.view.state.stats.pgs.get(&pg) else {
             text.push_str(&format!("pg {pg} does not exist; "));
@@ -89,15 +90,22 @@ fn tell(
                 failed = objection.or(failed);
             }
             None => {
-                if let Some(primary) = stat.acting_primary.0 {
+                is_any_right = true;
+                // Nothing is copied as long as a PG has no primary.
+                if let Some(primary) = m.view.state.osd.map.map_pg(pg).acting_primary {
                     by_primary.entry(primary).or_default().push(pg);
                 }
             }
         }
     }
+    if is_any_right {
+        failed = None; // As in Ceph, the text alone tells of the others.
+    }
     for (osd, pgs) in by_primary {
         let Some(session) = m.view.osd_session(osd) else {
-            continue;
+            // Ceph tells the other OSDs all the same; here a command that is refused does nothing.
+            let text = format!("osd.{osd} is not currently connected\n");
+            return Err(Reply::error(errno::EAGAIN, text));
         };
         let names: Vec<String> = pgs.iter().map(PgId::to_string).collect();
         text.push_str(&format!(

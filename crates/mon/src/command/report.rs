@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 use spirula_maps::{Epoch, OsdId, PgState, PoolId};
 use spirula_text::Names;
 
-use super::{Call, Done, Reply, commands, manager, misc, now, services};
+use super::{Call, Done, Reply, commands, misc, now, services};
 use super::{crush_dump, health_cmd, osd_dump, pg_dump, status};
 use crate::core::{Turn, View};
 use crate::health::state_text;
-use crate::{service, version};
+use crate::version;
 
 commands! {
     "report tags?:String..." "mon" "r" report, "report the cluster's whole state";
@@ -84,13 +84,14 @@ fn osd_metadata(m: &View) -> Value {
 fn maps(m: &View) -> Value {
     let map = &m.state.osd.map;
     let monmap = &m.state.monmap.map;
+    let (first_fsmap, last_fsmap) = m.state.fs.epochs().into_inner();
     json!({
         "monmap_first_committed": 1, "monmap_last_committed": monmap.epoch, "monmap": status::monmap_json(monmap),
         "quorum": status::quorum(m), "osdmap": osd_dump::dump_json(map), "osd_metadata": osd_metadata(m),
         "osdmap_clean_epochs": clean_epochs(m), "osdmap_first_committed": m.state.osd.first,
         "osdmap_last_committed": map.epoch, "crushmap": crush_dump::map_json(map.crush.map()),
-        "fsmap": manager::fsmap_json(), "mdsmap_first_committed": service::FSMAP_EPOCH,
-        "mdsmap_last_committed": service::FSMAP_EPOCH,
+        "fsmap": m.state.fs.dump_json(), "mdsmap_first_committed": first_fsmap,
+        "mdsmap_last_committed": last_fsmap,
         "auth": {"num_secrets": m.state.auth.entities().len()},
     })
 }

@@ -11,7 +11,7 @@ use spirula_text::{addr_legacy, size, time};
 use super::{Call, Done, Reply, ciphers, commands, errno, health_cmd, now, refuse, services};
 use crate::core::{Role, Turn, View};
 use crate::health::state_text;
-use crate::{service, version};
+use crate::version;
 
 commands! {
     "status" "mon" "r" status, "show the cluster's status";
@@ -446,7 +446,7 @@ fn status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
                 "num_mons": m.view.state.monmap.map.mons.len(),
             },
             "osdmap": osdmap_summary(m.view), "pgmap": pgmap_json(m.view),
-            "fsmap": {"epoch": service::FSMAP_EPOCH, "by_rank": [], "up:standby": 0},
+            "fsmap": m.view.state.fs.summary_json(),
             "mgrmap": {"available": m.view.state.manager.map.available, "num_standbys": 0, "modules": [], "services": {}},
             "servicemap": services::map_json(m.view),
             "progress_events": m.view.progress.status_json(m.view.now),

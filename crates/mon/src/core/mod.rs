@@ -359,7 +359,7 @@ impl Monitor {
         self.changes.txn.extend(auth);
         self.osd_maintenance();
         self.turn(|turn| turn.review_mutes());
-        self.turn(|turn| turn.forget_old_crashes());
+        self.turn(|turn| turn.view.state.trim(turn.view, &mut turn.changes.txn));
         self.view.log_health(&mut self.changes.txn);
         self.claim_manager();
         self.view.review_services(&mut self.changes.txn);
@@ -422,11 +422,14 @@ impl Monitor {
     }
 
     fn reload(&mut self) -> Result<(), LoadError> {
+        let before = self.view.state.osd.map.epoch;
         self.view.state.reload(Source {
             kv: &self.view.kv,
             me: &self.view.me,
             now: self.view.now,
         })?;
+        let epoch = self.view.state.osd.map.epoch;
+        invariant!(epoch >= before, "a snapshot that is newer"; epoch = epoch, before = before, term = self.view.term);
         self.view.state.osd.start(self.view.steady.now());
         self.view.refresh_versions();
         self.view.refresh_values();

@@ -4,13 +4,14 @@
 use serde_json::{Map, Value, json};
 use spirula_asok::op_history::{OpClock, OpHistory, TrackedOp, filters};
 use spirula_denc::Micros;
-use spirula_proto::mon::{MGetPoolStats, MMonCommand, MMonGetVersion, MPoolOp, MStatfs};
-use spirula_proto::{MsgType, RawMessage};
+use spirula_proto::MsgType;
+use spirula_proto::mon::MMonCommand;
 
+use super::message::{Message, Received};
 use super::route::Request;
 use super::session::Session;
 use super::{Daemon, View};
-use crate::command::{Args, shown};
+use crate::command::{Parsed, shown};
 
 /// A request, as it is shown.
 #[derive(Debug, Clone)]
@@ -27,7 +28,7 @@ impl MonOp {
     fn new(request: &Request, session: Option<&Session>) -> Self {
         let source = session.map(|s| format!("{} {}", s.entity(), s.addr));
         Self {
-            description: describe(&request.msg),
+            description: request.description.clone(),
             seq: request.msg.header.seq,
             source: source.unwrap_or_default(),
             is_from_monitor: session.is_some_and(|s| s.name.kind == spirula_denc::EntityType::MON),
@@ -78,33 +79,31 @@ impl TrackedOp for MonOp {
     }
 }
 
-/// A request as official logs print it.
-fn describe(msg: &RawMessage) -> String {
-    let tid = msg.header.tid;
-    let text = match msg.kind() {
-        MsgType::MON_COMMAND => msg.decode::<MMonCommand>().map(|m| describe_command(&m)),
-        MsgType::POOL_OP => msg.decode::<MPoolOp>().map(|m| {
-            let (op, pool, name, version) = (m.op.name().unwrap_or("unknown"), m.pool, m.name, m.paxos.0);
+/// A request of this kind as official logs print it.
+pub(super) fn describe(kind: MsgType, request: &Received) -> String {
+    let tid = request.tid;
+    match &request.message {
+        Message::Command(m, parsed) => describe_command(m, parsed),
+        Message::PoolOp(m) => {
+            let op = m.op.name().unwrap_or("unknown");
+            let (pool, name, version) = (m.pool, &m.name, m.paxos.0);
             format!("pool_op({op}, pool {pool}, tid {tid}, name {name} v{version})")
-        }),
-        MsgType::STATFS => msg.decode::<MStatfs>().map(|m| {
+        }
+        Message::Statfs(m) => {
             let (pool, version) = (spirula_maps::types::or_none::number(m.data_pool), m.paxos.0);
             format!("statfs({tid} pool {pool} v{version})")
-        }),
-        MsgType::GET_POOL_STATS => msg
-            .decode::<MGetPoolStats>()
-            .map(|m| format!("getpoolstats({tid} {} v{})", m.pools.join(","), m.paxos.0)),
-        MsgType::MON_GET_VERSION => msg
-            .decode::<MMonGetVersion>()
-            .map(|m| format!("mon_get_version(what={} handle={})", m.what, m.handle)),
-        kind => Ok(kind.to_string()),
-    };
-    text.unwrap_or_else(|_| msg.kind().to_string())
+        }
+        Message::GetPoolStats(m) => format!("getpoolstats({tid} {} v{})", m.pools.join(","), m.paxos.0),
+        Message::GetVersion(m) => format!("mon_get_version(what={} handle={})", m.what, m.handle),
+        _ => kind.to_string(),
+    }
 }
 
 /// A command without its values, which may be secret.
-fn describe_command(m: &MMonCommand) -> String {
-    let shown = Args::parse(&m.cmd).map_or_else(|_| "not understood".to_owned(), |args| shown(&args));
+fn describe_command(m: &MMonCommand, parsed: &Parsed) -> String {
+    let shown = parsed
+        .as_ref()
+        .map_or_else(|_| "not understood".to_owned(), shown);
     format!("mon_command({shown} v {})", m.paxos.0)
 }
 
@@ -155,12 +154,10 @@ pub(crate) type MonOps = OpHistory<MonOp>;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::parse;
 
     fn command(json: &str) -> String {
-        describe_command(&MMonCommand {
-            cmd: vec![json.to_owned()],
-            ..MMonCommand::default()
-        })
+        describe_command(&MMonCommand::default(), &parse(&[json.to_owned()]))
     }
 
     #[test]

@@ -74,9 +74,9 @@ impl View {
         Ok(changed.then_some(crush))
     }
 
-    /// The first epoch that must stay: the last ones do, and everything since the oldest epoch in
+    /// The first OSDMap that must stay: the last ones do, and everything since the oldest epoch in
     /// which all PGs were clean.
-    fn keep_from(&self) -> Epoch {
+    pub(crate) fn first_needed_osdmap(&self) -> Epoch {
         let keep = u32::try_from(self.values.uint("mon_min_osdmap_epochs"))
             .unwrap_or(500)
             .max(1);
@@ -319,16 +319,13 @@ impl Turn<'_> {
         self.pending_osd().new_last_clean_interval.insert(osd, interval);
     }
 
-    /// Updates the map for quotas, expired blocklist entries, trimmed snapshots, numbers of PGs and
-    /// old epochs.
+    /// Updates the map for quotas, expired blocklist entries, trimmed snapshots and numbers of PGs.
     fn review_osdmap(&mut self) {
         let map = self.view.state.osd.map.clone();
         self.expire_blocklist(&map);
         self.check_quotas(&map);
         self.prune_removed_snaps(&map);
         self.adjust_pg_nums();
-        let trim = self.view.state.osd.trim(self.view.keep_from());
-        self.changes.txn.extend(trim);
     }
 
     fn expire_blocklist(&mut self, map: &OsdMap) {
@@ -486,8 +483,8 @@ impl Monitor {
         self.writes.waiters.push(Waiter { session: id, make });
     }
 
-    /// Maintains down, out and full OSDs, quotas, expired blocklist entries and old epochs. Only if
-    /// nothing else changes.
+    /// Maintains down, out and full OSDs, quotas and expired blocklist entries. Only if nothing else
+    /// changes.
     pub(super) fn osd_maintenance(&mut self) {
         self.mark_silent_down();
         self.mark_long_down_out();

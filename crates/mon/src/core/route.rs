@@ -15,7 +15,7 @@ use spirula_proto::mon::MMonGetVersionReply;
 use spirula_proto::{MsgType, RawMessage};
 
 use super::message::Received;
-use super::ops::FORWARDED;
+use super::ops::{FORWARDED, describe};
 use super::quorum::Role;
 use super::recent::What;
 use super::session::{NewSession, Session};
@@ -36,14 +36,24 @@ pub(super) type Answer = (MsgType, u64);
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) msg: RawMessage,
+    /// The request in words.
+    pub(super) description: String,
     /// The events of the request with their official names, and their times by the steady
     /// clock.
     pub(super) events: Vec<(&'static str, Micros)>,
 }
 
 impl Request {
+    fn new(msg: &RawMessage, received: &Received, now: Micros) -> Self {
+        Self {
+            msg: msg.clone(),
+            description: describe(msg.kind(), received),
+            events: vec![("initiated", now)],
+        }
+    }
+
     fn cost(&self) -> usize {
-        self.msg.len() + REQUEST_BYTES
+        self.msg.len() + self.description.len() + REQUEST_BYTES
     }
 }
 
@@ -64,17 +74,7 @@ pub(super) struct Pending {
 
 impl Pending {
     /// Keeps a request; returns `false` if there is no room.
-    fn add(
-        &mut self,
-        (session, entity): (SessionId, &AuthName),
-        answer: Answer,
-        msg: &RawMessage,
-        now: Micros,
-    ) -> bool {
-        let request = Request {
-            msg: msg.clone(),
-            events: vec![("initiated", now)],
-        };
+    fn add(&mut self, (session, entity): (SessionId, &AuthName), answer: Answer, request: Request) -> bool {
         let has = self.by_entity.get(entity).copied().unwrap_or(0);
         let free = MAX_PENDING_BYTES.saturating_sub(self.bytes);
         let count = self.sessions.get(&session).map_or(0, |s| s.requests.len());
@@ -191,9 +191,8 @@ impl Monitor {
         let own = self.view.sessions.get(&id).filter(|s| !s.forwarded);
         if let Some(session) = own
             && let Some(answer) = received.answer()
-            && !self
-                .pending
-                .add((id, &session.name), answer, &msg, self.view.steady_time())
+            && let request = Request::new(&msg, &received, self.view.steady_time())
+            && !self.pending.add((id, &session.name), answer, request)
         {
             tracing::warn!("session {id} has more requests without an answer than are kept");
             self.out.push(Output::Close(id));
@@ -353,7 +352,12 @@ mod tests {
             (0..100)
                 .take_while(|tid| {
                     let (answer, msg) = command(*tid);
-                    pending.add((session, entity), answer, &msg, Micros::new(0))
+                    let request = Request {
+                        msg,
+                        description: String::new(),
+                        events: Vec::new(),
+                    };
+                    pending.add((session, entity), answer, request)
                 })
                 .count()
         };

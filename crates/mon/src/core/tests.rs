@@ -235,10 +235,15 @@ impl World {
 
     /// Reports as every PG's primary that the PG is active and clean.
     fn all_active(&mut self) {
+        self.all_in(PgState::ACTIVE.with(PgState::CLEAN));
+    }
+
+    /// Reports as every PG's primary that the PG is in this state.
+    fn all_in(&mut self, state: PgState) {
         for pg in self.mon.view.state.osd.map.pgs().collect::<Vec<_>>() {
             let at = self.mon.view.state.osd.map.map_pg(pg);
             let stat = PgStat {
-                state: PgState::ACTIVE.with(PgState::CLEAN),
+                state,
                 acting_primary: at.acting_primary.into(),
                 up_primary: at.up_primary.into(),
                 acting: at.acting,

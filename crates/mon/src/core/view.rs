@@ -91,6 +91,16 @@ pub(crate) enum Effect {
     Fail(LoadError),
 }
 
+impl Effect {
+    /// Whether the effect is a part of a refusal: it is carried out although the rest is taken back.
+    fn tells_of_refusal(&self) -> bool {
+        match self {
+            Self::AuditRefusal(..) | Self::Fail(_) => true,
+            Self::Send(..) | Self::StopManager | Self::ClearProgress | Self::WatchImages(_) => false,
+        }
+    }
+}
+
 impl Changes {
     /// The changes of the next osdmap, to be added to.
     pub(crate) fn osd(&mut self, view: &View) -> &mut Incremental {
@@ -107,11 +117,15 @@ impl Changes {
         self.osd.is_none() && self.txn.is_empty()
     }
 
-    /// Drops the prepared changes, and the events about them.
-    pub(super) fn take_back(&mut self) {
-        self.osd = None;
-        self.txn = Txn::default();
+    /// Drops what a turn has prepared that refuses: its events and effects and, unless the prepared
+    /// changes are those of others, these.
+    pub(super) fn take_back(&mut self, with_changes: bool) {
         self.log.clear();
+        self.effects.retain(Effect::tells_of_refusal);
+        if with_changes {
+            self.osd = None;
+            self.txn = Txn::default();
+        }
     }
 }
 

@@ -203,8 +203,8 @@ impl Monitor {
         let began_idle = self.changes.is_empty();
         self.turn(|turn| {
             let result = run(turn);
-            if result.is_err() && began_idle {
-                turn.changes.take_back();
+            if result.is_err() {
+                turn.changes.take_back(began_idle);
             }
             result
         })

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use openraft::storage::RaftStateMachine;
 use openraft::{Entry, EntryPayload, ErrorSubject, ErrorVerb, LogId, OptionalSend};
 use openraft::{RaftSnapshotBuilder, Snapshot, SnapshotMeta, StoredMembership};
+use spirula_invariant::invariant;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::bug::Bug;
 use super::log::{blocking, fault};
 use super::store::{AppliedState, Dump, Store};
-use super::{Node, Runtime, StorageError, Types};
+use super::{Node, Runtime, StorageError, Types, wire};
 use crate::kv::Txn;
 
 /// News from the state machine, in log order.
@@ -91,6 +92,9 @@ impl<R: Runtime> RaftStateMachine<Types<R>> for Machine {
         let mut news = Vec::new();
         let mut replies = Vec::new();
         for e in entries {
+            let last = self.state.last.as_ref();
+            invariant!(wire::is_next(last, &e.log_id), "entries that are applied in their order";
+                entry = e.log_id, last = wire::shown(last));
             self.state.last = Some(e.log_id);
             match e.payload {
                 EntryPayload::Blank => {}
@@ -133,6 +137,9 @@ impl<R: Runtime> RaftStateMachine<Types<R>> for Machine {
         meta: &SnapshotMeta<u64, Node>,
         _snapshot: Box<Dump>,
     ) -> Result<(), StorageError> {
+        // The library drops a snapshot that is no newer than what is committed.
+        invariant!(meta.last_log_id > self.state.last, "a snapshot of what is not applied yet";
+            snapshot = wire::shown(meta.last_log_id.as_ref()), applied = wire::shown(self.state.last.as_ref()));
         self.state.last = meta.last_log_id;
         if !self.store.has_bug(Bug::OldMembers) {
             self.state.membership = meta.last_membership.clone();

@@ -382,8 +382,9 @@ impl<R: Runtime> Raft<R> {
             });
         }
         let keys: Txn = decode_all(&part.keys).map_err(|e| Error::Peer(e.to_string()))?;
+        let last = part.last.as_ref().map(wire::to_log_id);
         let (store, first) = (self.store.clone(), part.number == 0);
-        let staged = R::blocking(move || store.stage(&keys, first)).await;
+        let staged = R::blocking(move || store.stage(last, &keys, first)).await;
         staged.map_err(raft_error)??;
         if !part.done {
             let answer = SnapshotAnswer {
@@ -397,12 +398,11 @@ impl<R: Runtime> Raft<R> {
         *incoming = None;
         let membership: StoredMembership<u64, Node> =
             serde_json::from_str(&part.membership).map_err(|e| Error::Peer(e.to_string()))?;
-        let last_log_id = part.last.as_ref().map(wire::to_log_id);
         let snapshot = Snapshot {
             meta: SnapshotMeta {
-                last_log_id,
+                last_log_id: last,
                 last_membership: membership,
-                snapshot_id: format!("{}", last_log_id.map_or(0, |id| id.index)),
+                snapshot_id: format!("{}", last.map_or(0, |id| id.index)),
             },
             snapshot: Box::new(Dump::Staged),
         };

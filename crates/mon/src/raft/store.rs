@@ -10,12 +10,13 @@ use redb::{
     Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
     WriteTransaction,
 };
-use spirula_denc::{Decode, Encode, Reader, Writer, decode_all, encode_to_vec};
+use spirula_denc::{Encode, Reader, Writer, decode_all, encode_to_vec};
+use spirula_invariant::invariant;
 use tokio::sync::watch;
 
 use super::bug::Bug;
 use super::reserve::ReservedFile;
-use super::{Node, Runtime, Tokio, TxnData, Types};
+use super::{Node, Runtime, Tokio, TxnData, Types, wire};
 use crate::kv::{KvError, KvRead, Txn};
 
 const LOG: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("log");
@@ -94,6 +95,8 @@ pub struct Store {
 /// The snapshots that were received since the store was opened, by their last entries.
 #[derive(Debug, Default)]
 struct Snapshots {
+    /// The last entry of the one whose parts are staged.
+    staged: Option<LogId<u64>>,
     /// The newest that openraft has begun to install: it purged the entries that it covers.
     awaited: Option<u64>,
     /// The newest that is on disk.
@@ -272,7 +275,11 @@ impl Store {
     }
 
     pub(super) fn save_vote(&self, vote: &Vote<u64>) -> Result<()> {
-        Self::put_meta(self.begin(Bug::LazyVote)?, "vote", vote)
+        let tx = self.begin(Bug::LazyVote)?;
+        let before: Option<Vote<u64>> = meta_in(&tx, "vote")?;
+        invariant!(before.is_none_or(|before| *vote >= before), "votes that ascend";
+            vote = vote, before = before.unwrap_or_default());
+        Self::put_meta(tx, "vote", vote)
     }
 
     pub(super) fn purged(&self) -> Result<Option<LogId<u64>>> {
@@ -284,7 +291,7 @@ impl Store {
         let table = tx.open_table(LOG)?;
         Ok(match table.last()? {
             None => None,
-            Some((_, v)) => Some(decode_entry::<Tokio>(v.value())?.log_id),
+            Some((_, v)) => Some(decode_log_id(&mut Reader::new(v.value()))?),
         })
     }
 
@@ -309,11 +316,11 @@ impl Store {
         let tx = self.begin(Bug::LazyAppend)?;
         {
             let mut table = tx.open_table(LOG)?;
-            let last = match table.last()? {
-                Some((index, _)) => Some(index.value()),
-                None => self.purged()?.map(|id| id.index),
+            let mut last = match table.last()? {
+                Some((_, v)) => Some(decode_log_id(&mut Reader::new(v.value()))?),
+                None => self.purged()?,
             };
-            let next = last.map_or(0, |index| index + 1);
+            let next = last.map_or(0, |id| id.index + 1);
             if first > next {
                 let waits = self
                     .snapshots
@@ -326,6 +333,10 @@ impl Store {
                 };
             }
             for e in entries {
+                // Entries that others replace are truncated before.
+                invariant!(wire::is_next(last.as_ref(), &e.log_id), "entries that continue the log";
+                    entry = e.log_id, last = wire::shown(last.as_ref()));
+                last = Some(e.log_id);
                 table.insert(e.log_id.index, encode_entry(e)?.as_slice())?;
             }
         }
@@ -353,6 +364,9 @@ impl Store {
             return Ok(());
         }
         let tx = self.db.begin_write()?;
+        let applied = applied_in(&tx)?;
+        invariant!(applied.is_none_or(|last| last.index < index), "only entries that are not applied to be replaced";
+            from = index, applied = wire::shown(applied.as_ref()));
         tx.open_table(LOG)?.retain_in(index.., |_, _| false)?;
         Ok(tx.commit()?)
     }
@@ -363,11 +377,7 @@ impl Store {
     pub(super) fn purge(&self, id: LogId<u64>) -> Result<()> {
         let tx = self.db.begin_write()?;
         // Read in this transaction: a snapshot may be installed at any moment.
-        let applied = {
-            let meta = tx.open_table(META)?;
-            let applied = meta.get("applied")?.map(|v| v.value().to_vec());
-            json::<Option<LogId<u64>>>(applied)?.flatten()
-        };
+        let applied = applied_in(&tx)?;
         if applied.is_none_or(|last| last.index < id.index) {
             self.snapshots
                 .send_modify(|s| s.awaited = s.awaited.max(Some(id.index)));
@@ -379,11 +389,13 @@ impl Store {
     }
 
     fn purge_in(&self, tx: &WriteTransaction, id: LogId<u64>) -> Result<()> {
+        let applied = applied_in(tx)?;
+        invariant!(applied >= Some(id), "only applied entries to be purged";
+            to = id, applied = wire::shown(applied.as_ref()));
         tx.open_table(LOG)?.retain_in(..=id.index, |_, _| false)?;
-        let mut meta = tx.open_table(META)?;
-        let purged = meta.get("purged")?.map(|v| v.value().to_vec());
-        if json::<LogId<u64>>(purged)?.is_none_or(|before| before.index < id.index) {
-            meta.insert("purged", serde_json::to_vec(&id)?.as_slice())?;
+        if meta_in::<LogId<u64>>(tx, "purged")?.is_none_or(|before| before.index < id.index) {
+            tx.open_table(META)?
+                .insert("purged", serde_json::to_vec(&id)?.as_slice())?;
         }
         Ok(())
     }
@@ -429,14 +441,22 @@ impl Store {
                 };
             }
             if !self.has_bug(Bug::UncountedApply) {
-                put_applied(&mut tx.open_table(META)?, state)?;
+                put_applied(&tx, state)?;
             }
         }
         Ok(tx.commit()?)
     }
 
-    /// Stages a part of a snapshot that is being received; the first one begins anew.
-    pub(super) fn stage(&self, part: &Txn, first: bool) -> Result<()> {
+    /// Stages a part of the snapshot up to `last` that is being received; the first one begins anew.
+    pub(super) fn stage(&self, last: Option<LogId<u64>>, part: &Txn, first: bool) -> Result<()> {
+        self.snapshots.send_if_modified(|s| {
+            if first {
+                s.staged = last;
+            }
+            invariant!(s.staged == last, "parts of one snapshot";
+                part = wire::shown(last.as_ref()), staged = wire::shown(s.staged.as_ref()));
+            false // Nobody waits for that.
+        });
         let tx = self.begin_lazy()?;
         if first && !self.has_bug(Bug::MixedStage) {
             tx.delete_table(STAGE)?;
@@ -464,6 +484,9 @@ impl Store {
     }
 
     fn try_install_staged(&self, state: &AppliedState) -> Result<()> {
+        let staged = self.snapshots.borrow().staged;
+        invariant!(staged == state.last, "the snapshot that was received";
+            wanted = wire::shown(state.last.as_ref()), staged = wire::shown(staged.as_ref()));
         let tx = self.begin(Bug::LazySnapshot)?;
         if !self.has_bug(Bug::MixedSnapshot) {
             tx.delete_table(KV)?;
@@ -475,7 +498,7 @@ impl Store {
                 let (k, v) = item?;
                 kv.insert(k.value(), v.value())?;
             }
-            put_applied(&mut tx.open_table(META)?, state)?;
+            put_applied(&tx, state)?;
         }
         if let Some(last) = state.last {
             self.purge_in(&tx, last)?;
@@ -533,7 +556,22 @@ fn json<T: serde::de::DeserializeOwned>(text: Option<Vec<u8>>) -> Result<Option<
     Ok(text.map(|t| serde_json::from_slice(&t)).transpose()?)
 }
 
-fn put_applied(meta: &mut redb::Table<'_, &str, &[u8]>, state: &AppliedState) -> Result<()> {
+/// A record as this change has it so far.
+fn meta_in<T: serde::de::DeserializeOwned>(tx: &WriteTransaction, key: &str) -> Result<Option<T>> {
+    let meta = tx.open_table(META)?;
+    json(meta.get(key)?.map(|v| v.value().to_vec()))
+}
+
+/// The last entry that is applied, as this change has it so far.
+fn applied_in(tx: &WriteTransaction) -> Result<Option<LogId<u64>>> {
+    Ok(meta_in::<Option<LogId<u64>>>(tx, "applied")?.flatten())
+}
+
+fn put_applied(tx: &WriteTransaction, state: &AppliedState) -> Result<()> {
+    let before = applied_in(tx)?;
+    invariant!(state.last > before, "an applied state that grows";
+        applied = wire::shown(state.last.as_ref()), before = wire::shown(before.as_ref()));
+    let mut meta = tx.open_table(META)?;
     meta.insert("applied", serde_json::to_vec(&state.last)?.as_slice())?;
     meta.insert("membership", serde_json::to_vec(&state.membership)?.as_slice())?;
     Ok(())
@@ -600,8 +638,7 @@ pub(super) fn encode_entry<R: Runtime>(e: &Entry<Types<R>>) -> Result<Vec<u8>> {
 
 pub(super) fn decode_entry<R: Runtime>(buf: &[u8]) -> Result<Entry<Types<R>>> {
     let mut r = Reader::new(buf);
-    let leader = openraft::CommittedLeaderId::new(u64::decode(&mut r)?, u64::decode(&mut r)?);
-    let log_id = LogId::new(leader, r.u64()?);
+    let log_id = decode_log_id(&mut r)?;
     let payload = match r.u8()? {
         BLANK => EntryPayload::Blank,
         NORMAL => EntryPayload::Normal(TxnData(Arc::new(decode_all(r.blob()?)?))),
@@ -609,4 +646,10 @@ pub(super) fn decode_entry<R: Runtime>(buf: &[u8]) -> Result<Entry<Types<R>>> {
         _ => return Err(spirula_denc::Error::Invalid("kind of log entry").into()),
     };
     Ok(Entry { log_id, payload })
+}
+
+/// The place of an entry, with which it begins.
+fn decode_log_id(r: &mut Reader<'_>) -> Result<LogId<u64>> {
+    let leader = openraft::CommittedLeaderId::new(r.u64()?, r.u64()?);
+    Ok(LogId::new(leader, r.u64()?))
 }

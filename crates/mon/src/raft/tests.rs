@@ -356,13 +356,13 @@ fn entries_after_a_snapshot_wait_until_it_is_on_disk() {
                 .is_err()
         };
         assert!(has_gap(append(1, 2)), "an empty log begins with entry 0");
-        assert!(append(0, 3).unwrap() && append(2, 5).unwrap() && append(5, 6).unwrap());
+        assert!(append(0, 3).unwrap() && append(3, 5).unwrap() && append(5, 6).unwrap());
         assert!(has_gap(append(8, 10)));
         // A snapshot up to 7 has come.
         store.purge(at(7)).unwrap();
         assert!(!append(8, 10).unwrap() && waits(8).await);
         assert!(has_gap(append(9, 10)));
-        store.stage(&put(7), true).unwrap();
+        store.stage(Some(at(7)), &put(7), true).unwrap();
         store.install_staged(&state(7)).unwrap();
         assert!(!waits(8).await && append(8, 10).unwrap());
         assert!(has_gap(append(11, 13)) && waits(11).await);
@@ -390,7 +390,7 @@ fn nothing_is_purged_before_the_snapshot_that_covers_it_is_there() {
         store.apply(&[], &state(2)).unwrap();
         store.purge(at(5)).unwrap();
         assert_eq!((first(), store.purged().unwrap()), (Some(3), Some(at(2))));
-        store.stage(&put(7), true).unwrap();
+        store.stage(Some(at(7)), &put(7), true).unwrap();
         store.install_staged(&state(7)).unwrap();
         assert_eq!((first(), store.purged().unwrap()), (Some(8), Some(at(7))));
         // The request to purge what the snapshot covers comes late, or an older one.

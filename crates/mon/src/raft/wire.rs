@@ -14,6 +14,16 @@ pub(super) fn are_consecutive<R: Runtime>(
     (first..).zip(entries).all(|(index, e)| e.log_id.index == index)
 }
 
+/// Whether an entry is the next one after `before`: at the next place, and of no earlier leader.
+pub(super) fn is_next(before: Option<&LogId<u64>>, id: &LogId<u64>) -> bool {
+    id.index == before.map_or(0, |b| b.index + 1) && before.is_none_or(|b| b.leader_id <= id.leader_id)
+}
+
+/// A place in the log, or none, for people.
+pub(super) fn shown(id: Option<&LogId<u64>>) -> String {
+    id.map_or_else(|| "none".to_owned(), LogId::to_string)
+}
+
 pub(super) fn vote(v: &Vote<u64>) -> LogVote {
     LogVote {
         term: v.leader_id.term,

@@ -55,6 +55,8 @@ impl Service for ClusterLog {
     fn apply(&mut self, _: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
         let Ok(n) = key.parse::<u64>() else { return Ok(()) };
         match value {
+            // A state that was loaded may have what is told of only now.
+            Some(_) if n <= self.version() => {}
             Some(v) => {
                 self.entries.push_back((n, stored("log entry", v)?));
                 self.next = self.next.max(n + 1);
@@ -201,5 +203,21 @@ fn level_of(name: &str) -> LogPriority {
         "warn" | "warning" => LogPriority::WARN,
         "error" | "err" => LogPriority::ERROR,
         _ => LogPriority::INFO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_loaded_and_is_told_of_again_is_there_once() {
+        let mut log = ClusterLog::default();
+        let entry = Bytes::from(encode_to_vec(&LogEntry::default()));
+        for n in [1, 2, 3, 2, 3, 4] {
+            log.apply(SERVICE, &format!("{n:020}"), Some(&entry)).unwrap();
+        }
+        let numbers: Vec<u64> = log.entries.iter().map(|(n, _)| *n).collect();
+        assert_eq!(numbers, [1, 2, 3, 4]);
     }
 }

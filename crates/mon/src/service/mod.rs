@@ -19,7 +19,7 @@ pub use auth::Auth;
 pub use ciphers::Ciphers;
 pub use clog::ClusterLog;
 pub use config::{Change, ChangeSet, Config, ConfigEntry, Who};
-pub use fsmaps::{FSMAP_EPOCH, FsMaps};
+pub use fsmaps::FsMaps;
 pub(crate) use keyed::{Kept, Keyed};
 pub use monmaps::MonMaps;
 pub use osd_lives::Life;

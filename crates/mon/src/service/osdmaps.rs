@@ -18,7 +18,7 @@ use spirula_proto::{Payload, RawMessage};
 use super::osd_lives::Lives;
 use super::state::{Published, Service, Source};
 use super::stored;
-use crate::core::{LoadError, Topic};
+use crate::core::{LoadError, Topic, View};
 use crate::kv::{KvRead, Txn};
 
 const SERVICE: &str = "osdmap";
@@ -107,6 +107,10 @@ impl Service for OsdMaps {
         }
     }
 
+    fn trim(&self, view: &View, txn: &mut Txn) {
+        self.forget_before(view.first_needed_osdmap(), txn);
+    }
+
     fn versions(&self, topic: &Topic) -> Option<RangeInclusive<Epoch>> {
         (*topic == Topic::OsdMap).then(|| self.first..=self.map.epoch)
     }
@@ -175,11 +179,10 @@ impl OsdMaps {
     }
 
     /// Forgets epochs before `keep_from`, as far as a stored full map allows.
-    pub(crate) fn trim(&self, keep_from: Epoch) -> Txn {
-        let mut txn = Txn::default();
+    fn forget_before(&self, keep_from: Epoch, txn: &mut Txn) {
         let new_first = Epoch::new(keep_from.number() / FULL_EVERY * FULL_EVERY);
         if new_first <= self.first || new_first > self.map.epoch {
-            return txn;
+            return;
         }
         for epoch in Epoch::all(self.first..=new_first.before(1)) {
             txn.remove(SERVICE, inc_key(epoch));
@@ -188,7 +191,6 @@ impl OsdMaps {
             }
         }
         txn.put(SERVICE, "first", encode_to_vec(&new_first));
-        txn
     }
 
     fn message(&self, incrementals: BTreeMap<Epoch, Bytes>, maps: BTreeMap<Epoch, Bytes>) -> RawMessage {

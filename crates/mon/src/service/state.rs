@@ -9,7 +9,7 @@ use spirula_maps::Epoch;
 use spirula_proto::RawMessage;
 
 use super::{Auth, ClusterLog, Config, FsMaps, MonMaps, OsdMaps, Stats};
-use crate::core::{Identity, LoadError, Manager, Topic};
+use crate::core::{Identity, LoadError, Manager, Topic, View};
 use crate::crashes::Crashes;
 use crate::health::{HealthLog, Mutes};
 use crate::kv::{KvRead, Txn};
@@ -69,6 +69,10 @@ pub(crate) trait Service: Sized {
         None
     }
 
+    /// Adds to `txn` that what is old is forgotten. The leader asks now and then; a service that
+    /// forgets as it writes has nothing to add.
+    fn trim(&self, _view: &View, _txn: &mut Txn) {}
+
     /// The versions from the oldest to the newest of a topic of this service.
     fn versions(&self, _topic: &Topic) -> Option<RangeInclusive<Epoch>> {
         None
@@ -110,6 +114,11 @@ macro_rules! state {
                     return Some(published);
                 })*
                 None
+            }
+
+            /// Adds to `txn` that what is old is forgotten ([`Service::trim`]).
+            pub(crate) fn trim(&self, view: &View, txn: &mut Txn) {
+                $(Service::trim(&self.$field, view, txn);)*
             }
 
             /// The oldest and the newest version of a topic, if it has any.

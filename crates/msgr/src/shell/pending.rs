@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use spirula_invariant::impossible;
+use spirula_random::Rng;
 use tokio::sync::Notify;
 
 /// How long a source from which a peer has authenticated is preferred.
@@ -45,11 +46,21 @@ struct Entry {
 /// among those one at the earliest stage: so a flood displaces itself, first the connections that
 /// do not even speak the protocol. Among equals one is chosen at random: the oldest would be that
 /// of the client with the slowest network.
-#[derive(Default)]
 pub(super) struct Pending {
     entries: Vec<Entry>,
     proven: HashMap<Source, Instant>,
-    random: u64,
+    rng: Rng,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            proven: HashMap::new(),
+            // Nobody gains by knowing which one is chosen.
+            rng: Rng::new(0),
+        }
+    }
 }
 
 impl Pending {
@@ -113,12 +124,7 @@ impl Pending {
             .filter(|(_, s)| *s == least)
             .map(|(at, _)| *at)
             .collect();
-        // Nobody gains by knowing which one it is (Knuth's constants of a linear congruence).
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        equal.get((self.random >> 33) as usize % equal.len()).copied()
+        self.rng.pick(&equal).copied()
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use serde_json::json;
 use spirula_denc::Fsid;
+use spirula_maps::OsdId;
 use spirula_store::EncryptionKey;
 
 use super::super::census;
@@ -16,7 +17,7 @@ use crate::layout::{Layout, Spec, write_durably};
 
 /// Begins an OSD: its UUID is stored first, so that a second attempt finds the first one's entry in
 /// the cluster's map.
-pub(in crate::up) fn begin(layout: &Layout, n: u32) -> Result<Fsid, Error> {
+pub(in crate::up) fn begin(layout: &Layout, n: OsdId) -> Result<Fsid, Error> {
     let data = layout.data(&DaemonName::osd(n));
     spirula_files::directory(&data)?;
     if let Some(uuid) = census::uuid(&data) {
@@ -29,7 +30,7 @@ pub(in crate::up) fn begin(layout: &Layout, n: u32) -> Result<Fsid, Error> {
 
 /// Makes an OSD, or the missing parts of one that was begun: an entry in the cluster's map, a key,
 /// a store. An existing store is kept.
-pub(in crate::up) async fn make(layout: &Layout, spec: &Spec, admin: &Admin, n: u32) -> Result<(), Error> {
+pub(in crate::up) async fn make(layout: &Layout, spec: &Spec, admin: &Admin, n: OsdId) -> Result<(), Error> {
     let name = DaemonName::osd(n);
     let data = layout.data(&name);
     let uuid = begin(layout, n)?;

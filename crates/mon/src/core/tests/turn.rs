@@ -40,6 +40,59 @@ fn a_command_that_is_refused_halfway_changes_nothing() {
 }
 
 #[test]
+fn copies_are_forced_for_all_pgs_or_for_none() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":32}"#);
+    w.all_in(PgState::ACTIVE.with(PgState::DEGRADED));
+    let force = |w: &mut World, pgs: &str| {
+        let json = format!(r#"{{"prefix":"pg force-recovery","pgid":[{pgs}]}}"#);
+        let command = MMonCommand {
+            cmd: vec![json],
+            ..MMonCommand::default()
+        };
+        w.mon.message(admin, command.to_message(), w.now);
+        let (mut told, mut said) = (0, None);
+        for output in w.mon.take_outputs() {
+            match output {
+                Output::Send(id, msg) if id == admin => said = Some(msg.decode::<MMonCommandAck>().unwrap()),
+                Output::Send(..) => told += 1,
+                _ => {}
+            }
+        }
+        (told, said.map(|ack| (ack.result, ack.status)).unwrap())
+    };
+    let all: Vec<String> = w
+        .mon
+        .view
+        .state
+        .osd
+        .map
+        .pgs()
+        .map(|pg| format!("\"{pg}\""))
+        .collect();
+    // As in Ceph it is no error if only some can't be forced.
+    let (told, (code, said)) = force(&mut w, &format!("\"x\",{}", all.join(",")));
+    assert_eq!((told, code), (3, 0), "{said}");
+    assert!(
+        said.starts_with("invalid pgid 'x'; instructing pg(s) ["),
+        "{said}"
+    );
+    assert_eq!(
+        force(&mut w, "\"x\""),
+        (0, (-22, "invalid pgid 'x'; \n".to_owned()))
+    );
+    // The last OSD's session ends: the others, which could be told, are not.
+    w.mon.close(102, w.now);
+    let (told, (code, said)) = force(&mut w, &all.join(","));
+    assert_eq!(
+        (told, code, said.as_str()),
+        (0, -11, "osd.2 is not currently connected\n")
+    );
+}
+
+#[test]
 fn what_is_known_of_osds_follows_the_committed_map() {
     let mut w = World::new();
     let admin = w.admin();
