@@ -430,7 +430,7 @@ impl Reading<'_> {
                     left += 1;
                 }
                 Want::Object(other) => {
-                    let onode = self.store.load(&ObjectKey::new(&other))?;
+                    let onode = self.store.load(&ObjectKey::new(other))?;
                     answer = Ok(Answer::Object(onode.map(|o| stored_object(&o))));
                 }
                 // The PG builds these itself.
