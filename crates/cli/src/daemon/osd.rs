@@ -200,7 +200,7 @@ pub(crate) fn osd_mkfs_for(
 }
 
 /// The default of an OSD's memory in bytes.
-const OSD_MEMORY: u64 = 112 << 20;
+const OSD_MEMORY: u64 = 128 << 20;
 
 async fn config(section: &Section, key: &KeyArgs) -> Result<OsdConfig, Error> {
     let memory = section.size("osd_memory_target", OSD_MEMORY)?;

@@ -69,6 +69,6 @@ ceph daemon osd.0 dump_mempools >mempools
 [ "$(jq -c '[keys, (.mempool | keys), (.mempool.by_pool | length, .buffer_anon == {items: 0, bytes: 0} , (.osd_pglog | keys))]' mempools)" = \
     '[["mempool","process"],["by_pool","total"],29,false,["bytes","items"]]' ]
 [ "$(jq '.mempool | .total.bytes == ([.by_pool[].bytes] | add) and .total.bytes > 500000' mempools)" = true ]
-[ "$(jq '.process | .resident_bytes > .file_bytes and .file_bytes > 0 and .osd_memory_target == 117440512' mempools)" = true ]
+[ "$(jq '.process | .resident_bytes > .file_bytes and .file_bytes > 0 and .osd_memory_target == 134217728' mempools)" = true ]
 [ "$(ceph tell osd.1 dump_mempools | jq -c '.mempool.by_pool.unittest_2')" = '{"items":0,"bytes":0}' ]
 [ "$(ceph tell mon.a version -f xml)" = '<version><version>16.2.15</version><release>pacific</release><release_type>stable</release_type></version>' ]

@@ -172,7 +172,7 @@ options! {
     osd_max_trimming_pgs Uint Advanced "2" ["osd"] "placement groups that trim snapshots at the same time";
     osd_max_write_op_reply_len Size Advanced "64" ["osd"] "bytes that an operation of a write may return";
     osd_max_write_size Size Advanced "90" ["osd"] "largest write, in MiB";
-    osd_memory_target Size Basic "117440512" ["osd"] "memory an OSD uses at most (our default)";
+    osd_memory_target Size Basic "134217728" ["osd"] "memory an OSD uses at most (our default)";
     osd_op_complaint_time Float Advanced "30" ["osd"] "seconds after which an operation counts as slow";
     osd_op_history_duration Uint Advanced "600" ["osd"] "seconds for which the slowest operations are remembered";
     osd_op_history_size Uint Advanced "20" ["osd"] "slowest operations that are remembered";

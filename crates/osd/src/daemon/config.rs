@@ -52,12 +52,12 @@ pub struct OsdConfig {
 const FIXED_MEMORY: usize = 24 << 20;
 /// The memory target that [`FIXED_MEMORY`] is for. With a smaller target the allocator keeps as
 /// much, for which everything else leaves out a quarter of the difference.
-const FIXED_FOR: usize = 128 << 20;
+const DEFAULT_TARGET: usize = 128 << 20;
 
 impl OsdConfig {
     /// Bytes of the target that payload, tables and caches share.
     pub(super) fn shared_memory(&self) -> usize {
-        let fixed = FIXED_MEMORY + FIXED_FOR.saturating_sub(self.memory_target) / 4;
+        let fixed = FIXED_MEMORY + DEFAULT_TARGET.saturating_sub(self.memory_target) / 4;
         self.memory_target
             .saturating_sub(fixed)
             .max(self.memory_target / 8 * 3)
@@ -67,7 +67,7 @@ impl OsdConfig {
     /// larger than half of that passes one at a time: at the default target, half is an object's
     /// usual 4 MiB.
     pub(super) fn own_payload_bytes(&self) -> usize {
-        self.shared_memory() / 10
+        self.shared_memory() / 12
     }
 
     /// The bytes of payloads that clients, other OSDs and reads may borrow.

@@ -69,7 +69,7 @@ impl Memory {
             peers: budget.pool(own),
             reads: budget.pool(own),
             payload: budget,
-            store: cfg.shared_memory() * 11 / 32,
+            store: cfg.shared_memory() * 9 / 32,
         }
     }
 }

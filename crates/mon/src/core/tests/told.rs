@@ -38,7 +38,7 @@ fn an_osd_is_shown_with_what_it_says_it_runs_with_while_it_is_there() {
         cells[1..],
         [
             vec!["osd_max_pgls", "20", "override", "file[10]"],
-            vec!["osd_memory_target", "117440512", "default", "mon"]
+            vec!["osd_memory_target", "134217728", "default", "mon"]
         ]
     );
     w.mon.close(100, w.now);
