@@ -158,8 +158,10 @@ fn run_and_kill(path: &Path, first: u64, after: Duration) -> Killed {
     let out = child.stdout.take().unwrap();
     let complaints = child.stderr.take().unwrap();
     let complaints = std::thread::spawn(move || {
-        let lines = BufReader::new(complaints).lines().map_while(Result::ok);
-        lines.collect::<Vec<_>>()
+        let said = std::io::read_to_string(complaints).unwrap();
+        // The end of a line may be killed with its writer.
+        let whole = said.rfind('\n').map_or("", |end| &said[..end]);
+        whole.lines().map(str::to_owned).collect::<Vec<_>>()
     });
     let reader = std::thread::spawn(move || {
         let acknowledged = BufReader::new(out).lines().map_while(Result::ok);
