@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use spirula_maps::{OsdId, PgId, PgStat, PgState};
 use spirula_proto::internal::report::{ForceCopy, OsdReportReply};
 
-use super::{Call, Done, Outcome, Reply, commands, errno};
+use super::{Call, Done, Reply, commands, errno, now};
 use crate::core::{Effect, Turn};
 
 commands! {
@@ -98,14 +98,18 @@ fn tell(
             }
         }
     }
-    if is_any_right {
-        failed = None; // As in Ceph, the text alone tells of the others.
+    if !is_any_right && let Some(errno) = failed {
+        text.push('\n');
+        return Err(Reply::error(errno, text));
     }
+    // As in Ceph, the text alone tells of PGs that can't be forced, and an OSD without a session
+    // keeps no other from being told.
+    let mut is_each_told = true;
     for (osd, pgs) in by_primary {
         let Some(session) = m.view.osd_session(osd) else {
-            // Ceph tells the other OSDs all the same; here a command that is refused does nothing.
-            let text = format!("osd.{osd} is not currently connected\n");
-            return Err(Reply::error(errno::EAGAIN, text));
+            text.push_str(&format!("osd.{osd} is not currently connected"));
+            is_each_told = false;
+            continue;
         };
         let names: Vec<String> = pgs.iter().map(PgId::to_string).collect();
         text.push_str(&format!(
@@ -122,10 +126,10 @@ fn tell(
         m.effect(Effect::Send(session, msg));
     }
     text.push('\n');
-    match failed {
-        None => Ok(Outcome::Now(Reply::status(text))),
-        Some(errno) => Err(Reply::error(errno, text)),
-    }
+    now(match is_each_told {
+        true => Reply::status(text),
+        false => Reply::error(errno::EAGAIN, text),
+    })
 }
 
 fn force(m: &mut Turn<'_>, call: &Call<'_>, wish: Wish) -> Done {

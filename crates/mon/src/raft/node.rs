@@ -344,7 +344,7 @@ impl<R: Runtime> Raft<R> {
         let previous = ask.previous.as_ref().map(wire::to_log_id);
         // openraft takes them as they come.
         if !wire::are_consecutive(previous.as_ref(), &entries) {
-            return Err(Error::Peer("entries of the log with a gap".to_owned()));
+            return Err(Error::Peer("entries that do not follow each other".to_owned()));
         }
         let request = AppendEntriesRequest {
             vote: wire::to_vote(&ask.vote),

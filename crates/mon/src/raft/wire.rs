@@ -5,13 +5,14 @@ use spirula_proto::internal::quorum::{LogPosition, LogVote};
 
 use super::{Runtime, Types};
 
-/// Whether entries follow `previous` and each other without a gap.
+/// Whether entries follow `previous` and each other ([`is_next`]).
 pub(super) fn are_consecutive<R: Runtime>(
     previous: Option<&LogId<u64>>,
     entries: &[Entry<Types<R>>],
 ) -> bool {
-    let first = previous.map_or(0, |id| id.index + 1);
-    (first..).zip(entries).all(|(index, e)| e.log_id.index == index)
+    let ids = || entries.iter().map(|e| &e.log_id);
+    let before = std::iter::once(previous).chain(ids().map(Some));
+    before.zip(ids()).all(|(before, id)| is_next(before, id))
 }
 
 /// Whether an entry is the next one after `before`: at the next place, and of no earlier leader.
