@@ -307,6 +307,21 @@ fn a_follower_refuses_entries_with_a_gap() {
 }
 
 #[test]
+fn a_follower_refuses_entries_of_an_earlier_leader_behind_those_of_a_later_one() {
+    let of = |leader, index| openraft::LogId::new(openraft::CommittedLeaderId::new(leader, 1), index);
+    let follow = |previous: Option<openraft::LogId<u64>>, ids: &[openraft::LogId<u64>]| {
+        let entry = |log_id: &openraft::LogId<u64>| openraft::Entry::<Types> {
+            log_id: *log_id,
+            payload: openraft::EntryPayload::Blank,
+        };
+        let entries: Vec<_> = ids.iter().map(entry).collect();
+        wire::are_consecutive(previous.as_ref(), &entries)
+    };
+    assert!(follow(Some(of(1, 3)), &[of(1, 4), of(2, 5), of(2, 6)]) && follow(None, &[of(1, 0)]));
+    assert!(!follow(Some(of(2, 3)), &[of(1, 4)]) && !follow(None, &[of(2, 0), of(1, 1)]));
+}
+
+#[test]
 fn a_leader_sends_no_entries_with_a_gap() {
     use openraft::error::RPCError;
     use openraft::network::RPCOption;
