@@ -100,16 +100,17 @@ impl Store {
         let Ok(pieces) = self.state.pieces(key, onode, first, last) else {
             return; // The read that needs it reports the damage.
         };
+        let mut first_block = self.state.pool.get(BLOCK);
         for piece in pieces {
             let Piece::Device { pblk, crcs, .. } = piece else {
                 continue;
             };
             let (offset, len) = (pblk * BLOCK64, crcs.len() * BLOCK);
             // What begins in the page cache is taken to be there.
-            let mut buf = self.state.pool.get(len);
-            if self.dev.read_cached(offset, &mut buf[..BLOCK]) {
+            if self.dev.read_cached(offset, &mut first_block[..]) {
                 continue;
             }
+            let buf = self.state.pool.get(len);
             self.last_read += 1;
             self.reading.insert(self.last_read);
             self.streams.under_way += len as u64;

@@ -258,7 +258,7 @@ impl State {
         let end = offset + data.len() as u64;
         let (first, last) = ((offset / BLOCK64) as u32, ((end - 1) / BLOCK64) as u32);
         let count = (last - first + 1) as usize;
-        let mut buf = self.block_buf(count * BLOCK);
+        let mut buf = self.arena.cut(count * BLOCK);
         let head = (offset % BLOCK64) as usize;
         let tail = head + data.len();
         // Only the first and the last block can be written in part.

@@ -32,6 +32,7 @@
 mod ahead;
 mod alloc;
 mod apply;
+mod arena;
 mod cache;
 mod checkpoint;
 mod codec;

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use spirula_buf::Pool;
 use spirula_invariant::{impossible, invariant};
 
 use crate::alloc::{Allocator, Run};
+use crate::arena::Arena;
 use crate::cache::Cache;
 use crate::config::{BLOCK, Config};
 use crate::index::Index;
@@ -63,10 +64,8 @@ pub(crate) struct Current {
 pub(crate) struct State {
     pub(crate) cfg: Config,
     pub(crate) pool: Pool,
-    /// The unused rest of the memory from which blocks are cut.
-    arena: BytesMut,
-    /// Handles of this and earlier pieces of memory, oldest first.
-    spent: VecDeque<BytesMut>,
+    /// Memory for blocks until they are written back.
+    pub(crate) arena: Arena,
     pub(crate) index: Arc<Index>,
     /// Oldest first; the last one takes changes.
     pub(crate) tables: VecDeque<MemTable>,
@@ -107,10 +106,9 @@ impl State {
             ..MemTable::default()
         }]);
         Self {
+            arena: Arena::new(cfg.memtable_bytes),
             cfg,
             pool,
-            arena: BytesMut::new(),
-            spent: VecDeque::new(),
             index,
             tables,
             retired: Arc::default(),
@@ -124,34 +122,6 @@ impl State {
             current: None,
             bases: Vec::new(),
         }
-    }
-
-    /// Aligned memory for blocks until they are written back: `len` bytes, a multiple of the block
-    /// size. Cut from larger pieces, as the allocator wastes much on single aligned blocks.
-    pub(crate) fn block_buf(&mut self, len: usize) -> BytesMut {
-        if self.arena.len() < len {
-            let whole = len.max(ARENA) + BLOCK;
-            let mut next = self.reclaim(whole).unwrap_or_default();
-            next.resize(whole, 0);
-            self.spent.push_back(next.split_off(whole));
-            let at = next.as_ptr().addr();
-            next.advance(at.next_multiple_of(BLOCK) - at);
-            self.arena = next;
-        }
-        self.arena.split_to(len)
-    }
-
-    /// The memory of the oldest divided piece, if all its blocks are dropped: fresh memory costs
-    /// page faults.
-    fn reclaim(&mut self, len: usize) -> Option<BytesMut> {
-        let mut oldest = self.spent.pop_front()?;
-        if oldest.try_reclaim(len) {
-            return Some(oldest);
-        }
-        if self.spent.len() < self.cfg.memtable_bytes / ARENA {
-            self.spent.push_front(oldest);
-        }
-        None
     }
 
     /// The active generation.
@@ -195,8 +165,8 @@ impl State {
     pub(crate) fn arena_usage(&self) -> Usage {
         let blocks: usize = self.tables.iter().map(|t| t.dirty.len()).sum();
         Usage {
-            items: self.spent.len(),
-            bytes: (self.spent.len() * ARENA).saturating_sub(blocks * BLOCK),
+            items: self.arena.pieces(),
+            bytes: self.arena.bytes().saturating_sub(blocks * BLOCK),
         }
     }
 
@@ -396,7 +366,7 @@ impl State {
             _ => return,
         };
         invariant!(!self.tables[at].settled, "a block that waits for old contents"; block = read.target);
-        let mut block = self.block_buf(BLOCK);
+        let mut block = self.arena.cut(BLOCK);
         match base {
             Some(base) => block.copy_from_slice(base),
             None => block.fill(0),
@@ -448,6 +418,3 @@ impl State {
         }
     }
 }
-
-/// Bytes of one piece of memory from which blocks are cut.
-const ARENA: usize = 256 << 10;

@@ -233,6 +233,12 @@ impl Store {
         }
     }
 
+    /// Frees memory for small writes that was not needed since the last call. To be called once a
+    /// second or so.
+    pub fn give_back(&mut self) {
+        self.state.arena.give_back();
+    }
+
     /// How often the index has taken in changes since the store was opened.
     pub fn checkpoints(&self) -> u64 {
         self.stats.checkpoints

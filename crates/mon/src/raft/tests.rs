@@ -384,6 +384,26 @@ fn entries_after_a_snapshot_wait_until_it_is_on_disk() {
     });
 }
 
+/// Otherwise the entries would wait for ever.
+#[test]
+fn entries_after_a_snapshot_that_cannot_be_installed_are_refused() {
+    with_dir("not-installed", async |dir| {
+        let path = dir.join("store.db");
+        drop(Store::open(&path).unwrap());
+        // A file in which a snapshot cannot be staged.
+        let other = redb::TableDefinition::<u64, u64>::new("stage");
+        let db = redb::Database::create(&path).unwrap();
+        let tx = db.begin_write().unwrap();
+        tx.open_table(other).unwrap();
+        tx.commit().unwrap();
+        drop(db);
+        let store = Store::open(&path).unwrap();
+        let waits = store.installed_before(8);
+        assert!(store.install_staged(&store::AppliedState::default()).is_err());
+        assert!(matches!(waits.await, Err(StoreError::NotInstalled)));
+    });
+}
+
 #[test]
 fn nothing_is_purged_before_the_snapshot_that_covers_it_is_there() {
     with_dir("hole", async |dir| {

@@ -250,6 +250,7 @@ impl Osd {
         self.perf.history.expire(now);
         self.perf.images.lapse(now);
         self.reporting().log_slow_ops();
+        self.io.store.give_back();
         if self.io.heap.tick(self.io.calls()) {
             (self.setup.cfg.give_back)();
         }

@@ -192,7 +192,8 @@ impl Decode for LogEntry {
 /// The log in memory: entries after `tail` up to `head`, and an index by request.
 #[derive(Debug, Clone, Default)]
 pub struct PgLog {
-    entries: VecDeque<LogEntry>,
+    /// Each by itself: a deque of entries would double, and half of each PG's could be empty.
+    entries: VecDeque<Box<LogEntry>>,
     /// The newest version of each request that has an entry.
     by_reqid: HashMap<ReqId, EVersion>,
     head: EVersion,
@@ -247,18 +248,18 @@ impl PgLog {
 
     /// All entries, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &LogEntry> {
-        self.entries.iter()
+        self.entries.iter().map(Box::as_ref)
     }
 
     /// The newest entry.
     pub fn last(&self) -> Option<&LogEntry> {
-        self.entries.back()
+        self.entries.back().map(Box::as_ref)
     }
 
     /// The entries after `v`, oldest first.
     pub fn after(&self, v: EVersion) -> impl Iterator<Item = &LogEntry> {
         let at = self.entries.partition_point(|e| e.version <= v);
-        self.entries.range(at..)
+        self.entries.range(at..).map(Box::as_ref)
     }
 
     /// Whether there is an entry with exactly this version.
@@ -270,7 +271,7 @@ impl PgLog {
     pub fn find(&self, reqid: &ReqId) -> Option<&LogEntry> {
         let v = *self.by_reqid.get(reqid)?;
         let at = self.entries.binary_search_by_key(&v, |e| e.version).ok()?;
-        self.entries.get(at)
+        self.entries.get(at).map(Box::as_ref)
     }
 
     /// Adds an entry newer than all others.
@@ -286,7 +287,7 @@ impl PgLog {
         if e.reqid != ReqId::default() {
             self.by_reqid.insert(e.reqid, e.version);
         }
-        self.entries.push_back(e);
+        self.entries.push_back(Box::new(e));
     }
 
     /// Removes the entries up to `v`, as the primary does, and returns them.
@@ -296,7 +297,7 @@ impl PgLog {
             let Some(e) = self.entries.pop_front() else { break };
             self.let_go(&e);
             self.tail = e.version;
-            gone.push(e);
+            gone.push(*e);
         }
         invariant!(self.tail <= self.head, "a log to begin before its end"; tail = self.tail, head = self.head);
         gone
@@ -352,9 +353,9 @@ impl PgLog {
         let head = self.head;
         for e in all {
             if goes(&e.object) {
-                there.append(e)
+                there.append(*e)
             } else {
-                here.append(e)
+                here.append(*e)
             }
         }
         invariant!(

@@ -675,7 +675,19 @@ mod tests {
             };
             let raw = m.compose(Edition::Current);
             assert_eq!(PeerMessage::parse(&raw, Edition::Current).as_ref(), Ok(&m));
+            let raw = m.compose(Edition::Previous);
+            assert_eq!(PeerMessage::parse(&raw, Edition::Previous), Ok(as_previous(m)));
         }
+    }
+
+    /// A message without what the version before cannot say.
+    fn as_previous(mut m: PeerMessage) -> PeerMessage {
+        match &mut m.body {
+            PeerBody::Notify { kept_since, .. } => *kept_since = None,
+            PeerBody::SyncFailed(unreadable) => *unreadable = None,
+            _ => {}
+        }
+        m
     }
 
     proptest! {
