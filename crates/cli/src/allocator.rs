@@ -14,7 +14,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// `mimalloc.h`): allocations of more KiB than this come from the system, and go back to it when
 /// they are freed.
 const ARENA_MAX_OBJECT_SIZE: c_int = 45;
-/// Allocations of this size are rare: requests with large values, and the index's copies of them.
+/// Allocations of this size are rare: requests with large values, the index's copies of them, and
+/// pieces of the store's arena.
 const LARGE_KIB: c_long = 1024;
 
 unsafe extern "C" {

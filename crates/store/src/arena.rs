@@ -6,7 +6,8 @@ use bytes::{Buf, BytesMut};
 
 use crate::config::BLOCK;
 
-/// Bytes of one piece.
+/// Bytes of one piece. Memory of this size goes back to the system when it is freed; smaller pieces
+/// share the allocator's pages with what stays.
 const PIECE: usize = 1 << 20;
 
 /// Cuts aligned memory from pieces, as the allocator wastes much on single aligned blocks, and uses
