@@ -112,7 +112,7 @@ impl Dump {
                 .state
                 .merge_objects(from.as_slice(), None, page, usize::MAX);
             for (key, onode) in &listing.objects {
-                if !each(key, onode) {
+                if !each(&ObjectKey::new(key), onode) {
                     return Ok(());
                 }
             }

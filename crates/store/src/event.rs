@@ -35,8 +35,9 @@ pub enum Event {
 /// One page of objects in key order.
 #[derive(Debug, Clone)]
 pub struct Listing<T> {
-    /// The objects, with the wanted data of each.
-    pub objects: Vec<(ObjectKey, T)>,
+    /// The keys of the objects, with the wanted data of each. The keys of a page share their memory:
+    /// there may be thousands.
+    pub objects: Vec<(Bytes, T)>,
     /// The start of the next page; `None` if the range is exhausted.
     pub next: Option<ObjectKey>,
 }

@@ -268,7 +268,7 @@ impl Check<'_> {
                 .list_objects::<Arc<Onode>>(key.as_slice(), None, PAGE)?;
             let listing = state.merge_objects(key.as_slice(), None, page, usize::MAX);
             for (key, onode) in &listing.objects {
-                self.object(state, key, onode);
+                self.object(state, &ObjectKey::new(key), onode);
                 (self.progress)(FsckProgress {
                     objects: Seen {
                         count: self.report.objects,

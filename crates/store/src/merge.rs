@@ -48,13 +48,12 @@ impl State {
         {
             let range = (Bound::Included(from), upper);
             for (key, known) in table.objects.range::<[u8], _>(range) {
-                changes.insert(key.clone(), known.as_ref().map(T::of));
+                changes.insert(Bytes::copy_from_slice(key.as_slice()), known.as_ref().map(T::of));
             }
         }
-        let stored = page.entries.into_iter().map(|(k, o)| (ObjectKey::new(&k), o));
-        let mut objects = lay(stored.collect(), changes);
+        let mut objects = lay(page.entries, changes);
         let next = match objects.get(limit) {
-            Some((key, _)) => Some(key.clone()),
+            Some((key, _)) => Some(ObjectKey::new(key)),
             None if more => end.as_deref().map(ObjectKey::new),
             None => None,
         };

@@ -558,6 +558,7 @@ impl Run {
             )?;
             let page = self.good(page)?;
             for (key, info) in page.objects {
+                let key = ObjectKey::new(&key);
                 let onode = self.good(store.load(&key))?.expect("it is listed");
                 assert_eq!(*onode.info(), info);
                 let asked = store.read(&key, 0, u64::MAX, Way::Cached, Token(0));

@@ -76,11 +76,11 @@ impl Listing<'_> {
                 return Ok(());
             }
         };
-        listing.found.extend(
-            page.objects
-                .into_iter()
-                .map(|(k, info)| (Bytes::copy_from_slice(k.as_slice()), info)),
-        );
+        if listing.found.is_empty() {
+            listing.found = page.objects;
+        } else {
+            listing.found.extend(page.objects);
+        }
         if listing.found.len() <= listing.max
             && let Some(next) = page.next
         {
