@@ -42,8 +42,8 @@ pub(crate) fn read(disk: &SimDisk) -> Result<BTreeMap<Bytes, Stored>, String> {
         })?
         .map_err(text)?;
         for (key, _) in page.objects {
-            let object = object(store, &key)?;
-            all.insert(Bytes::copy_from_slice(key.as_slice()), object);
+            let object = object(store, &ObjectKey::new(&key))?;
+            all.insert(key, object);
         }
         from = page.next;
     }
