@@ -11,6 +11,7 @@ use spirula_maps::{
 
 use super::purged_snaps::PurgedSnaps;
 use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolSnaps, PoolView};
+use crate::pg::layout::Layout;
 
 /// The map of one epoch, with what it does not tell itself: when pools were made, and which
 /// snapshots are gone.
@@ -36,7 +37,8 @@ impl MapView {
             full: p.flags.contains(PoolFlags::FULL),
             full_quota: p.flags.contains(PoolFlags::FULL_QUOTA),
             eio: p.flags.contains(PoolFlags::EIO),
-            replicated: p.kind == PoolType::REPLICATED,
+            // Coded copies are not recovered yet, so no pool has them.
+            layout: (p.kind == PoolType::REPLICATED).then_some(Layout::Whole),
             recovery_priority: match p.opts.get("recovery_priority") {
                 Some(PoolOption::Int(n)) => *n,
                 _ => 0,

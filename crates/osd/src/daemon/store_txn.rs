@@ -1,6 +1,7 @@
 //! Translation of the PG core's transactions for the store.
 
 use bytes::Bytes;
+use spirula_invariant::impossible;
 use spirula_maps::SnapId;
 use spirula_store::{ObjectKey, Op, Transaction};
 
@@ -72,6 +73,9 @@ pub(super) fn translate(txn: Txn) -> Transaction {
                     from: ObjectKey::new(&source),
                     to: key,
                 },
+                ObjectOp::Step(step) => {
+                    impossible!("a step to be carried out before it comes to the store"; step = format!("{step:?}"))
+                }
                 ObjectOp::NoteSnaps { add, remove } => {
                     note_snaps(&mut t, &key, &add, &remove);
                     continue;

@@ -10,19 +10,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use bytes::Bytes;
+use spirula_denc::Extent;
+use spirula_invariant::invariant;
 use spirula_maps::{EVersion, Epoch, OsdId, PgId, Positions};
 use spirula_proto::RawMessage;
 
+use super::coded::want::FragmentWant;
 use super::config::PgConfig;
-use super::fetch::Want;
+use super::fetch::{Pieces, Want};
 use super::info::PgInfo;
 use super::layout::Part;
 use super::log::PgLog;
-use super::message::{LogUpdate, PeeringId};
-use super::output::{Ctx, Reader};
+use super::message::{LogUpdate, PeerBody, PeerMessage, PeeringId, RepOp};
+use super::output::{Ctx, Output, Reader};
 use super::push::{PushPart, SyncPlan};
 use super::store_queue::{Pending, StoreQueue};
-use super::txn::Txn;
+use super::txn::{ObjectOp, Txn};
 
 /// A change that is decided: it has its entry in the log, and goes to all members.
 #[derive(Debug)]
@@ -73,11 +76,51 @@ pub(super) fn newest_activation(copies: &Copies) -> Epoch {
     known.map(|i| i.last_epoch_started).max().unwrap_or_default()
 }
 
+/// Sends one message with a change to all other members. Returns the transaction that this OSD
+/// itself is to store, and the messages.
+pub(super) fn send_to_all(change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
+    invariant!(
+        change.stable <= change.prev && change.trim_to <= change.prev,
+        "a change to come after all that is durable everywhere, and after what leaves the log";
+        pg = change.pgid, prev = change.prev, stable = change.stable, trim_to = change.trim_to
+    );
+    let Some((first, _)) = others.first() else {
+        return (change.txn, Sent::new(RawMessage::default(), Vec::new()));
+    };
+    let message = PeerMessage {
+        pgid: change.pgid,
+        id: change.id,
+        body: PeerBody::RepOp(RepOp {
+            prev: change.prev,
+            entry: change.entry,
+            trim_to: change.trim_to,
+            stable: change.stable,
+            txn: change.txn,
+        }),
+    };
+    let edition = cx.versions.to(*first);
+    // Members of one edition are sent one message.
+    let others_differ = others.iter().filter(|(osd, _)| cx.versions.to(*osd) != edition);
+    let apart = others_differ.map(|(osd, _)| (*osd, cx.versions.write(*osd, &message)));
+    let sent = Sent::new(cx.versions.write(*first, &message), apart.collect());
+    for (osd, _) in others {
+        cx.out.push(Output::Send {
+            osd: *osd,
+            msg: sent.to(*osd).clone(),
+            reply: false,
+        });
+    }
+    let PeerBody::RepOp(RepOp { txn, .. }) = message.body else {
+        spirula_invariant::impossible!("a write to be the message that was made of it"; pg = change.pgid);
+    };
+    (txn, sent)
+}
+
 /// The way in which the members of a PG hold its objects.
 pub(super) trait Backend: Debug + Send + Sync {
-    /// The part of each object that the member in this position of the acting set holds; `None` for
-    /// a member without a position.
-    fn part(&self, position: Option<usize>) -> Part;
+    /// The part of each object that each member of an acting set holds, or is to hold: a copy keeps
+    /// its part if no other member has the same. `copies`: those that count.
+    fn parts(&self, acting: &Positions, copies: &Copies) -> BTreeMap<OsdId, Part>;
 
     /// Whether these members are enough to serve clients in a pool with this `min_size`.
     fn is_enough(&self, acting: &Positions, min_size: u32) -> bool;
@@ -114,11 +157,19 @@ pub(super) trait Backend: Debug + Send + Sync {
     /// pushed to it.
     fn portion(&self, pushed: PushPart, part: Part) -> PushPart;
 
+    /// The bytes of an object that must be known to make these changes. If another object takes its
+    /// place first, it is that one's bytes. `size`: that of the object whose bytes they are.
+    fn old(&self, size: u64, ops: &[ObjectOp]) -> Vec<Extent>;
+
+    /// The changes of an object as they go to the members, given those bytes.
+    fn code(&self, size: u64, ops: Vec<ObjectOp>, old: &Pieces) -> Vec<ObjectOp>;
+
     /// Sends a change to the other members. Returns the transaction that this OSD itself is to
     /// store, and the messages.
     fn write(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent);
 
-    /// Reads parts of an object, for a client, a push, a repair, or the PG itself.
+    /// Reads parts of an object, for a client, a push, a repair, or the PG itself. Returns the
+    /// questions to other members.
     fn read(
         &self,
         key: Bytes,
@@ -127,5 +178,5 @@ pub(super) trait Backend: Debug + Send + Sync {
         what: Pending,
         store: &mut StoreQueue,
         cx: &mut Ctx<'_>,
-    );
+    ) -> Vec<(OsdId, FragmentWant)>;
 }

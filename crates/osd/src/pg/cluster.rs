@@ -8,6 +8,8 @@ use spirula_maps::{
     Epoch, IntervalSet, ObjectLocator, ObjectName, OsdId, PgId, PoolId, Positions, SnapContext,
 };
 
+use super::layout::Layout;
+
 /// The OSDs of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placement {
@@ -59,8 +61,8 @@ pub struct PoolView {
     pub full_quota: bool,
     /// Whether all ops fail with `EIO` (`FLAG_EIO`).
     pub eio: bool,
-    /// Whether this kind of pool is served here; erasure-coded ones are not yet.
-    pub replicated: bool,
+    /// How the members of new PGs hold objects; `None` for a kind of pool that is not served.
+    pub layout: Option<Layout>,
     /// How much earlier than others the pool's PGs recover (`recovery_priority`).
     pub recovery_priority: i64,
     /// Its snapshots.

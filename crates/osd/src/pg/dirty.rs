@@ -73,7 +73,9 @@ impl Dirty {
                 | ObjectOp::Remove
                 | ObjectOp::CloneOf(_)
                 | ObjectOp::CloneOfData(_)
-                | ObjectOp::MoveOf(_) => return Self::whole(),
+                | ObjectOp::MoveOf(_)
+                // Made of ops that were looked at before.
+                | ObjectOp::Step(_) => return Self::whole(),
                 ObjectOp::Touch
                 | ObjectOp::SetInfo(_)
                 | ObjectOp::SetAttr { .. }

@@ -1,6 +1,7 @@
 //! Dispatches answers of the store and messages of other OSDs to the PG's parts.
 
 use super::Pg;
+use super::account::Room;
 use super::message::{PeerBody, PeerMessage};
 use super::output::{Ctx, StoreReply, Token};
 use super::peering::Told;
@@ -38,6 +39,15 @@ impl Pg {
             }
             return self.committed(what, cx);
         }
+        if self.store.folds.reading == Some(token.seq()) {
+            let StoreReply::Fetched(answers, _) = reply else {
+                impossible!(
+                    "a fragment that is read to be answered with its parts";
+                    pg = self.site.pgid, epoch = self.site.map.epoch(), answer = format!("{reply:?}")
+                );
+            };
+            return self.store.fold(answers, cx);
+        }
         if let StoreReply::NoRoom = reply {
             let at = self
                 .store
@@ -67,6 +77,21 @@ impl Pg {
             }
             (Pending::Stage(seq), StoreReply::Fetched(r, _)) => {
                 self.serving().staging().stage_read(seq, r, cx)
+            }
+            (Pending::Gather(number, round), StoreReply::Fetched(r, _)) => {
+                let gathered = self.store.gathered_here((number, round), r, cx);
+                if gathered.late {
+                    return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
+                }
+                self.outbox.ask(self.lead.id, gathered.asks, cx);
+                if let Some((token, answers)) = gathered.answers {
+                    self.answered(token, StoreReply::Fetched(answers, Room::default()), cx);
+                }
+            }
+            (Pending::Fragment(asked), StoreReply::Fetched(r, _)) => {
+                let by = asked.by;
+                self.serving()
+                    .as_replica(by, cx, |f, cx| f.fragment_read(*asked, r, cx));
             }
             (Pending::List(l), StoreReply::Objects(r)) => self.serving().listed(*l, r, cx),
             (Pending::List(l), StoreReply::Fetched(r, _)) => self.serving().list_fetched(*l, r, cx),
@@ -202,6 +227,19 @@ impl Pg {
             PeerBody::Remove => self.deleting().removed(from, id, cx),
             PeerBody::CopyRead(r) => self.serving().copy_read(from, id.epoch, r, cx),
             PeerBody::CopyPart(p) => self.serving().staging().copy_part(from, p, cx),
+            PeerBody::FragmentWant(want) => self
+                .serving()
+                .as_replica(from, cx, |r, cx| r.fragment_wanted(from, want, cx)),
+            PeerBody::Fragment { number, found } => {
+                let gathered = self.store.gathered(from, number, found, cx);
+                if gathered.late {
+                    return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
+                }
+                self.outbox.ask(self.lead.id, gathered.asks, cx);
+                if let Some((token, answers)) = gathered.answers {
+                    self.answered(token, StoreReply::Fetched(answers, Room::default()), cx);
+                }
+            }
             PeerBody::Repair(r) => self.serving().repairing().repair_message(from, r, cx),
         }
     }

@@ -201,6 +201,9 @@ pub enum Want {
     OmapHeader,
     /// The record of another object, which has this key.
     Object(Bytes),
+    /// A range of bytes of the object with this key, which takes the object's place. The PG asks for
+    /// it as for [`Want::Data`] of that object.
+    Base(Bytes, ReadRange),
     /// All of another object. The PG fetches it, not the store.
     Copy(Box<CopyWant>),
     /// A copy of an object of this PG in a staging object, if its omap is too large to be copied in
@@ -224,7 +227,7 @@ impl Want {
     /// The most bytes of the answer, to bound what is fetched at once.
     pub(crate) fn cost(&self) -> u64 {
         match self {
-            Self::Data(r) => r.len,
+            Self::Data(r) | Self::Base(_, r) => r.len,
             Self::Omap(r) => r.max_bytes as u64,
             Self::OmapKeys(k) => k.cost(),
             Self::Extents(_) | Self::OmapHeader | Self::Object(_) | Self::Copy(_) | Self::Staged { .. } => {
@@ -237,10 +240,25 @@ impl Want {
     /// the object's own record need no room.
     pub fn room(&self) -> ReadBytes {
         match self {
-            Self::Data(r) => ReadBytes::buffers(r.len),
+            Self::Data(r) | Self::Base(_, r) => ReadBytes::buffers(r.len),
             Self::Omap(r) => ReadBytes::heap(r.max_bytes.saturating_add(LARGEST_PAIR)),
             Self::OmapKeys(k) if k.values => ReadBytes::heap(k.max_bytes.saturating_add(LARGEST_PAIR)),
             _ => ReadBytes::default(),
+        }
+    }
+
+    /// Makes a want for data of the object that takes the object's place one for data of the object
+    /// that is asked about.
+    pub(super) fn make_direct(&mut self) {
+        if let Self::Base(_, range) = self {
+            *self = Self::Data(*range);
+        }
+    }
+
+    /// The reverse of [`Want::make_direct`].
+    pub(super) fn make_of_base(&mut self, base: &Bytes) {
+        if let Self::Data(range) = self {
+            *self = Self::Base(base.clone(), *range);
         }
     }
 
@@ -334,7 +352,7 @@ impl Fetched {
     /// The bytes that were fetched.
     pub fn room(&self) -> ReadBytes {
         match self.want {
-            Want::Data(_) => ReadBytes::buffers(self.len()),
+            Want::Data(_) | Want::Base(..) => ReadBytes::buffers(self.len()),
             _ if self.want.is_pairs() => ReadBytes::heap(usize::try_from(self.len()).unwrap_or(usize::MAX)),
             _ => ReadBytes::default(),
         }

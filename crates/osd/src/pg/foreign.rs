@@ -40,6 +40,7 @@ impl Sender {
             PeerBody::RepOp(_)
             | PeerBody::Query
             | PeerBody::Lease { .. }
+            | PeerBody::FragmentWant(_)
             | PeerBody::LeaseShared(_)
             | PeerBody::GetLog
             | PeerBody::StartSync(_)
@@ -51,6 +52,7 @@ impl Sender {
             PeerBody::RepCommitted(_)
             | PeerBody::LeaseGranted(_)
             | PeerBody::ShareLease(_)
+            | PeerBody::Fragment { .. }
             | PeerBody::Repair(_) => Self::Acting,
             PeerBody::PushAck
             | PeerBody::PushRefused

@@ -11,6 +11,18 @@ pub enum Layout {
     /// Each member has all of each object.
     #[default]
     Whole,
+    /// Each member has a fragment of each object, by this erasure code.
+    Coded(spirula_erasure::Layout),
+}
+
+impl Layout {
+    /// The number of different parts.
+    pub fn roles(&self) -> u8 {
+        match self {
+            Self::Whole => 1,
+            Self::Coded(layout) => layout.roles(),
+        }
+    }
 }
 
 /// The part of each object that a copy holds.
@@ -24,9 +36,13 @@ pub struct Part {
 
 impl Encode for Part {
     fn encode(&self, w: &mut Writer) {
-        w.u8(match self.layout {
-            Layout::Whole => 0,
-        });
+        match &self.layout {
+            Layout::Whole => w.u8(0),
+            Layout::Coded(layout) => {
+                w.u8(1);
+                w.put(layout);
+            }
+        }
         w.u8(self.role);
     }
 }
@@ -35,12 +51,13 @@ impl Decode for Part {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         let layout = match r.u8()? {
             0 => Layout::Whole,
+            1 => Layout::Coded(r.get()?),
             _ => return Err(Error::Invalid("layout of a copy")),
         };
         let role = r.u8()?;
-        match layout {
-            Layout::Whole if role != 0 => Err(Error::Invalid("part of a whole copy")),
-            Layout::Whole => Ok(Self { layout, role }),
+        if role >= layout.roles() {
+            return Err(Error::Invalid("part of a copy"));
         }
+        Ok(Self { layout, role })
     }
 }

@@ -8,6 +8,7 @@ use spirula_maps::{EVersion, OsdId, OsdOrNone};
 use super::Pg;
 use super::backfill::handler::Backfilling;
 use super::backfill::{Backfill, BackfillState};
+use super::coded;
 use super::dups::DupBatch;
 use super::force::Forced;
 use super::info::PgInfo;
@@ -110,6 +111,12 @@ impl Pg {
             &self.site.interval.place,
         );
         let peers = self.site.interval.members().into_iter().filter(|&o| o != me);
+        let parts = self.site.backend.parts(&place.acting, &infos);
+        let held = parts.iter().filter(|(o, _)| **o != me);
+        self.store.gathers.members = held
+            .filter_map(|(o, part)| Some((coded::unit_of(*part)?, *o)))
+            .collect();
+        self.store.gathers.at = at;
         let to_be = place.up.osds().filter(|o| !place.acting.contains(*o));
         let backfill = Backfill::new(to_be.collect(), place.up != place.acting);
         self.role = Role::Active(Active {

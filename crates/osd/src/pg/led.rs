@@ -109,6 +109,7 @@ impl Led<'_> {
             active: true,
             committed,
             share: Share::default(),
+            ..Replica::default()
         };
         let what = Commit::Activate { id, primary: from };
         self.copying.target = None;

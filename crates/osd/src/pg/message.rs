@@ -11,7 +11,10 @@ use spirula_proto::internal::{Edition, Protocol};
 use spirula_proto::osd_op_data::CopyCursor;
 use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
 
+use super::coded::message as coded;
+use super::coded::want::FragmentWant;
 use super::dups::DupBatch;
+use super::fetch::Pieces;
 use super::info::PgInfo;
 use super::log::LogEntry;
 use super::promise::Promise;
@@ -219,6 +222,15 @@ pub enum PeerBody {
     CopyPart(CopyPart),
     /// A message of a repair.
     Repair(RepairBody),
+    /// Primary to member: a question for parts of a fragment.
+    FragmentWant(FragmentWant),
+    /// The answer to [`PeerBody::FragmentWant`].
+    Fragment {
+        /// The number of the question and its round.
+        number: (u32, u32),
+        /// What is stored of the parts; `None` if it can't be read.
+        found: Option<Pieces>,
+    },
 }
 
 /// A message about a PG.
@@ -236,7 +248,8 @@ impl Protocol for PeerMessage {
     /// - Version 13: that of release 0.1.0, which takes no newer ones.
     /// - Version 14: the header tells which version the sender speaks, and what is sent to an OSD
     ///   is written in the newest that both speak. An OSD says since when it has its store, and the
-    ///   holder of the newest copy which object it can't read.
+    ///   holder of the newest copy which object it can't read. Members of coded PGs ask each other
+    ///   for fragments.
     const CURRENT: u16 = 14;
     const PREVIOUS: u16 = 13;
 
@@ -414,6 +427,21 @@ impl PeerMessage {
                 w.u8(27);
                 r.encode(w, data);
             }
+            PeerBody::FragmentWant(want) => {
+                w.u8(30);
+                w.put(&want.number);
+                w.put(&want.key);
+                w.put(&want.extents);
+                w.put(&want.at);
+            }
+            PeerBody::Fragment { number, found } => {
+                w.u8(31);
+                w.put(number);
+                w.bool(found.is_some());
+                if let Some(pieces) = found {
+                    coded::encode_pieces(pieces, w, data);
+                }
+            }
         }
     }
 
@@ -506,6 +534,19 @@ impl PeerMessage {
             26 => PeerBody::Revoked,
             27 => PeerBody::Repair(RepairBody::decode(r, msg)?),
             28 => PeerBody::PushRefused,
+            30 => PeerBody::FragmentWant(FragmentWant {
+                number: r.get()?,
+                key: r.get()?,
+                extents: r.get()?,
+                at: r.get()?,
+            }),
+            31 => PeerBody::Fragment {
+                number: r.get()?,
+                found: match r.bool()? {
+                    true => Some(coded::decode_pieces(r, &msg.data)?),
+                    false => None,
+                },
+            },
             29 => PeerBody::SyncRefused(r.get()?),
             _ => return Err(Error::Invalid("message between OSDs")),
         };
@@ -617,6 +658,20 @@ mod tests {
             PeerBody::Push(Push { key: b(b"k"), part }),
             PeerBody::PushAck,
             PeerBody::PushRefused,
+            PeerBody::FragmentWant(FragmentWant {
+                number: (3, 1),
+                key: b(b"k"),
+                extents: vec![(0..9).into(), (20..30).into()],
+                at: EVersion::new(Epoch::new(2), 7),
+            }),
+            PeerBody::Fragment {
+                number: (3, 1),
+                found: Some(vec![(0, b(b"abc")), (20, b(b"d"))]),
+            },
+            PeerBody::Fragment {
+                number: (4, 0),
+                found: None,
+            },
             PeerBody::SyncRefused(OsdId::new(3)),
             PeerBody::Scan {
                 from: b(b"a"),

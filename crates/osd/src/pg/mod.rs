@@ -9,6 +9,7 @@ mod backend;
 mod backfill;
 pub mod bug;
 pub mod cluster;
+mod coded;
 pub mod config;
 mod context;
 mod copy;
@@ -89,6 +90,7 @@ use spirula_maps::{OsdId, PgId};
 
 pub use backfill::BackfillState;
 use cluster::ClusterMap;
+use coded::fold::Fragments;
 use config::PgConfig;
 use copying::Copying;
 use copying::source::handler::Feeding;
@@ -177,6 +179,7 @@ impl Pg {
     ) -> Self {
         let mut pg = Self::new(pgid, whoami, slot, cfg, map);
         pg.site.follow(info.part.layout);
+        pg.store.fragments = Fragments::of(info.part);
         pg.copy = StoredCopy::load(info, entries);
         pg.lead.promised = None;
         pg

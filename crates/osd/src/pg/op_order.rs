@@ -88,7 +88,7 @@ fn next_step(
 fn unreadable(r: &Reading, fetched: &[Fetched]) -> Option<Bytes> {
     let failed = fetched.iter().find(|f| f.answer.is_err())?;
     Some(match &failed.want {
-        Want::Staged { source, .. } | Want::Object(source) => source.clone(),
+        Want::Staged { source, .. } | Want::Object(source) | Want::Base(source, _) => source.clone(),
         _ => r.clone.as_ref().map_or(&r.key, |c| &c.key).clone(),
     })
 }
@@ -236,7 +236,7 @@ impl Serving<'_> {
 
     /// Fetches what an op wants; meanwhile a write has the object to itself, and a read shares it
     /// with reads.
-    pub(super) fn fetch(&mut self, r: Reading, wants: Vec<Want>, cx: &mut Ctx<'_>) {
+    pub(super) fn fetch(&mut self, mut r: Reading, mut wants: Vec<Want>, cx: &mut Ctx<'_>) {
         if let Some(c) = self.ops.contexts.find(&r.key) {
             if r.op.may_write() {
                 c.exclusive = true
@@ -244,7 +244,13 @@ impl Serving<'_> {
                 c.reading += 1
             }
         }
-        let key = r.clone.as_ref().map_or(&r.key, |c| &c.key).clone();
+        let mut key = r.clone.as_ref().map_or(&r.key, |c| &c.key).clone();
+        if let Some(Want::Base(base, _)) = wants.first() {
+            // All of them are.
+            key = base.clone();
+            r.base = Some(key.clone());
+            wants.iter_mut().for_each(Want::make_direct);
+        }
         let reader = r.reader();
         let what = Pending::Op(Box::new(r));
         match wants.iter().find(|w| w.slot().is_some()) {
@@ -254,7 +260,9 @@ impl Serving<'_> {
                 self.staging().stage(seq, want.clone(), cx);
             }
             None => {
-                self.site.backend.read(key, wants, reader, what, self.store, cx);
+                let backend = &self.site.backend;
+                let asks = backend.read(key, wants, reader, what, self.store, cx);
+                self.outbox.ask(self.lead.id, asks, cx);
             }
         }
     }
@@ -278,7 +286,16 @@ impl Serving<'_> {
     }
 
     /// Handles the answers that an op wanted.
-    pub(super) fn op_fetched(&mut self, mut r: Reading, fetched: Vec<Fetched>, room: Room, cx: &mut Ctx<'_>) {
+    pub(super) fn op_fetched(
+        &mut self,
+        mut r: Reading,
+        mut fetched: Vec<Fetched>,
+        room: Room,
+        cx: &mut Ctx<'_>,
+    ) {
+        if let Some(base) = r.base.take() {
+            fetched.iter_mut().for_each(|f| f.want.make_of_base(&base));
+        }
         self.end_fetch(&r);
         r.op.taken.room.join(room);
         if let Some(damaged) = unreadable(&r, &fetched) {

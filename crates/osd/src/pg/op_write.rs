@@ -2,7 +2,7 @@
 //! durable everywhere.
 
 use bytes::Bytes;
-use spirula_denc::UTime;
+use spirula_denc::{Extent, UTime};
 use spirula_errno::*;
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::{EVersion, OsdId, ReqId, SnapContext, SnapId};
@@ -12,9 +12,11 @@ use super::account::Room;
 use super::backend::{self};
 use super::backfill::Backfill;
 use super::bug::Bug;
+use super::coded::gather::fragment_want;
 use super::config::PgConfig;
 use super::dirty::Dirty;
 use super::exec::{Draft, IoCount, Left, ObjectState, Outcome};
+use super::fetch::{Answer, Fetched, Pieces, Want};
 use super::in_flight::{InFlight, Reply};
 use super::key;
 use super::log::{LogEntry, LogOp, Usage};
@@ -44,6 +46,8 @@ struct Change {
     objects: Vec<(Bytes, Vec<ObjectOp>)>,
     /// The clone that is left behind.
     clones: Vec<SnapId>,
+    /// The ranges of the head that change.
+    dirty: Dirty,
     usage: Usage,
     io: IoCount,
 }
@@ -86,6 +90,7 @@ impl Change {
         objects.extend(clone.as_ref().map(|c| c.changes(key, old, clone_version)));
         let (state, changes) = draft.finish(old, times.mtime, times.now);
         objects.push((key.clone(), changes));
+        let dirty = Dirty::of(objects.last().map_or(&[], |(_, ops)| ops));
         Self {
             version,
             prior_version,
@@ -93,6 +98,7 @@ impl Change {
             state,
             objects,
             clones: clone.iter().map(|c| c.id).collect(),
+            dirty,
             usage,
             io,
         }
@@ -128,6 +134,34 @@ fn is_too_large(cfg: &PgConfig, old: &ObjectState, objects: &[(Bytes, Vec<Object
     });
     let info = infos.max().unwrap_or(0);
     log_bytes(objects) > cfg.max_logged || info > cfg.max_info && info > old.info.to_bytes().len()
+}
+
+/// The wants for bytes of an object, or of the one that takes its place.
+fn wants_of(base: Option<&Bytes>, old: &[Extent]) -> Vec<Want> {
+    let mut wants: Vec<Want> = old.iter().map(|e| fragment_want(*e)).collect();
+    if let Some(base) = base {
+        wants.iter_mut().for_each(|w| w.make_of_base(base));
+    }
+    wants
+}
+
+/// The wants that were not fetched.
+fn unfetched(wants: &[Want], answers: &[Fetched]) -> Vec<Want> {
+    let is_there = |want: &&Want| answers.iter().any(|f| f.want == **want);
+    wants.iter().filter(|want| !is_there(want)).cloned().collect()
+}
+
+/// The bytes that were fetched for these wants; `None` if they can't be read.
+fn known(wants: &[Want], answers: &[Fetched]) -> Option<Pieces> {
+    let mut all = Pieces::new();
+    for want in wants {
+        let found = answers.iter().find(|f| f.want == *want)?;
+        let Ok(Answer::Data(pieces)) = &found.answer else {
+            return None;
+        };
+        all.extend(pieces.iter().cloned());
+    }
+    Some(all)
 }
 
 /// The state of a primary that serves. Only such a primary writes, and it stays one while it does.
@@ -166,7 +200,8 @@ impl Serving<'_> {
             watch_effects: effects,
             ..
         } = left;
-        let (key, mut op) = (&r.key, r.op);
+        let key = &r.key;
+        let mut op = r.op;
         if result < 0 || !draft.dirty {
             let mut reply = Reply::failure(result, old_user_version);
             reply.enoent = (result == -ENOENT).then_some((last_update, last_user_version));
@@ -175,6 +210,20 @@ impl Serving<'_> {
             }
             return self.log_failure(op, reply, cx);
         }
+        let before = if state.exists { state.info.size } else { 0 };
+        let (base, size) = match draft.base.clone() {
+            Some((key, size)) => (Some(key), size),
+            None => (None, before),
+        };
+        let old = wants_of(base.as_ref(), &self.site.backend.old(size, &draft.changes));
+        let unknown = unfetched(&old, &r.answers);
+        if !unknown.is_empty() {
+            r.op = op;
+            return self.fetch(r, unknown, cx);
+        }
+        let Some(old) = known(&old, &r.answers) else {
+            return self.log_failure(op, Reply::failure(-EIO, old_user_version), cx);
+        };
         let grows = draft.usage.bytes > 0 || draft.usage.objects > 0;
         let stores = grows || draft.stores_data();
         if let Err(answer) = self.site.check_full(&op, grows, stores, cx) {
@@ -193,7 +242,10 @@ impl Serving<'_> {
             mtime: op_mtime(&op),
             now: cx.now,
         };
-        let change = Change::of((draft, io), (key, state), &snap_context, last, times);
+        let mut change = Change::of((draft, io), (key, state), &snap_context, last, times);
+        if let Some((_, ops)) = change.objects.last_mut() {
+            *ops = self.site.backend.code(size, std::mem::take(ops), &old);
+        }
         if is_too_large(&self.site.cfg, state, &change.objects) {
             return self.log_failure(op, Reply::failure(-EMSGSIZE, old_user_version), cx);
         }
@@ -236,7 +288,7 @@ impl Serving<'_> {
             },
             usage: self.copy.info.usage.plus(change.usage),
             clones: change.clones,
-            dirty: Dirty::of(change.objects.last().map_or(&[], |(_, ops)| ops)),
+            dirty: change.dirty,
         };
         let head_size = change.state.info.size;
         if let Some(c) = self.ops.contexts.set_state(&key, change.state) {
@@ -488,6 +540,12 @@ impl Serving<'_> {
         let a = active(self.role, self.site);
         a.sent = cx.usec;
         for (osd, committed) in a.peers.iter().filter(|(o, _)| only.is_none_or(|x| x == *o)) {
+            let asked = self.store.gathers.unanswered(*osd);
+            self.outbox.ask(
+                self.lead.id,
+                asked.into_iter().map(|want| (*osd, want)).collect(),
+                cx,
+            );
             for w in a.in_flight.iter().filter(|w| w.version > *committed) {
                 cx.out.push(Output::Send {
                     osd: *osd,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use spirula_maps::{OsdId, PgId};
 
+use super::coded::want::FragmentWant;
 use super::message::{PeerBody, PeerMessage, PeeringId};
 use super::output::{Ctx, Output};
 use super::repair::message::RepairBody;
@@ -37,6 +38,13 @@ impl Outbox {
         }
         let msg = cx.versions.write(osd, &msg);
         cx.out.push(Output::Send { osd, msg, reply });
+    }
+
+    /// Asks members for parts of their fragments.
+    pub(super) fn ask(&mut self, id: PeeringId, wants: Vec<(OsdId, FragmentWant)>, cx: &mut Ctx<'_>) {
+        for (osd, want) in wants {
+            self.send(osd, id, PeerBody::FragmentWant(want), false, cx);
+        }
     }
 
     /// Sends a message about a repair.

@@ -23,6 +23,8 @@ pub(super) struct Reading {
     pub answers: Vec<Fetched>,
     /// The clone that it reads; `None` for the head.
     pub clone: Option<CloneRead>,
+    /// The object that takes the head's place, if its data is read now.
+    pub base: Option<Bytes>,
 }
 
 impl Reading {
@@ -32,6 +34,7 @@ impl Reading {
             key: key.clone(),
             answers: Vec::new(),
             clone: None,
+            base: None,
         }
     }
 

@@ -10,10 +10,11 @@ use spirula_maps::{HObject, OsdId, PgId};
 use super::backend::Backend;
 use super::bug::Bug;
 use super::cluster::{ClusterMap, PoolView};
+use super::coded::Coded;
 use super::config::{PgConfig, Shares};
 use super::interval::Interval;
 use super::key::{self, KeyRange};
-use super::layout::{Layout, Part};
+use super::layout::Layout;
 use super::log::Usage;
 use super::message::PeeringId;
 use super::output::{Ctx, Output};
@@ -48,7 +49,7 @@ impl Site {
             whoami,
             shares: cfg.shares(1),
             cfg,
-            backend: backend_of(Layout::default()),
+            backend: backend_of(pool.layout.unwrap_or_default()),
             pool,
             interval: Interval::new(pgid, &*map),
             map,
@@ -140,11 +141,6 @@ impl Site {
         self.interval.is_enough(&*self.backend)
     }
 
-    /// The part of each object that a member holds.
-    pub(super) fn part_of(&self, osd: OsdId) -> Part {
-        self.backend.part(self.interval.place.acting.of(osd))
-    }
-
     /// Whether an OSD is up in the newest map.
     pub(super) fn is_up(&self, osd: OsdId) -> bool {
         self.map.osd(osd).is_some_and(|v| v.up)
@@ -155,5 +151,6 @@ impl Site {
 fn backend_of(layout: Layout) -> Arc<dyn Backend> {
     match layout {
         Layout::Whole => Arc::new(Replicated),
+        Layout::Coded(layout) => Arc::new(Coded { layout }),
     }
 }

@@ -5,10 +5,13 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_denc::Micros;
-use spirula_invariant::invariant;
+use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, OsdId};
 
-use super::fetch::Want;
+use super::coded::fold::{Folds, Fragments};
+use super::coded::gather::{Ask, Gathers};
+use super::coded::want::FragmentWant;
+use super::fetch::{Fetched, Pieces, ReadError, Want};
 use super::key::KeyRange;
 use super::list::Listing;
 use super::message::PeeringId;
@@ -67,6 +70,10 @@ pub(super) enum Pending {
     Stage(u32),
     /// Part of an object that another member repairs.
     Repair(Box<Asked>),
+    /// This OSD's share of the data that is gathered for a question, with its round.
+    Gather(u32, u32),
+    /// Part of a fragment for another member.
+    Fragment(Box<FragmentAsked>),
 }
 
 impl Pending {
@@ -89,6 +96,35 @@ impl Pending {
     }
 }
 
+/// Part of a fragment that another member asked for.
+#[derive(Debug)]
+pub(super) struct FragmentAsked {
+    pub(super) by: OsdId,
+    /// The member's question and its round.
+    pub(super) number: (u32, u32),
+}
+
+/// What comes of a share of the data of a question.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// Questions to members.
+    pub(super) asks: Vec<(OsdId, FragmentWant)>,
+    /// The question and its answers, once all data is there.
+    pub(super) answers: Option<(Token, Vec<Fetched>)>,
+    /// Whether nobody waits for the share any more.
+    pub(super) late: bool,
+}
+
+impl Gathered {
+    /// Nothing, as nobody waits for the share.
+    fn late() -> Self {
+        Self {
+            late: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// A PG's requests to the store.
 #[derive(Debug)]
 pub(super) struct StoreQueue {
@@ -98,6 +134,12 @@ pub(super) struct StoreQueue {
     pub(super) commits: VecDeque<(u32, Micros, Commit)>,
     /// Questions that are not answered.
     pub(super) pending: HashMap<u32, Pending>,
+    /// What this copy's fragments are, if objects are coded.
+    pub(super) fragments: Option<Fragments>,
+    /// Calls that wait for a fragment to be read.
+    pub(super) folds: Folds,
+    /// Data that is gathered from several members.
+    pub(super) gathers: Gathers,
 }
 
 impl StoreQueue {
@@ -108,6 +150,9 @@ impl StoreQueue {
             next_seq: 0,
             commits: VecDeque::new(),
             pending: HashMap::new(),
+            fragments: None,
+            folds: Folds::default(),
+            gathers: Gathers::default(),
         }
     }
 
@@ -130,7 +175,7 @@ impl StoreQueue {
     }
 
     /// Submits a transaction.
-    pub(super) fn submit_claim(&mut self, txn: Txn, claim: Claim, what: Commit, cx: &mut Ctx<'_>) {
+    pub(super) fn submit_claim(&mut self, mut txn: Txn, claim: Claim, what: Commit, cx: &mut Ctx<'_>) {
         let seq = self.seq();
         if let Commit::Write(version) = &what {
             let is_older = |c: &Commit| !matches!(c, Commit::Write(v) if v >= version);
@@ -140,12 +185,20 @@ impl StoreQueue {
                 version = version, seq = seq
             );
         }
+        if let Commit::Write(version) = &what {
+            self.gathers.at = *version;
+        }
         self.commits.push_back((seq, cx.usec, what));
-        cx.out.push(Output::Submit {
-            token: Token::new(self.slot, seq),
-            txn,
-            claim,
-        });
+        let token = Token::new(self.slot, seq);
+        let adds = self
+            .fragments
+            .as_ref()
+            .map_or_else(Vec::new, |f| f.carry_out(&mut txn));
+        if adds.is_empty() {
+            return self.call(Output::Submit { token, txn, claim }, cx);
+        }
+        self.folds.push_adding(token, claim, txn, adds);
+        self.call_on(cx);
     }
 
     /// Submits a transaction that nothing waits for, if it changes anything.
@@ -155,10 +208,44 @@ impl StoreQueue {
         }
     }
 
+    /// Calls the store, after the calls that wait.
+    fn call(&mut self, call: Output, cx: &mut Ctx<'_>) {
+        if self.folds.is_empty() {
+            cx.out.push(call);
+        } else {
+            self.folds.push(call);
+        }
+    }
+
+    /// Goes on with the calls that wait, as far as possible.
+    fn call_on(&mut self, cx: &mut Ctx<'_>) {
+        while let Some(call) = self.folds.pop() {
+            cx.out.push(call);
+        }
+        if self.folds.reading.is_none()
+            && let Some(read) = self.folds.wanted()
+        {
+            let seq = self.seq();
+            self.folds.reading = Some(seq);
+            cx.out.push(Output::Read {
+                token: Token::new(self.slot, seq),
+                key: read.key,
+                wants: read.wants,
+                reader: None,
+            });
+        }
+    }
+
+    /// Takes the answer to the read that the first of the waiting calls needs.
+    pub(super) fn fold(&mut self, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
+        self.folds.read(answers);
+        self.call_on(cx);
+    }
+
     /// Looks an object up.
     pub(super) fn look_up(&mut self, key: Bytes, what: Pending, cx: &mut Ctx<'_>) {
         let token = self.token(what);
-        cx.out.push(Output::Lookup { token, key });
+        self.call(Output::Lookup { token, key }, cx);
     }
 
     /// Looks an object up for its context.
@@ -176,18 +263,19 @@ impl StoreQueue {
         cx: &mut Ctx<'_>,
     ) {
         let token = self.token(what);
-        cx.out.push(Output::Read {
+        let read = Output::Read {
             token,
             key,
             wants,
             reader,
-        });
+        };
+        self.call(read, cx);
     }
 
     /// Lists objects in a range of keys.
     pub(super) fn list(&mut self, range: KeyRange, max: usize, what: Pending, cx: &mut Ctx<'_>) {
         let (token, KeyRange { from, to }) = (self.token(what), range);
-        cx.out.push(Output::List { token, from, to, max });
+        self.call(Output::List { token, from, to, max }, cx);
     }
 
     /// Forgets the questions of an earlier attempt at peering, whose answers mean nothing any more.
@@ -202,5 +290,84 @@ impl StoreQueue {
                     | Pending::Repair(_)
             )
         });
+        self.gathers.clear();
+    }
+
+    /// Reads parts of an object whose data is in the fragments of several members. Returns the
+    /// questions to members.
+    pub(super) fn gather(
+        &mut self,
+        (key, wants): (Bytes, Vec<Want>),
+        what: Pending,
+        cx: &mut Ctx<'_>,
+    ) -> Vec<(OsdId, FragmentWant)> {
+        let Some(fragments) = &self.fragments else {
+            impossible!("a copy whose objects are coded to know of what it has"; key = format!("{key:?}"));
+        };
+        let (own, seq) = (fragments.clone(), self.token(what).seq());
+        match self.gathers.begin(seq, (key, wants), &own) {
+            Ok(asks) => self.ask(asks, cx),
+            Err(error) => impossible!("members to be enough for data where the PG serves"; error = error),
+        }
+    }
+
+    /// Asks this OSD's store. Returns the questions to members.
+    fn ask(&mut self, asks: Vec<Ask>, cx: &mut Ctx<'_>) -> Vec<(OsdId, FragmentWant)> {
+        let mut members = Vec::new();
+        for ask in asks {
+            match ask {
+                Ask::Here { number, key, wants } => {
+                    self.read(key, wants, None, Pending::Gather(number.0, number.1), cx);
+                }
+                Ask::Member(osd, want) => members.push((osd, want)),
+            }
+        }
+        members
+    }
+
+    /// Takes this OSD's share of the data of a question.
+    pub(super) fn gathered_here(
+        &mut self,
+        number: (u32, u32),
+        answers: Vec<Fetched>,
+        cx: &mut Ctx<'_>,
+    ) -> Gathered {
+        let Some(own) = self.fragments.clone() else {
+            return Gathered::late();
+        };
+        let asks = self.gathers.read_here(number, answers, &own);
+        self.gather_on(number, asks, &own, cx)
+    }
+
+    /// Takes a member's share of the data of a question.
+    pub(super) fn gathered(
+        &mut self,
+        from: OsdId,
+        number: (u32, u32),
+        found: Option<Pieces>,
+        cx: &mut Ctx<'_>,
+    ) -> Gathered {
+        let Some((own, unit)) = self.fragments.clone().zip(self.gathers.unit_of(from)) else {
+            return Gathered::late();
+        };
+        let asks = self.gathers.took(number, unit, found.ok_or(ReadError), &own);
+        self.gather_on(number, asks, &own, cx)
+    }
+
+    fn gather_on(
+        &mut self,
+        number: (u32, u32),
+        asks: Option<Vec<Ask>>,
+        own: &Fragments,
+        cx: &mut Ctx<'_>,
+    ) -> Gathered {
+        let Some(asks) = asks else { return Gathered::late() };
+        let asks = self.ask(asks, cx);
+        let answers = self.gathers.end(number.0, own);
+        Gathered {
+            asks,
+            answers: answers.map(|all| (Token::new(self.slot, number.0), all)),
+            late: false,
+        }
     }
 }

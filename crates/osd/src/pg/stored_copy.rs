@@ -11,6 +11,7 @@ use spirula_invariant::invariant;
 use spirula_maps::{EVersion, PgId, snap};
 
 use super::bug::Bug;
+use super::coded::fold::Fragments;
 use super::dirty::Dirty;
 use super::dups::{DupBatch, Dups};
 use super::info::PgInfo;
@@ -188,6 +189,7 @@ impl StoredCopy {
             "the log of a copy that is activated to end with its last change";
             pg = site.pgid, epoch = site.map.epoch(), tail = self.log.tail(), head = self.log.head(), last_update = self.info.last_update
         );
+        store.fragments = Fragments::of(self.info.part);
         store.submit(txn, what, cx);
     }
 

@@ -5,9 +5,12 @@
 
 use bytes::Bytes;
 use spirula_denc::{Error, Reader, Result, Writer};
+use spirula_erasure::Step;
 use spirula_maps::SnapId;
 use spirula_proto::BytesList;
 use spirula_store::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, ObjectKey};
+
+use super::coded::message as coded;
 
 /// A change to one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +72,9 @@ pub enum ObjectOp {
     /// Moves the object with this key here, replacing the earlier content; the other object is gone
     /// then.
     MoveOf(Bytes),
+    /// A step of a change of an object that is erasure-coded: each member makes changes of its
+    /// fragment of it.
+    Step(Step),
     /// Notes which snapshots a clone stands for, so that it is found when one is removed.
     NoteSnaps {
         /// The snapshots that it now stands for.
@@ -143,7 +149,7 @@ pub fn log_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
 /// The bytes of these changes that are copied wherever they go, as they are not in buffers of a
 /// pool: xattrs, omap, infos.
 pub fn copied_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
-    let pooled = |op: &&ObjectOp| matches!(op, ObjectOp::Write { .. });
+    let pooled = |op: &&ObjectOp| matches!(op, ObjectOp::Write { .. } | ObjectOp::Step(_));
     let of = |(key, ops): &(Bytes, Vec<ObjectOp>)| {
         let copied = ops.iter().filter(|op| !pooled(op));
         copied.map(|op| op.log_bytes(key.len(), 0)).sum::<usize>()
@@ -159,6 +165,7 @@ pub fn is_storable(objects: &[(Bytes, Vec<ObjectOp>)]) -> bool {
         ObjectOp::Write { offset, data } => ends_well(*offset, data.len() as u64),
         ObjectOp::Zero { offset, len } => ends_well(*offset, *len),
         ObjectOp::Truncate { size } => ends_well(*size, 0),
+        ObjectOp::Step(step) => ends_well(step.range().offset, step.range().len),
         ObjectOp::SetAttr { name, .. } => name.len() <= MAX_ATTR_NAME,
         ObjectOp::CloneOf(source) | ObjectOp::CloneOfData(source) | ObjectOp::MoveOf(source) => {
             source.len() <= ObjectKey::MAX_LEN
@@ -194,12 +201,10 @@ impl Txn {
 
     /// Bytes of payload.
     pub fn data_len(&self) -> usize {
-        let len = |op: &ObjectOp| {
-            if let ObjectOp::Write { data, .. } = op {
-                data.len()
-            } else {
-                0
-            }
+        let len = |op: &ObjectOp| match op {
+            ObjectOp::Write { data, .. } => data.len(),
+            ObjectOp::Step(step) => step.bytes(),
+            _ => 0,
         };
         self.objects.iter().flat_map(|(_, ops)| ops).map(len).sum()
     }
@@ -250,10 +255,10 @@ impl Txn {
 impl ObjectOp {
     /// Bytes of data.
     fn written(&self) -> usize {
-        if let Self::Write { data, .. } = self {
-            data.len()
-        } else {
-            0
+        match self {
+            Self::Write { data, .. } => data.len(),
+            Self::Step(step) => step.bytes(),
+            _ => 0,
         }
     }
 
@@ -264,6 +269,8 @@ impl ObjectOp {
         let payload = match self {
             Self::Write { data, .. } => write_logged(data.len(), direct_min),
             Self::Zero { .. } | Self::Truncate { .. } => ZERO_LOGGED,
+            // The fragment gets no more of it, and several places at most.
+            Self::Step(step) => write_logged(step.bytes(), direct_min) + 2 * ZERO_LOGGED,
             Self::SetInfo(b) | Self::OmapHeader(b) => b.len(),
             Self::SetAttr { name, value } => name.len() + value.len(),
             Self::OmapSet(pairs) => pairs.iter().map(|(k, v)| k.len() + v.len() + PAIR_LOGGED).sum(),
@@ -350,6 +357,10 @@ impl ObjectOp {
                 w.u8(17);
                 w.put(source);
             }
+            Self::Step(step) => {
+                w.u8(18);
+                coded::encode_step(step, w, payload);
+            }
         }
     }
 
@@ -397,6 +408,7 @@ impl ObjectOp {
             },
             16 => Self::CloneOfData(r.get()?),
             17 => Self::MoveOf(r.get()?),
+            18 => Self::Step(coded::decode_step(r, payload, at)?),
             _ => return Err(Error::Invalid("object op")),
         })
     }
@@ -464,6 +476,24 @@ mod tests {
             ObjectOp::CloneOf(Bytes::from_static(b"c")),
             ObjectOp::CloneOfData(Bytes::from_static(b"c")),
             ObjectOp::MoveOf(Bytes::from_static(b"m")),
+            ObjectOp::Step(Step::Stripes {
+                range: (0..8192).into(),
+                fresh: true,
+                pieces: vec![(0, data.clone()), (5000, data.slice(..9))],
+            }),
+            ObjectOp::Step(Step::Write {
+                offset: 1,
+                data: data.clone(),
+            }),
+            ObjectOp::Step(Step::Patch {
+                offset: 2,
+                delta: data.clone(),
+            }),
+            ObjectOp::Step(Step::Punch {
+                offset: 3,
+                delta: data.clone(),
+            }),
+            ObjectOp::Step(Step::Truncate { size: 4 }),
             ObjectOp::NoteSnaps {
                 add: vec![7, 6],
                 remove: vec![5],

@@ -29,7 +29,7 @@ fn say(sim: &mut Sim, oid: &str, name: &str, input: &str, flags: OsdFlags) -> (i
 }
 
 #[test]
-fn calls_read_and_write_their_object() {
+pub(super) fn calls_read_and_write_their_object() {
     let mut sim = cluster();
     let none = OsdFlags::default();
     let long = "x".repeat(101);
@@ -56,7 +56,7 @@ fn calls_read_and_write_their_object() {
 }
 
 #[test]
-fn what_writes_return_is_for_those_who_ask() {
+pub(super) fn what_writes_return_is_for_those_who_ask() {
     let mut sim = cluster();
     let (none, returnvec) = (OsdFlags::default(), OsdFlags::RETURNVEC);
     let seen = Bytes::from("you might see this");
@@ -79,7 +79,7 @@ fn what_writes_return_is_for_those_who_ask() {
 }
 
 #[test]
-fn a_call_sent_again_is_answered_as_before() {
+pub(super) fn a_call_sent_again_is_answered_as_before() {
     let mut sim = cluster();
     for (name, input, result) in [("write_return_data", "", 42), ("write_return_data", "x", -22)] {
         let mut op = sim.build("a", vec![hello(name, input)]);
@@ -101,7 +101,7 @@ fn a_call_sent_again_is_answered_as_before() {
 }
 
 #[test]
-fn a_failed_call_undoes_what_ops_before_it_did() {
+pub(super) fn a_failed_call_undoes_what_ops_before_it_did() {
     let mut sim = cluster();
     let ops = vec![write_full("data"), hello("record_hello", "")];
     // The object exists by then.
@@ -114,7 +114,7 @@ fn a_failed_call_undoes_what_ops_before_it_did() {
 }
 
 #[test]
-fn classes_are_refused_by_name() {
+pub(super) fn classes_are_refused_by_name() {
     let cfg = PgConfig {
         class_load_list: "hello  unknown".to_owned(),
         ..PgConfig::default()
@@ -138,7 +138,7 @@ fn classes_are_refused_by_name() {
 }
 
 #[test]
-fn tags_of_new_versions_differ() {
+pub(super) fn tags_of_new_versions_differ() {
     let mut sim = cluster();
     // cls_version_inc_op without conditions, its version empty.
     let inc = b"\x01\x01\x16\0\0\0\x01\x01\x0c\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -155,7 +155,7 @@ fn tags_of_new_versions_differ() {
 
 /// The calls of librbd about all snapshots of an image when it opens it.
 #[test]
-fn what_many_calls_read_is_fetched_together() {
+pub(super) fn what_many_calls_read_is_fetched_together() {
     let mut sim = cluster();
     let mut create = Writer::new();
     create.u64(4096);
@@ -193,7 +193,7 @@ fn what_many_calls_read_is_fetched_together() {
 }
 
 #[test]
-fn what_methods_read_is_bounded_however_much_they_are_asked_for() {
+pub(super) fn what_methods_read_is_bounded_however_much_they_are_asked_for() {
     let list = || {
         let mut input = Writer::new();
         input.blob(b"");
@@ -238,7 +238,7 @@ fn what_methods_read_is_bounded_however_much_they_are_asked_for() {
 }
 
 #[test]
-fn maps_that_methods_make_are_bounded_in_all_calls_together() {
+pub(super) fn maps_that_methods_make_are_bounded_in_all_calls_together() {
     let resize = |objects: u64| {
         let mut input = Writer::new();
         input.u64(objects);

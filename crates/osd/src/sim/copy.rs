@@ -89,7 +89,7 @@ impl Sim {
 }
 
 #[test]
-fn a_copy_has_everything_of_its_source_and_its_version() {
+pub(super) fn a_copy_has_everything_of_its_source_and_its_version() {
     for chunk in [8 << 20, 100, 7] {
         let mut sim = cluster(chunk);
         for _ in 0..3 {
@@ -116,7 +116,7 @@ fn a_copy_has_everything_of_its_source_and_its_version() {
 }
 
 #[test]
-fn copies_fail_as_with_the_official_osd() {
+pub(super) fn copies_fail_as_with_the_official_osd() {
     let mut sim = cluster(100);
     let v = sim.write_full("source", "data").user_version;
     assert_eq!(sim.call("to", vec![copy("nothing")]).result, -2);
@@ -136,7 +136,7 @@ fn copies_fail_as_with_the_official_osd() {
 }
 
 #[test]
-fn copies_in_a_circle_and_lost_messages_end() {
+pub(super) fn copies_in_a_circle_and_lost_messages_end() {
     let mut sim = cluster(3);
     for name in ["a", "b", "c"] {
         sim.write_full(name, &format!("data of {name}"));
@@ -162,7 +162,7 @@ fn copies_in_a_circle_and_lost_messages_end() {
 }
 
 #[test]
-fn a_question_of_another_osd_is_as_old_as_it_is() {
+pub(super) fn a_question_of_another_osd_is_as_old_as_it_is() {
     let mut sim = cluster(8 << 20);
     sim.write_full("source", "data");
     sim.pass(100);

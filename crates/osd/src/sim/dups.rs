@@ -104,7 +104,7 @@ impl Sim {
 }
 
 #[test]
-fn requests_are_recognised_beyond_the_log_and_after_a_restart_of_all() {
+pub(super) fn requests_are_recognised_beyond_the_log_and_after_a_restart_of_all() {
     let mut sim = cluster(short_log());
     let all = sim.requests();
     sim.check_all(&all);
@@ -154,7 +154,7 @@ fn a_new_member_that_becomes_primary_recognises_them() {
 }
 
 #[test]
-fn they_are_forgotten_in_the_end() {
+pub(super) fn they_are_forgotten_in_the_end() {
     let cfg = PgConfig {
         dups_tracked: 80,
         ..short_log()
@@ -174,7 +174,7 @@ fn they_are_forgotten_in_the_end() {
 /// A request that is sent again while it is under way is answered, though nothing remembers it any
 /// more when it is durable.
 #[test]
-fn what_is_forgotten_before_it_is_durable_is_answered_all_the_same() {
+pub(super) fn what_is_forgotten_before_it_is_durable_is_answered_all_the_same() {
     let mut sim = cluster(PgConfig {
         dups_tracked: 0,
         ..short_log()

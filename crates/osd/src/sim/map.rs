@@ -49,7 +49,7 @@ impl FakeMap {
             min_size: size - size / 2,
             pg_num,
             created: self.epoch,
-            replicated: true,
+            layout: Some(super::coded::layout_of(size)),
             ..PoolView::default()
         };
         self.pools.insert(id, pool);

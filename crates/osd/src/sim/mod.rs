@@ -2,6 +2,7 @@
 //! For tests.
 
 mod classes;
+mod coded;
 mod copy;
 mod copying;
 mod core;

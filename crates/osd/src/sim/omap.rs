@@ -66,7 +66,7 @@ impl Sim {
 }
 
 #[test]
-fn pairs_are_set_listed_compared_and_removed() {
+pub(super) fn pairs_are_set_listed_compared_and_removed() {
     let mut sim = cluster();
     assert_eq!(sim.call("o", vec![get_keys("", 9)]).result, -2);
     let r = sim.call("o", vec![set(&[("a", "1"), ("b1", "2"), ("b2", "3"), ("c", "")])]);
@@ -122,7 +122,7 @@ fn pairs_are_set_listed_compared_and_removed() {
 }
 
 #[test]
-fn the_header_is_kept_and_cleared_with_the_pairs() {
+pub(super) fn the_header_is_kept_and_cleared_with_the_pairs() {
     let mut sim = cluster();
     assert_eq!(sim.call("o", vec![plain(OpCode::OMAPCLEAR)]).result, -2);
     let header = |data: &str| OsdOpIn::new(OpCode::OMAPSETHEADER, OpArgs::None, bytes(data));
@@ -141,7 +141,7 @@ fn the_header_is_kept_and_cleared_with_the_pairs() {
 }
 
 #[test]
-fn bad_input_and_missing_objects_fail_as_with_the_official_osd() {
+pub(super) fn bad_input_and_missing_objects_fail_as_with_the_official_osd() {
     let mut sim = cluster();
     let bad = |code| OsdOpIn::new(code, OpArgs::None, Bytes::from_static(b"\x01"));
     for code in [
@@ -170,7 +170,7 @@ fn bad_input_and_missing_objects_fail_as_with_the_official_osd() {
 }
 
 #[test]
-fn a_request_sees_what_was_before_it_also_when_it_is_executed_again() {
+pub(super) fn a_request_sees_what_was_before_it_also_when_it_is_executed_again() {
     let mut sim = cluster();
     sim.call("o", vec![set(&[("k", "old")]), write_full("data")]);
     // The first read is cut by what the op before left, which can't be foreseen: it is fetched in a
@@ -195,7 +195,7 @@ fn a_request_sees_what_was_before_it_also_when_it_is_executed_again() {
 }
 
 #[test]
-fn a_write_that_reads_does_not_wait_for_the_one_before_it() {
+pub(super) fn a_write_that_reads_does_not_wait_for_the_one_before_it() {
     let mut sim = cluster();
     let first = sim.build("o", vec![write_full("one")]);
     let compare_and_write = vec![extent(OpCode::CMPEXT, 0, 3, "one"), write_full("two")];
@@ -215,7 +215,7 @@ fn a_write_that_reads_does_not_wait_for_the_one_before_it() {
 }
 
 #[test]
-fn omaps_are_copied_to_a_new_member_page_by_page() {
+pub(super) fn omaps_are_copied_to_a_new_member_page_by_page() {
     let mut sim = Sim::new(4, 3, 1, 7);
     sim.settle();
     for n in 0..20 {
@@ -259,7 +259,7 @@ fn rm_range(begin: &str, end: &str) -> OsdOpIn {
 /// As in Ceph 16.2.15 (`omap_steps` of the conformance suite has more): a range removes keys that
 /// existed before the request.
 #[test]
-fn a_range_removes_what_was_there_before_its_request() {
+pub(super) fn a_range_removes_what_was_there_before_its_request() {
     let mut sim = cluster();
     let set3 = |v| set(&[("a", v), ("b", v), ("c", v)]);
     let clear = || plain(OpCode::OMAPCLEAR);
@@ -295,7 +295,7 @@ fn a_range_removes_what_was_there_before_its_request() {
 /// Values are read up to a limit: small ones at once, larger ones in a further round, and no more
 /// than fit.
 #[test]
-fn values_by_keys_are_bounded() {
+pub(super) fn values_by_keys_are_bounded() {
     let mut sim = cluster();
     let value = "v".repeat(1 << 20);
     for at in 0..40 {

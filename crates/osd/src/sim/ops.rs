@@ -38,7 +38,7 @@ pub(super) fn set(name: &str, value: &str) -> OsdOpIn {
 }
 
 #[test]
-fn a_write_is_read_back_with_its_version() {
+pub(super) fn a_write_is_read_back_with_its_version() {
     let mut sim = cluster();
     let w = sim.write_full("a", "hello");
     assert_eq!((w.result, w.user_version, w.replay_version.version), (0, 1, 1));
@@ -50,7 +50,7 @@ fn a_write_is_read_back_with_its_version() {
 }
 
 #[test]
-fn data_ops_have_the_official_results() {
+pub(super) fn data_ops_have_the_official_results() {
     let mut sim = cluster();
     // (object, op, result, content after)
     let table: Vec<(&str, OsdOpIn, i32, Result<&str, i32>)> = vec![
@@ -80,7 +80,7 @@ fn data_ops_have_the_official_results() {
 }
 
 #[test]
-fn an_exclusive_create_fails_the_second_time() {
+pub(super) fn an_exclusive_create_fails_the_second_time() {
     let mut sim = cluster();
     let mut op = plain(OpCode::CREATE);
     op.op.flags = spirula_proto::osd::OpFlags::EXCL;
@@ -89,7 +89,7 @@ fn an_exclusive_create_fails_the_second_time() {
 }
 
 #[test]
-fn several_ops_happen_all_or_not_at_all() {
+pub(super) fn several_ops_happen_all_or_not_at_all() {
     let mut sim = cluster();
     sim.write_full("a", "old");
     let cmp = extent(OpCode::CMPEXT, 0, 3, "olx");
@@ -104,7 +104,7 @@ fn several_ops_happen_all_or_not_at_all() {
 }
 
 #[test]
-fn attributes_are_set_compared_listed_and_removed() {
+pub(super) fn attributes_are_set_compared_listed_and_removed() {
     let mut sim = cluster();
     let no = |code, name| xattr(code, name, b"", CmpOp(0), CmpMode(0));
     assert_eq!(sim.call("a", vec![no(OpCode::GETXATTR, "k")]).result, -2);
@@ -149,7 +149,7 @@ fn attributes_are_set_compared_listed_and_removed() {
 }
 
 #[test]
-fn a_request_sent_again_is_answered_alike_also_if_it_failed() {
+pub(super) fn a_request_sent_again_is_answered_alike_also_if_it_failed() {
     let mut sim = cluster();
     let op = sim.build("a", vec![extent(OpCode::APPEND, 0, 1, "x")]);
     let again = ClientOp {
@@ -179,7 +179,7 @@ fn a_request_sent_again_is_answered_alike_also_if_it_failed() {
 }
 
 #[test]
-fn listings_page_through_namespaces_to_the_end_of_the_pg() {
+pub(super) fn listings_page_through_namespaces_to_the_end_of_the_pg() {
     use spirula_denc::{Reader, encode_to_vec};
     use spirula_proto::osd::ListArgs;
     use spirula_proto::osd_op_data::PgNlsResponse;
@@ -220,7 +220,7 @@ fn listings_page_through_namespaces_to_the_end_of_the_pg() {
 }
 
 #[test]
-fn filters_leave_objects_out_of_listings() {
+pub(super) fn filters_leave_objects_out_of_listings() {
     use spirula_denc::{Encode, Reader, encode_to_vec};
     use spirula_proto::osd::{ListArgs, XattrArgs};
     use spirula_proto::osd_op_data::PgNlsResponse;
@@ -299,7 +299,7 @@ fn filters_leave_objects_out_of_listings() {
 }
 
 #[test]
-fn what_must_be_refused_is() {
+pub(super) fn what_must_be_refused_is() {
     let mut sim = cluster();
     let long = "x".repeat(2049);
     assert_eq!(sim.write_full(&long, "x").result, -36);
@@ -311,7 +311,7 @@ fn what_must_be_refused_is() {
 }
 
 #[test]
-fn checksums_are_those_of_the_official_osd() {
+pub(super) fn checksums_are_those_of_the_official_osd() {
     use spirula_proto::osd::{ChecksumArgs, ChecksumType};
     let mut sim = cluster();
     sim.write_full("c", "0123456789");
@@ -376,7 +376,7 @@ fn checksums_are_those_of_the_official_osd() {
 }
 
 #[test]
-fn versions_count_failures_and_ops_without_effect_but_show_only_changes() {
+pub(super) fn versions_count_failures_and_ops_without_effect_but_show_only_changes() {
     let mut sim = Sim::new(3, 3, 1, 1);
     sim.settle();
     // As recorded from Ceph 16.2.15: (op, result, version in the log, version that clients see).
@@ -399,7 +399,7 @@ fn versions_count_failures_and_ops_without_effect_but_show_only_changes() {
 }
 
 #[test]
-fn writesame_repeats_its_pattern() {
+pub(super) fn writesame_repeats_its_pattern() {
     use spirula_proto::osd::WriteSameArgs;
     let mut sim = cluster();
     let same = |offset, length, data: &'static str| {
@@ -422,7 +422,7 @@ fn writesame_repeats_its_pattern() {
 }
 
 #[test]
-fn a_full_pool_takes_only_what_does_not_grow_it() {
+pub(super) fn a_full_pool_takes_only_what_does_not_grow_it() {
     let mut sim = cluster();
     sim.write_full("a", "old");
     sim.set_full(true);
@@ -446,7 +446,7 @@ fn a_full_pool_takes_only_what_does_not_grow_it() {
 }
 
 #[test]
-fn a_read_waits_for_the_write_before_it_to_be_durable_everywhere() {
+pub(super) fn a_read_waits_for_the_write_before_it_to_be_durable_everywhere() {
     let mut sim = cluster();
     sim.write_full("a", "old");
     let w = sim.build("a", vec![write_full("new")]);
@@ -472,7 +472,7 @@ fn a_read_waits_for_the_write_before_it_to_be_durable_everywhere() {
 }
 
 #[test]
-fn a_member_without_room_stops_what_stores_and_nothing_else() {
+pub(super) fn a_member_without_room_stops_what_stores_and_nothing_else() {
     for full in 0..3 {
         let mut sim = cluster();
         for name in ["a", "b"] {
@@ -508,7 +508,7 @@ fn a_member_without_room_stops_what_stores_and_nothing_else() {
 }
 
 #[test]
-fn a_write_that_was_dropped_after_the_map_told_of_room_is_sent_again() {
+pub(super) fn a_write_that_was_dropped_after_the_map_told_of_room_is_sent_again() {
     let mut sim = cluster();
     sim.write_full("a", "before");
     sim.full.insert(OsdId::new(1));
@@ -561,7 +561,7 @@ fn of_another(mut op: ClientOp) -> ClientOp {
 }
 
 #[test]
-fn no_write_overtakes_one_that_was_dropped_for_lack_of_room() {
+pub(super) fn no_write_overtakes_one_that_was_dropped_for_lack_of_room() {
     let mut sim = cluster();
     sim.write_full("a", "before");
     let ops = [

@@ -126,7 +126,7 @@ fn is_clean(sim: &Sim) -> bool {
 }
 
 #[test]
-fn a_snapshot_keeps_what_was_there() {
+pub(super) fn a_snapshot_keeps_what_was_there() {
     let mut sim = cluster();
     let w = sim.write_at_snaps("a", vec![write_full("one")], 0, &[]);
     assert_eq!((w.result, w.user_version), (0, 1));
@@ -169,7 +169,7 @@ fn a_snapshot_keeps_what_was_there() {
 }
 
 #[test]
-fn rolling_back_makes_the_head_what_it_was() {
+pub(super) fn rolling_back_makes_the_head_what_it_was() {
     let mut sim = cluster();
     sim.write_at_snaps("a", vec![write_full("0123456789")], 0, &[]);
     sim.write_at_snaps("a", vec![write_at(2, "xx")], 2, &[2]);
@@ -208,7 +208,7 @@ fn rolling_back_makes_the_head_what_it_was() {
 }
 
 #[test]
-fn contexts_are_checked() {
+pub(super) fn contexts_are_checked() {
     let mut sim = cluster();
     sim.write_at_snaps("a", vec![write_full("a")], 5, &[5, 3]);
     let mut op = sim.build("a", vec![write_full("b")]);
@@ -291,7 +291,7 @@ fn removed_snapshots_are_trimmed_and_leave_nothing() {
 }
 
 #[test]
-fn a_client_that_was_away_leaves_no_clones_of_purged_snapshots() {
+pub(super) fn a_client_that_was_away_leaves_no_clones_of_purged_snapshots() {
     let mut sim = cluster();
     for name in ["a", "b", "c"] {
         sim.write_at_snaps(name, vec![write_full("one")], 0, &[]);

@@ -72,7 +72,7 @@ impl Sim {
 }
 
 #[test]
-fn a_clone_takes_a_large_omap_along() {
+pub(super) fn a_clone_takes_a_large_omap_along() {
     let mut sim = cluster(1);
     for name in ["a", "b"] {
         let keys = if name == "a" { 400 } else { 10 };
@@ -107,7 +107,7 @@ fn a_clone_takes_a_large_omap_along() {
 }
 
 #[test]
-fn other_objects_go_on_while_one_is_staged() {
+pub(super) fn other_objects_go_on_while_one_is_staged() {
     let mut sim = cluster(2);
     // All in one PG.
     sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().pg_num = 2);
@@ -136,7 +136,7 @@ fn other_objects_go_on_while_one_is_staged() {
 }
 
 #[test]
-fn a_request_that_is_sent_again_while_it_is_staged_is_done_once() {
+pub(super) fn a_request_that_is_sent_again_while_it_is_staged_is_done_once() {
     for seed in 1..20 {
         let mut sim = cluster(seed);
         sim.write_at_snaps(

@@ -107,7 +107,7 @@ impl Object {
                 }
                 Answer::Omap(page)
             }
-            Want::Copy(_) | Want::Staged { .. } => panic!("not for the store"),
+            Want::Base(..) | Want::Copy(_) | Want::Staged { .. } => panic!("not for the store"),
             Want::OmapHeader => Answer::OmapHeader(self.omap_header.clone()),
             Want::Object(_) => unreachable!("is about another object"),
         }
@@ -175,6 +175,7 @@ impl State {
             | ObjectOp::MoveOf(_)
             | ObjectOp::NoteSnaps { .. }
             | ObjectOp::ForgetSnaps { .. } => {}
+            ObjectOp::Step(step) => panic!("the store is to get fragments, not {step:?}"),
             ObjectOp::Write { offset, data } => {
                 let (from, to) = (*offset as usize, *offset as usize + data.len());
                 if o.data.len() < to {

@@ -104,7 +104,7 @@ fn outcome(m: &MWatchNotify) -> NotifyReplies {
 }
 
 #[test]
-fn a_watcher_is_listed_notified_heard_and_removed() {
+pub(super) fn a_watcher_is_listed_notified_heard_and_removed() {
     let mut sim = cluster();
     let (a, b) = (client(1), client(2));
     assert_eq!(sim.by(&a, "a", watch(7, WatchOp::WATCH, 0)).result, -2);
@@ -152,7 +152,7 @@ fn a_watcher_is_listed_notified_heard_and_removed() {
 }
 
 #[test]
-fn a_notification_ends_without_those_who_do_not_answer_or_leave() {
+pub(super) fn a_notification_ends_without_those_who_do_not_answer_or_leave() {
     let mut sim = cluster();
     let (a, b, c) = (client(1), client(2), client(3));
     sim.by(&a, "a", write_full("x"));
@@ -186,7 +186,7 @@ fn a_notification_ends_without_those_who_do_not_answer_or_leave() {
 }
 
 #[test]
-fn a_watch_lives_by_its_pings_and_an_old_one_by_its_connection() {
+pub(super) fn a_watch_lives_by_its_pings_and_an_old_one_by_its_connection() {
     let mut sim = cluster();
     let (a, b) = (client(1), client(2));
     sim.by(&a, "a", write_full("x"));
@@ -210,7 +210,7 @@ fn a_watch_lives_by_its_pings_and_an_old_one_by_its_connection() {
 }
 
 #[test]
-fn the_end_of_a_watch_is_as_old_as_it_is() {
+pub(super) fn the_end_of_a_watch_is_as_old_as_it_is() {
     let mut sim = cluster();
     let a = client(1);
     sim.by(&a, "a", write_full("x"));
@@ -227,7 +227,7 @@ fn the_end_of_a_watch_is_as_old_as_it_is() {
 }
 
 #[test]
-fn a_watch_is_taken_up_again_after_its_connection_or_primary_was_lost() {
+pub(super) fn a_watch_is_taken_up_again_after_its_connection_or_primary_was_lost() {
     let mut sim = cluster();
     let a = client(1);
     sim.by(&a, "a", write_full("x"));
@@ -258,7 +258,7 @@ fn a_watch_is_taken_up_again_after_its_connection_or_primary_was_lost() {
 }
 
 #[test]
-fn whoever_watches_a_deleted_object_is_told() {
+pub(super) fn whoever_watches_a_deleted_object_is_told() {
     let mut sim = cluster();
     let (a, b) = (client(1), client(2));
     sim.by(&a, "a", write_full("x"));
@@ -273,7 +273,7 @@ fn whoever_watches_a_deleted_object_is_told() {
 }
 
 #[test]
-fn watches_and_notifications_have_bounds() {
+pub(super) fn watches_and_notifications_have_bounds() {
     let cfg = PgConfig {
         max_watchers: 3,
         watch_bytes: 8192,
@@ -306,7 +306,7 @@ fn watches_and_notifications_have_bounds() {
 }
 
 #[test]
-fn what_a_shut_out_client_sent_is_refused_even_if_it_waited() {
+pub(super) fn what_a_shut_out_client_sent_is_refused_even_if_it_waited() {
     let mut sim = cluster();
     let (a, b) = (client(1), client(2));
     sim.by(&b, "a", write_full("old"));

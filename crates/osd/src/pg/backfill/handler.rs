@@ -380,7 +380,6 @@ impl Backfilling<'_> {
             incomplete: false,
             ahead: false,
             history: History::since(since),
-            part: self.site.backend.part(self.site.interval.place.up.of(target)),
             ..self.copy.info.clone()
         };
         invariant!(

@@ -120,7 +120,10 @@ impl Changing<'_, '_> {
         }
         self.draft.exist();
         match &source.staged {
-            Some(whole) => self.draft.changes.push(ObjectOp::MoveOf(whole.key.clone())),
+            Some(whole) => {
+                self.draft.base = Some((whole.key.clone(), source.size));
+                self.draft.changes.push(ObjectOp::MoveOf(whole.key.clone()));
+            }
             None => {
                 self.draft.changes.push(ObjectOp::Touch);
                 self.draft.changes.extend(source.content.iter().cloned());

@@ -49,6 +49,8 @@ pub(crate) struct Draft {
     pub(super) attrs: BTreeMap<Bytes, Option<Bytes>>,
     /// The content that these attributes, and the changes, start from.
     pub(super) origin: Origin,
+    /// The object that takes the place of the one before the request, and its size.
+    pub(in crate::pg) base: Option<(Bytes, u64)>,
     /// Whether the modification time that is set already is kept.
     pub(super) keeps_mtime: bool,
 }
@@ -65,6 +67,7 @@ impl Draft {
             clone_by: None,
             attrs: BTreeMap::new(),
             origin: Origin::default(),
+            base: None,
             keeps_mtime: false,
         }
     }
@@ -120,6 +123,7 @@ impl Draft {
         self.changes.clear();
         self.attrs.clear();
         self.origin = origin;
+        self.base = None;
     }
 
     /// Sets whether there may be an omap.

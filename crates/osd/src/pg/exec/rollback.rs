@@ -79,6 +79,9 @@ impl Changing<'_, '_> {
             attrs: found.attrs.clone(),
             shared: old.info.snap_set.shared_with_head(clone),
         });
+        if let ObjectOp::CloneOf(key) | ObjectOp::MoveOf(key) = &copied {
+            self.draft.base = Some((key.clone(), info.size));
+        }
         self.draft.changes.push(copied);
         self.draft.exist();
         self.draft.set_size(info.size);

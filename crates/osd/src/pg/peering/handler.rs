@@ -62,7 +62,7 @@ impl Agreeing<'_> {
 
     /// Begins the attempt: first, all transactions that this OSD has submitted must be durable.
     pub(in crate::pg) fn begin(&mut self, cx: &mut Ctx<'_>) {
-        if !self.site.pool.replicated {
+        if self.site.pool.layout.is_none() {
             return self.wait_for(Wait::Unsupported, cx);
         }
         self.record_alive(cx);
@@ -452,9 +452,13 @@ impl Agreeing<'_> {
         info.ahead = false;
         info.pg_num = pg_num;
         p.progress = cx.usec;
+        let parts = self
+            .site
+            .backend
+            .parts(&self.site.interval.place.acting, &p.infos);
         let mut updates = std::mem::take(&mut p.updates);
         for m in members {
-            info.part = self.site.part_of(m);
+            info.part = parts.get(&m).copied().unwrap_or_default();
             let keep = LogUpdate {
                 keep_to: info.last_update,
                 replace: false,

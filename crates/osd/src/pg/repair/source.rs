@@ -42,7 +42,8 @@ impl Mending<'_> {
                 if !wants.is_empty() {
                     let key = asked.part.key.clone();
                     let (what, store) = (Pending::Repair(asked), &mut *self.store);
-                    return self.site.backend.read(key, wants, None, what, store, cx);
+                    let asks = self.site.backend.read(key, wants, None, what, store, cx);
+                    return self.outbox.ask(self.id, asks, cx);
                 }
                 asked.part.part(Vec::new(), most)
             }
@@ -50,7 +51,7 @@ impl Mending<'_> {
             // As all members have the same objects, one that is not here is lost.
             _ => return self.send_part(&asked, None, cx),
         };
-        let of = self.site.part_of(asked.by);
+        let of = crate::pg::layout::Part::default();
         let found = found.ok().and_then(|part| {
             Some(FoundPart {
                 version: asked.part.version()?,

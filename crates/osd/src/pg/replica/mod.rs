@@ -6,6 +6,8 @@ pub(super) mod read;
 use spirula_denc::Micros;
 use spirula_maps::{EVersion, Epoch};
 
+use super::coded::want::FragmentWant;
+
 /// A member that is not primary.
 #[derive(Debug, Default)]
 pub(super) struct Replica {
@@ -15,6 +17,9 @@ pub(super) struct Replica {
     pub(super) committed: EVersion,
     /// The share in the primary's lease, with which it answers reads.
     pub(super) share: Share,
+    /// Questions of the primary for a later version than the copy has: a write before them is on
+    /// its way.
+    pub(super) early: Vec<FragmentWant>,
 }
 
 /// A member's share in its primary's lease.

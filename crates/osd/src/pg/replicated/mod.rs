@@ -4,32 +4,32 @@
 mod plan;
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use spirula_invariant::invariant;
+use spirula_denc::Extent;
 use spirula_maps::{EVersion, OsdId, Positions};
-use spirula_proto::RawMessage;
 
-use super::backend::{Backend, Change, Copies, Sent, newest_activation};
+use super::backend::{Backend, Change, Copies, Sent, newest_activation, send_to_all};
+use super::coded::want::FragmentWant;
 use super::config::PgConfig;
-use super::fetch::Want;
+use super::fetch::{Pieces, Want};
 use super::info::PgInfo;
 use super::layout::Part;
 use super::log::PgLog;
-use super::message::{LogUpdate, PeerBody, PeerMessage, RepOp};
-use super::output::{Ctx, Output, Reader};
+use super::message::LogUpdate;
+use super::output::{Ctx, Reader};
 use super::push::{PushPart, SyncPlan};
 use super::store_queue::{Pending, StoreQueue};
-use super::txn::Txn;
+use super::txn::{ObjectOp, Txn};
 
 /// Members are copies of each other.
 #[derive(Debug)]
 pub(super) struct Replicated;
 
 impl Backend for Replicated {
-    fn part(&self, _: Option<usize>) -> Part {
-        Part::default()
+    fn parts(&self, acting: &Positions, _: &Copies) -> BTreeMap<OsdId, Part> {
+        acting.osds().map(|o| (o, Part::default())).collect()
     }
 
     fn is_enough(&self, acting: &Positions, min_size: u32) -> bool {
@@ -74,42 +74,16 @@ impl Backend for Replicated {
         pushed
     }
 
+    fn old(&self, _: u64, _: &[ObjectOp]) -> Vec<Extent> {
+        Vec::new()
+    }
+
+    fn code(&self, _: u64, ops: Vec<ObjectOp>, _: &Pieces) -> Vec<ObjectOp> {
+        ops
+    }
+
     fn write(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
-        invariant!(
-            change.stable <= change.prev && change.trim_to <= change.prev,
-            "a change to come after all that is durable everywhere, and after what leaves the log";
-            pg = change.pgid, prev = change.prev, stable = change.stable, trim_to = change.trim_to
-        );
-        let Some((first, _)) = others.first() else {
-            return (change.txn, Sent::new(RawMessage::default(), Vec::new()));
-        };
-        let message = PeerMessage {
-            pgid: change.pgid,
-            id: change.id,
-            body: PeerBody::RepOp(RepOp {
-                prev: change.prev,
-                entry: change.entry,
-                trim_to: change.trim_to,
-                stable: change.stable,
-                txn: change.txn,
-            }),
-        };
-        let edition = cx.versions.to(*first);
-        // Members of one edition are sent one message.
-        let others_differ = others.iter().filter(|(osd, _)| cx.versions.to(*osd) != edition);
-        let apart = others_differ.map(|(osd, _)| (*osd, cx.versions.write(*osd, &message)));
-        let sent = Sent::new(cx.versions.write(*first, &message), apart.collect());
-        for (osd, _) in others {
-            cx.out.push(Output::Send {
-                osd: *osd,
-                msg: sent.to(*osd).clone(),
-                reply: false,
-            });
-        }
-        let PeerBody::RepOp(RepOp { txn, .. }) = message.body else {
-            spirula_invariant::impossible!("a write to be the message that was made of it"; pg = change.pgid);
-        };
-        (txn, sent)
+        send_to_all(change, others, cx)
     }
 
     fn read(
@@ -120,7 +94,8 @@ impl Backend for Replicated {
         what: Pending,
         store: &mut StoreQueue,
         cx: &mut Ctx<'_>,
-    ) {
+    ) -> Vec<(OsdId, FragmentWant)> {
         store.read(key, wants, reader, what, cx);
+        Vec::new()
     }
 }

@@ -42,6 +42,7 @@ impl Serving<'_> {
             key: head.clone(),
             answers: Vec::new(),
             clone: Some(clone),
+            base: None,
         };
         self.store.look_up(key, Pending::Op(Box::new(reading)), cx);
     }

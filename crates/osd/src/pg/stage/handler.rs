@@ -109,6 +109,7 @@ impl Staging<'_> {
             source,
             progress,
             begun: false,
+            end: 0,
             steps: VecDeque::new(),
         });
     }
@@ -239,7 +240,19 @@ impl Staging<'_> {
             ops.splice(..0, job.beginning());
             job.begun = true;
         }
-        let slot = job.slot;
+        let (slot, end) = (job.slot, job.end);
+        let written = ops.iter().map(|op| match op {
+            ObjectOp::Write { offset, data } => offset + data.len() as u64,
+            _ => 0,
+        });
+        job.end = written.fold(end, u64::max);
+        let backend = &self.serving.site.backend;
+        invariant!(
+            backend.old(end, &ops).is_empty(),
+            "data of a staging object to be added behind what it has";
+            pg = pgid, job = seq, end = end
+        );
+        let ops = backend.code(end, ops, &Vec::new());
         let objects = vec![(stage_key(self.serving.site.pgid, slot), ops)];
         self.serving.replicate_own(Some(seq), objects, cx);
     }

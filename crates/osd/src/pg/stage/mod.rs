@@ -107,6 +107,8 @@ struct Job {
     progress: Progress,
     /// Whether the staging object was begun.
     begun: bool,
+    /// The end of the data that it has.
+    end: u64,
     /// Steps that were not sent yet.
     steps: VecDeque<Vec<ObjectOp>>,
 }

@@ -154,7 +154,8 @@ impl Feeding<'_> {
             Next::Read(key, wants) => {
                 f.waiting = true;
                 let (what, store) = (Pending::Source(i), &mut *self.store);
-                self.site.backend.read(key, wants, None, what, store, cx);
+                let asks = self.site.backend.read(key, wants, None, what, store, cx);
+                self.outbox.ask(self.id, asks, cx);
             }
             Next::List(from) => {
                 f.waiting = true;
@@ -279,7 +280,10 @@ impl Feeding<'_> {
         let f = self.under_way(i);
         f.unacked.push_back(weight);
         let target = f.target;
-        let part = self.site.backend.portion(push.part, self.site.part_of(target));
+        let part = self
+            .site
+            .backend
+            .portion(push.part, crate::pg::layout::Part::default());
         let body = PeerBody::Push(Push { part, ..push });
         self.outbox.send(target, self.id, body, false, cx);
     }

@@ -1,0 +1,265 @@
+//! Steps of coded changes, carried out on this OSD's fragments.
+//!
+//! A step that adds to a fragment needs what the fragment has. It is read first, and the transaction
+//! gets the result: a store that replays its log must not add twice. All that the PG asks of the
+//! store afterwards waits behind, so that the order stays.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use spirula_erasure::{self as erasure, Code, FragmentOp, Step, Unit};
+use spirula_invariant::impossible;
+
+use crate::pg::fetch::{Answer, Fetched, Pieces, ReadRange, Want};
+use crate::pg::layout::{Layout, Part};
+use crate::pg::output::{Claim, Output, Token};
+use crate::pg::txn::{ObjectOp, Txn};
+
+/// The store's blocks: what can't be read of a fragment is some of them.
+const BLOCK: u64 = 4096;
+
+/// The fragments that a copy holds.
+#[derive(Debug, Clone)]
+pub(in crate::pg) struct Fragments {
+    pub(in crate::pg) layout: erasure::Layout,
+    pub(in crate::pg) code: Code,
+    /// The unit of each stripe.
+    pub(in crate::pg) unit: Unit,
+}
+
+impl Fragments {
+    /// The fragments of a copy that holds this part of each object; `None` if that is all of it.
+    pub(in crate::pg) fn of(part: Part) -> Option<Self> {
+        let Layout::Coded(layout) = part.layout else {
+            return None;
+        };
+        let Some(unit) = layout.unit_of(part.role) else {
+            impossible!("a part that the layout has"; role = part.role, roles = layout.roles());
+        };
+        Some(Self {
+            layout,
+            code: layout.code(),
+            unit,
+        })
+    }
+
+    /// Replaces the steps of a transaction by changes of the fragments. Returns the changes that
+    /// need to be added to what is there: each stands for a write with the difference.
+    pub(in crate::pg) fn carry_out(&self, txn: &mut Txn) -> Vec<Adding> {
+        let mut adds = Vec::new();
+        for (object, (_, ops)) in txn.objects.iter_mut().enumerate() {
+            let Some(first) = ops.iter().position(|op| matches!(op, ObjectOp::Step(_))) else {
+                continue;
+            };
+            let mut rest = ops.split_off(first).into_iter();
+            let mut steps: Vec<Step> = Vec::new();
+            let others: Vec<ObjectOp> = rest
+                .by_ref()
+                .filter_map(|op| match op {
+                    ObjectOp::Step(step) => {
+                        steps.push(step);
+                        None
+                    }
+                    other => Some(other),
+                })
+                .collect();
+            for op in self.layout.carry_out(&self.code, self.unit, &steps) {
+                if let FragmentOp::Add { offset, delta } = &op {
+                    adds.push(Adding {
+                        object,
+                        op: ops.len(),
+                        offset: *offset,
+                        len: delta.len() as u64,
+                    });
+                }
+                ops.push(match op {
+                    FragmentOp::Write { offset, data } | FragmentOp::Add { offset, delta: data } => {
+                        ObjectOp::Write { offset, data }
+                    }
+                    FragmentOp::Zero { range } => ObjectOp::Zero {
+                        offset: range.offset,
+                        len: range.len,
+                    },
+                    FragmentOp::Truncate { size } => ObjectOp::Truncate { size },
+                });
+            }
+            ops.extend(others);
+        }
+        adds
+    }
+}
+
+/// A write of a transaction that has only the difference yet.
+#[derive(Debug)]
+pub(in crate::pg) struct Adding {
+    /// The object's place in the transaction, and that of the write in the object's changes.
+    object: usize,
+    op: usize,
+    offset: u64,
+    len: u64,
+}
+
+impl Adding {
+    /// The reads of the fragment. By blocks after one that failed: the blocks that can't be read
+    /// stay as they are, and are repaired as a whole.
+    fn wants(&self, by_blocks: bool) -> Vec<Want> {
+        let end = self.offset + self.len;
+        let want = |from: u64, to: u64| {
+            Want::Data(ReadRange {
+                offset: from,
+                len: to - from,
+                sparse: true,
+            })
+        };
+        if !by_blocks {
+            return vec![want(self.offset, end)];
+        }
+        let blocks = self.offset / BLOCK..end.div_ceil(BLOCK);
+        blocks
+            .map(|b| want((b * BLOCK).max(self.offset), ((b + 1) * BLOCK).min(end)))
+            .collect()
+    }
+}
+
+/// Something to be asked of the store, in its turn.
+#[derive(Debug)]
+enum Call {
+    /// A transaction with writes that are differences yet.
+    Add {
+        token: Token,
+        claim: Claim,
+        txn: Txn,
+        adds: Vec<Adding>,
+        by_blocks: bool,
+    },
+    /// Anything that can be asked as it is.
+    Plain(Output),
+}
+
+/// A read of a fragment for the first transaction of the queue.
+pub(in crate::pg) struct FragmentRead {
+    pub(in crate::pg) key: Bytes,
+    pub(in crate::pg) wants: Vec<Want>,
+}
+
+/// The calls to the store that wait for one another.
+#[derive(Debug, Default)]
+pub(in crate::pg) struct Folds {
+    calls: VecDeque<Call>,
+    /// The number of the read that the first call waits for.
+    pub(in crate::pg) reading: Option<u32>,
+}
+
+impl Folds {
+    /// Whether nothing waits.
+    pub(in crate::pg) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Adds a call that comes after those that wait.
+    pub(in crate::pg) fn push(&mut self, call: Output) {
+        self.calls.push_back(Call::Plain(call));
+    }
+
+    /// Adds a transaction of which these writes are differences.
+    pub(in crate::pg) fn push_adding(&mut self, token: Token, claim: Claim, txn: Txn, adds: Vec<Adding>) {
+        self.calls.push_back(Call::Add {
+            token,
+            claim,
+            txn,
+            adds,
+            by_blocks: false,
+        });
+    }
+
+    /// The next call, if it need not wait.
+    pub(in crate::pg) fn pop(&mut self) -> Option<Output> {
+        match self.calls.pop_front()? {
+            Call::Plain(call) => Some(call),
+            Call::Add {
+                token,
+                claim,
+                txn,
+                adds,
+                ..
+            } if adds.is_empty() => Some(Output::Submit { token, txn, claim }),
+            waits => {
+                self.calls.push_front(waits);
+                None
+            }
+        }
+    }
+
+    /// The read that the first call waits for: one object's after the other's.
+    pub(in crate::pg) fn wanted(&self) -> Option<FragmentRead> {
+        let Some(Call::Add {
+            txn, adds, by_blocks, ..
+        }) = self.calls.front()
+        else {
+            return None;
+        };
+        let object = adds.last()?.object;
+        let (key, ops) = txn.objects.get(object)?;
+        // What is added to may come from another object, in the same transaction.
+        let comes_from = ops.iter().rev().find_map(|op| match op {
+            ObjectOp::CloneOf(source) | ObjectOp::MoveOf(source) => Some(source),
+            _ => None,
+        });
+        let of_object = adds.iter().filter(|a| a.object == object);
+        Some(FragmentRead {
+            key: comes_from.unwrap_or(key).clone(),
+            wants: of_object.flat_map(|a| a.wants(*by_blocks)).collect(),
+        })
+    }
+
+    /// Adds what was read to the differences.
+    pub(in crate::pg) fn read(&mut self, answers: Vec<Fetched>) {
+        self.reading = None;
+        let Some(Call::Add {
+            txn, adds, by_blocks, ..
+        }) = self.calls.front_mut()
+        else {
+            impossible!("a fragment to be read for a transaction that waits"; calls = self.calls.len());
+        };
+        if !*by_blocks && answers.iter().any(|f| f.answer.is_err()) {
+            *by_blocks = true;
+            // It is read once more, block by block.
+            return;
+        }
+        let Some(object) = adds.last().map(|a| a.object) else {
+            impossible!("a transaction that waits for a fragment to add to it"; answers = answers.len());
+        };
+        let mut answers = answers.into_iter();
+        let (_, ops) = &mut txn.objects[object];
+        let first = adds.partition_point(|a| a.object < object);
+        // From behind: a write may become several.
+        let mut sums = Vec::new();
+        for add in adds.drain(first..) {
+            let ObjectOp::Write { offset, data } = &ops[add.op] else {
+                impossible!("a difference to be a write of the transaction"; op = add.op);
+            };
+            let reads = add.wants(*by_blocks).len();
+            let parts = answers.by_ref().take(reads);
+            let whole = parts.filter_map(|f| sum_of(f, *offset, data)).collect::<Vec<_>>();
+            sums.push((add.op, whole));
+        }
+        for (op, sum) in sums.into_iter().rev() {
+            ops.splice(op..=op, sum);
+        }
+        *by_blocks = false;
+    }
+}
+
+/// The write of a part of a difference, added to what was read there; `None` if that failed.
+fn sum_of(read: Fetched, offset: u64, delta: &Bytes) -> Option<ObjectOp> {
+    let (Want::Data(range), Ok(Answer::Data(pieces))) = (read.want, read.answer) else {
+        return None;
+    };
+    let pieces: Pieces = pieces;
+    let from = usize::try_from(range.offset - offset).unwrap_or(usize::MAX);
+    let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+    Some(ObjectOp::Write {
+        offset: range.offset,
+        data: erasure::add(range.offset, &delta[from..from + len], &pieces),
+    })
+}

@@ -1,0 +1,307 @@
+//! Data of an object that is put together of several members' fragments.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use spirula_denc::Extent;
+use spirula_erasure::{Error, FragmentPieces, Gather, Unit, UnitSet};
+use spirula_maps::{EVersion, OsdId};
+
+use super::fold::Fragments;
+use super::want::FragmentWant;
+use crate::pg::fetch::{Answer, Fetched, Pieces, ReadError, ReadRange, Want};
+
+/// Zeros, for what fragments do not have.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// The data that one question to the store wants, while it is gathered.
+#[derive(Debug)]
+struct Gathering {
+    /// The question's number.
+    token: u32,
+    /// How often members were asked. An answer of an earlier round may have other parts.
+    round: u32,
+    key: Bytes,
+    wants: Vec<Want>,
+    /// The answers of the store to the wants that are not data.
+    others: Vec<Fetched>,
+    at: EVersion,
+    gather: Gather,
+    /// The units that can be read.
+    present: UnitSet,
+    read: FragmentPieces,
+    /// The units that are awaited, and whether the store is asked for other wants.
+    awaited: Vec<Unit>,
+    awaits_others: bool,
+}
+
+/// A read of a fragment: by this OSD's store, or by another member.
+#[derive(Debug)]
+pub(in crate::pg) enum Ask {
+    /// By this OSD's store. The wants that are not data come first.
+    Here {
+        /// The number of the question and its round.
+        number: (u32, u32),
+        key: Bytes,
+        wants: Vec<Want>,
+    },
+    /// By a member.
+    Member(OsdId, FragmentWant),
+}
+
+/// The data that is being gathered, and the members that it is gathered from.
+#[derive(Debug, Default)]
+pub(in crate::pg) struct Gathers {
+    /// The other members, with the units that they hold in the same version.
+    pub(in crate::pg) members: BTreeMap<Unit, OsdId>,
+    /// The version of this copy, and so the one that the others must have at least.
+    pub(in crate::pg) at: EVersion,
+    under_way: HashMap<u32, Gathering>,
+}
+
+impl Gathers {
+    /// Begins to gather the data that the question `token` wants of an object. `own`: what this
+    /// OSD's copy holds.
+    ///
+    /// # Errors
+    /// The members are too few.
+    pub(in crate::pg) fn begin(
+        &mut self,
+        token: u32,
+        (key, wants): (Bytes, Vec<Want>),
+        own: &Fragments,
+    ) -> Result<Vec<Ask>, Error> {
+        let mut present: UnitSet = self.members.keys().copied().collect();
+        present.insert(own.unit);
+        let gather = gather(own, present, &wants)?;
+        let mut all = Gathering {
+            token,
+            round: 0,
+            key,
+            wants,
+            others: Vec::new(),
+            at: self.at,
+            gather,
+            present,
+            read: FragmentPieces::new(),
+            awaited: Vec::new(),
+            awaits_others: false,
+        };
+        let asks = all.ask(own.unit, &self.members, true);
+        self.under_way.insert(token, all);
+        Ok(asks)
+    }
+
+    /// Forgets all.
+    pub(in crate::pg) fn clear(&mut self) {
+        self.under_way.clear();
+    }
+
+    /// The questions that a member has not answered.
+    pub(in crate::pg) fn unanswered(&self, osd: OsdId) -> Vec<FragmentWant> {
+        let asked = |g: &Gathering| {
+            let unit = g.awaited.iter().find(|u| self.members.get(u) == Some(&osd))?;
+            Some(g.want(*unit))
+        };
+        self.under_way.values().filter_map(asked).collect()
+    }
+
+    /// The unit that a member holds.
+    pub(in crate::pg) fn unit_of(&self, osd: OsdId) -> Option<Unit> {
+        let held = self.members.iter().find(|(_, o)| **o == osd);
+        held.map(|(unit, _)| *unit)
+    }
+
+    /// Takes what the store has read for a question. Returns what is to be asked now; `None` if the
+    /// question was answered, or asked anew.
+    pub(in crate::pg) fn read_here(
+        &mut self,
+        number: (u32, u32),
+        answers: Vec<Fetched>,
+        own: &Fragments,
+    ) -> Option<Vec<Ask>> {
+        let g = self.under_way.get_mut(&number.0)?;
+        let mut pieces = Ok(Pieces::new());
+        let others = match std::mem::take(&mut g.awaits_others) {
+            true => g.wants.iter().filter(|w| !is_data(w)).count(),
+            false => 0,
+        };
+        let mut answers = answers.into_iter();
+        g.others.extend(answers.by_ref().take(others));
+        for f in answers {
+            match (f.answer, &mut pieces) {
+                (Ok(Answer::Data(data)), Ok(all)) => all.extend(data),
+                _ => pieces = Err(ReadError),
+            }
+        }
+        self.took(number, own.unit, pieces, own)
+    }
+
+    /// Takes what a unit's member has read for a question. Returns what is to be asked now: where
+    /// it can't be read, other members can make it. `None` if the question was answered, or asked
+    /// anew.
+    pub(in crate::pg) fn took(
+        &mut self,
+        number: (u32, u32),
+        unit: Unit,
+        found: Result<Pieces, ReadError>,
+        own: &Fragments,
+    ) -> Option<Vec<Ask>> {
+        let under_way = self.under_way.get_mut(&number.0);
+        let g = under_way.filter(|g| g.round == number.1)?;
+        let before = g.awaited.len();
+        g.awaited.retain(|u| *u != unit);
+        if g.awaited.len() == before {
+            return None;
+        }
+        match found {
+            Ok(pieces) => drop(g.read.insert(unit, pieces)),
+            Err(ReadError) => {
+                g.present.remove(unit);
+                if let Ok(again) = gather(own, g.present, &g.wants) {
+                    g.gather = again;
+                    g.round += 1;
+                    g.read.clear();
+                    return Some(g.ask(own.unit, &self.members, false));
+                }
+                g.read.clear();
+                g.awaited.clear();
+                g.present = UnitSet::new();
+            }
+        }
+        Some(Vec::new())
+    }
+
+    /// The answers to the question `token`, once all are there.
+    pub(in crate::pg) fn end(&mut self, token: u32, own: &Fragments) -> Option<Vec<Fetched>> {
+        let g = self.under_way.get(&token)?;
+        if !g.awaited.is_empty() || g.awaits_others {
+            return None;
+        }
+        let g = self.under_way.remove(&token)?;
+        Some(g.answers(own))
+    }
+}
+
+/// Whether a want is for bytes of the object, or for where they are.
+pub(in crate::pg) fn is_data(want: &Want) -> bool {
+    matches!(want, Want::Data(_) | Want::Extents(_))
+}
+
+fn range_of(want: &Want) -> Option<Extent> {
+    match want {
+        Want::Data(r) => Some(Extent {
+            offset: r.offset,
+            len: r.len,
+        }),
+        Want::Extents(e) => Some(*e),
+        _ => None,
+    }
+}
+
+fn gather(own: &Fragments, present: UnitSet, wants: &[Want]) -> Result<Gather, Error> {
+    let ranges: Vec<Extent> = wants.iter().filter_map(range_of).collect();
+    Gather::new(&own.code, present, own.layout.data_extents(&ranges))
+}
+
+impl Gathering {
+    fn want(&self, unit: Unit) -> FragmentWant {
+        FragmentWant {
+            number: (self.token, self.round),
+            key: self.key.clone(),
+            extents: self.gather.reads().get(&unit).cloned().unwrap_or_default(),
+            at: self.at,
+        }
+    }
+
+    /// The reads of fragments. `first`: those of other wants, too.
+    fn ask(&mut self, own: Unit, members: &BTreeMap<Unit, OsdId>, first: bool) -> Vec<Ask> {
+        let (mut here, mut asks) = (Vec::new(), Vec::new());
+        if first {
+            here.extend(self.wants.iter().filter(|w| !is_data(w)).cloned());
+            self.awaits_others = !here.is_empty();
+        }
+        self.awaited = self.gather.reads().keys().copied().collect();
+        for (unit, extents) in self.gather.reads() {
+            if *unit == own {
+                here.extend(extents.iter().map(|e| fragment_want(*e)));
+            } else if let Some(osd) = members.get(unit) {
+                asks.push(Ask::Member(*osd, self.want(*unit)));
+            }
+        }
+        if !here.is_empty() {
+            let (number, key) = ((self.token, self.round), self.key.clone());
+            asks.push(Ask::Here {
+                number,
+                key,
+                wants: here,
+            });
+        }
+        asks
+    }
+
+    fn answers(self, own: &Fragments) -> Vec<Fetched> {
+        let could_read = self.present != UnitSet::new();
+        let made = self.gather.made(&self.read);
+        let mut others = self.others.into_iter();
+        let answer = |want: Want| {
+            let Some(range) = range_of(&want) else {
+                return others.next();
+            };
+            let pieces = own.layout.object_pieces(&made, range);
+            let answer = match &want {
+                Want::Data(r) if !r.sparse => Answer::Data(filled(pieces, range)),
+                Want::Data(_) => Answer::Data(pieces),
+                _ => Answer::Extents(extents_of(&pieces)),
+            };
+            let answer = if could_read { Ok(answer) } else { Err(ReadError) };
+            Some(Fetched { want, answer })
+        };
+        self.wants.into_iter().filter_map(answer).collect()
+    }
+}
+
+/// The want for part of a fragment: as it is stored, without holes.
+pub(in crate::pg) fn fragment_want(e: Extent) -> Want {
+    Want::Data(ReadRange {
+        offset: e.offset,
+        len: e.len,
+        sparse: true,
+    })
+}
+
+/// Pieces with zeros in between.
+fn filled(pieces: Pieces, range: Extent) -> Pieces {
+    let (mut all, mut at) = (Pieces::with_capacity(pieces.len() + 1), range.offset);
+    let fill = |all: &mut Pieces, mut from: u64, to: u64| {
+        while from < to {
+            let len = (to - from).min(ZEROS.len() as u64);
+            all.push((
+                from,
+                Bytes::from_static(&ZEROS[..usize::try_from(len).unwrap_or(0)]),
+            ));
+            from += len;
+        }
+    };
+    for (offset, data) in pieces {
+        fill(&mut all, at, offset);
+        at = offset + data.len() as u64;
+        all.push((offset, data));
+    }
+    fill(&mut all, at, range.end());
+    all
+}
+
+/// The extents of pieces, none next to another.
+fn extents_of(pieces: &Pieces) -> Vec<Extent> {
+    let mut all: Vec<Extent> = Vec::new();
+    for (offset, data) in pieces {
+        let len = data.len() as u64;
+        match all.last_mut().filter(|last| last.end() == *offset) {
+            Some(last) => last.len += len,
+            None => all.push(Extent { offset: *offset, len }),
+        }
+    }
+    all
+}
