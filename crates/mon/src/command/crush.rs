@@ -331,7 +331,7 @@ fn class_rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         return refuse(
             errno::EBUSY,
             format!(
-                "class '{class}' is still referenced by erasure-code-profile(s): [{}]",
+                "class '{class}' is still referenced by erasure-code-profile(s): {}",
                 users.join(",")
             ),
         );

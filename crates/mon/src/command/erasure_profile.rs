@@ -36,7 +36,10 @@ pub(super) fn find(m: &mut Turn<'_>, name: &str) -> Option<Profile> {
 /// Refuses where pools have a profile.
 fn check_unused(m: &View, name: &str) -> Result<(), Reply> {
     let map = &m.state.osd.map;
-    let users = map.pools.iter().filter(|(_, p)| p.is_erasure() && p.erasure_code_profile == name);
+    let users = map
+        .pools
+        .iter()
+        .filter(|(_, p)| p.is_erasure() && p.erasure_code_profile == name);
     let users: Vec<&str> = users.filter_map(|(id, _)| map.pool_name(*id)).collect();
     if users.is_empty() {
         return Ok(());

@@ -130,7 +130,8 @@ pub(super) fn check_rule(m: &View, number: u32, kind: PoolType, size: u8) -> Res
         return Ok(());
     };
     if rule.rule_type != kind.0 {
-        return refuse(errno::EINVAL, format!("crush rule {number} type does not match pool"));
+        // The official monitor says no more than the number's meaning.
+        return refuse(errno::EINVAL, errno::EINVAL.to_string());
     }
     match size {
         n if n < rule.min_size => refuse(errno::EINVAL, "pool size is smaller than the crush rule min size"),
@@ -278,7 +279,7 @@ fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         options.push(("target_size_ratio", PoolOption::Float(r)));
     }
     let size: Option<u8> = int(call, "size")?.filter(|s| *s > 0);
-    if size == Some(1) && !m.view.values.flag("mon_allow_pool_size_one") {
+    if size == Some(1) && erasure.is_none() && !m.view.values.flag("mon_allow_pool_size_one") {
         return refuse(errno::EPERM, "configuring pool size as 1 is disabled by default.");
     }
     let new = NewPool {

@@ -165,7 +165,10 @@ fn get(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     };
     let mut vars: Vec<&str> = vec![var.as_str()];
     if var == "all" {
-        vars = ALL.into_iter().filter(|v| p.is_erasure() || !ERASURE.contains(v)).collect();
+        vars = ALL
+            .into_iter()
+            .filter(|v| p.is_erasure() || !ERASURE.contains(v))
+            .collect();
     } else if ERASURE.contains(&var.as_str()) && !p.is_erasure() {
         return refuse(
             errno::EACCES,

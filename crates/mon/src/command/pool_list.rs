@@ -337,7 +337,11 @@ fn autoscale(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     for (id, p) in &map.pools {
         let stored = m.view.state.stats.pool(*id).stored();
         let rate = f64::from(map.raw_used_rate(*id));
-        let ratio = if raw == 0 { 0.0 } else { stored as f64 * rate / raw as f64 };
+        let ratio = if raw == 0 {
+            0.0
+        } else {
+            stored as f64 * rate / raw as f64
+        };
         let bulk = if p.flags.contains(spirula_maps::PoolFlags::BULK) {
             "True"
         } else {

@@ -50,7 +50,7 @@ fn yes_no(val: &str) -> Result<bool, Reply> {
 
 fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (var, val) = (call.args.str("var")?, call.args.str("val")?);
-    let (_, id, mut p) = pool(m.view, call)?;
+    let (name, id, mut p) = pool(m.view, call)?;
     let sure = call.args.flag("yes_i_really_mean_it");
     // The official monitor says no more than the number's meaning.
     if is_tier_var(&var) {
@@ -70,7 +70,7 @@ fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         }
     } else {
         match var.as_str() {
-            "size" => set_size(m.view, id, &mut p, int(&val)?, sure)?,
+            "size" => set_size(m.view, id, &mut p, &val, sure)?,
             "min_size" => set_min_size(m.view, &mut p, int(&val)?)?,
             "pg_num" => set_pg_num(m.view, id, &mut p, int(&val)?)?,
             "pgp_num" | "pgp_num_actual" => set_pgp_num(&mut p, int(&val)?)?,
@@ -109,6 +109,12 @@ fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
                     return refuse(errno::EINVAL, "ec overwrites cannot be disabled once enabled");
                 }
             }
+            "dedup_tier" if p.is_erasure() && int(&val).is_err() => {
+                return refuse(
+                    errno::EOPNOTSUPP,
+                    format!("pool '{name}' is an ec pool, which cannot be a base tier"),
+                );
+            }
             _ => pool_option::set(m.view, &mut p, &var, &val)?,
         }
     }
@@ -120,7 +126,7 @@ fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     })
 }
 
-fn set_size(m: &View, id: PoolId, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply> {
+fn set_size(m: &View, id: PoolId, p: &mut PgPool, val: &str, sure: bool) -> Result<(), Reply> {
     if p.flags.contains(PoolFlags::NOSIZECHANGE) {
         return refuse(
             errno::EPERM,
@@ -133,7 +139,7 @@ fn set_size(m: &View, id: PoolId, p: &mut PgPool, n: i64, sure: bool) -> Result<
             "can not change the size of an erasure-coded pool",
         );
     }
-    let Some(size) = u8::try_from(n).ok().filter(|s| (1..=10).contains(s)) else {
+    let Some(size) = u8::try_from(int(val)?).ok().filter(|s| (1..=10).contains(s)) else {
         return refuse(errno::EINVAL, "pool size must be between 1 and 10");
     };
     if size == 1 && !m.values.flag("mon_allow_pool_size_one") {

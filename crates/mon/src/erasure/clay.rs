@@ -32,7 +32,10 @@ pub(super) fn read(profile: &mut Profile) -> Result<Code, Reply> {
     let d = r.int("d", k.saturating_add(m).saturating_sub(1));
     let scalar = scalar(&mut r);
     if d < k || d >= k.saturating_add(m) {
-        r.complain(format!("value of d {d} must be within [ {k},{}]", i64::from(k) + i64::from(m) - 1));
+        r.complain(format!(
+            "value of d {d} must be within [ {k},{}]",
+            i64::from(k) + i64::from(m) - 1
+        ));
     }
     let (k, m) = r.finish(k, m)?;
     let (plugin, technique) = scalar.unwrap_or_default();

@@ -39,9 +39,9 @@ const TECHNIQUES: [Technique; 7] = [
 ];
 
 /// Bytes of the widest vector that the official plugin uses.
-const VECTOR: u64 = 16;
+const VECTOR: u128 = 16;
 /// Bytes of the words that it computes with.
-const WORD: u64 = 4;
+const WORD: u128 = 4;
 
 /// The numbers that a profile gives.
 struct Numbers {
@@ -89,7 +89,10 @@ pub(super) fn read(profile: &mut Profile) -> Result<Code, Reply> {
         }
         Kind::Raid6 => {
             if n.m != 2 {
-                r.complain(format!("ReedSolomonRAID6: m={} must be 2 for RAID6: revert to 2", n.m));
+                r.complain(format!(
+                    "ReedSolomonRAID6: m={} must be 2 for RAID6: revert to 2",
+                    n.m
+                ));
             }
             check_word(&mut r, n.w, "ReedSolomonRAID6", "8 ");
         }
@@ -105,7 +108,9 @@ pub(super) fn read(profile: &mut Profile) -> Result<Code, Reply> {
 
 fn check_word(r: &mut Reader<'_>, w: i32, who: &str, instead: &str) {
     if ![8, 16, 32].contains(&w) {
-        r.complain(format!("{who}: w={w} must be one of {{8, 16, 32}} : revert to {instead}"));
+        r.complain(format!(
+            "{who}: w={w} must be one of {{8, 16, 32}} : revert to {instead}"
+        ));
     }
 }
 
@@ -140,7 +145,9 @@ fn check_bits(r: &mut Reader<'_>, n: &mut Numbers, technique: &Technique) {
     if packet == 0 {
         r.complain(format!("packetsize={packet} must be set"));
     } else if packet % 4 != 0 && kind != Kind::Liber8tion {
-        r.complain(format!("packetsize={packet} must be a multiple of sizeof(int) = 4"));
+        r.complain(format!(
+            "packetsize={packet} must be a multiple of sizeof(int) = 4"
+        ));
     }
 }
 
@@ -150,20 +157,18 @@ fn is_prime(n: i32) -> bool {
 }
 
 fn padding(kind: Kind, n: &Numbers) -> Padding {
-    let positive = |n: i32| u64::try_from(n).unwrap_or(0);
+    let positive = |n: i32| u128::try_from(n).unwrap_or(0);
     let unit = positive(n.w) * positive(n.packet);
-    let parts = n.k.unsigned_abs();
     let alignment = match (n.each, kind) {
         (true, Kind::Cauchy) => unit.next_multiple_of(VECTOR),
         (true, _) => unit * VECTOR,
-        (false, _) => {
-            let word = if (unit * WORD).is_multiple_of(VECTOR) { WORD } else { VECTOR };
-            u64::from(parts) * unit * word
-        }
+        (false, _) if (unit * WORD).is_multiple_of(VECTOR) => positive(n.k) * unit * WORD,
+        (false, _) => positive(n.k) * unit * VECTOR,
     };
     Padding {
-        alignment,
-        parts,
+        // One that is too large leaves no stripe unit that fits.
+        alignment: u64::try_from(alignment).unwrap_or(0),
+        parts: n.k.unsigned_abs(),
         each: n.each,
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     let text = without_last_commas(text);
     Value::deserialize(&mut Deserializer::from_str(&text)).map_err(|e| {
         // The official reader says no more.
-        format!("at line {}, column {} : not a value", e.line(), e.column())
+        format!("at line {}, column {} : not a value", e.line(), e.column().max(1))
     })
 }
 

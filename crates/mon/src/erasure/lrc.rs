@@ -23,11 +23,11 @@ const fn own(n: i32) -> Errno {
 
 const NOT_ARRAY: Errno = own(1);
 const NOT_TEXT: Errno = own(4);
-const NOT_PLUGIN: Errno = own(5);
 const NO_LAYERS: Errno = own(6);
 const NOT_JSON: Errno = own(7);
 const NO_MAPPING: Errno = own(8);
 const WRONG_LENGTH: Errno = own(9);
+const NOT_PLUGIN: Errno = own(12);
 const TOO_FEW_LAYERS: Errno = own(13);
 const STEP_OP: Errno = own(14);
 const STEP_TYPE: Errno = own(15);
@@ -62,7 +62,11 @@ pub(super) fn add_rule(
 ) -> Result<u32, spirula_crush::Error> {
     crush.add_rule_of(rule, |crush| {
         let step = |s: &Step| {
-            let op = if s.leaf { Op::CHOOSELEAF_INDEP } else { Op::CHOOSE_INDEP };
+            let op = if s.leaf {
+                Op::CHOOSELEAF_INDEP
+            } else {
+                Op::CHOOSE_INDEP
+            };
             let kind = crush.type_id(&s.kind);
             let kind = kind.ok_or_else(|| spirula_crush::Error::UnknownType(s.kind.clone()))?;
             Ok(spirula_crush::Step::new(op, s.count, kind))
@@ -147,13 +151,18 @@ fn numbers(profile: &mut Profile) -> Result<Option<Generated>, Reply> {
     let said = braces(profile);
     let no = |code: Errno, why: String| {
         // Of several complaints the first is told, with the last one's number.
-        let why = misread.as_ref().map_or(why, |first| first.status.clone());
-        refuse(code, format!("{why} in {said}"))
+        let why = format!("{why} in {said}");
+        refuse(code, misread.as_ref().map_or(why, |first| first.status.clone()))
     };
     match numbers.iter().filter(|n| **n == NONE).count() {
         0 => {}
         3 => return misread.map_or(Ok(None), Err),
-        _ => return no(SOME_NUMBERS, "All of k, m, l must be set or none of them".to_owned()),
+        _ => {
+            return no(
+                SOME_NUMBERS,
+                "All of k, m, l must be set or none of them".to_owned(),
+            );
+        }
     }
     for name in ["mapping", "layers", "crush-steps"] {
         if profile.contains_key(name) {
@@ -259,7 +268,11 @@ fn read_steps(text: &str) -> Result<Vec<Step>, Reply> {
             }),
         }
     };
-    array("crush-steps", text)?.into_iter().enumerate().map(read).collect()
+    array("crush-steps", text)?
+        .into_iter()
+        .enumerate()
+        .map(read)
+        .collect()
 }
 
 /// The layers' maps, and the code of the first one.

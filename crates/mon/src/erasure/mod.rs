@@ -96,7 +96,10 @@ impl Code {
         let chunk = unit.checked_mul(data).and_then(|n| self.padding.chunk_size(n));
         let width = chunk.and_then(|n| u32::try_from(n.checked_mul(data)?).ok());
         width.filter(|n| *n > 0).ok_or_else(|| {
-            Reply::error(errno::EINVAL, format!("a stripe unit of {unit} bytes cannot be laid out"))
+            Reply::error(
+                errno::EINVAL,
+                format!("a stripe unit of {unit} bytes cannot be laid out"),
+            )
         })
     }
 
@@ -169,7 +172,8 @@ pub(crate) fn merged(default: &str, words: &[String]) -> Result<Profile, Reply> 
 fn base(plugin: &str) -> &str {
     let known = ["_generic", "_sse3", "_sse4"];
     let rest = known.iter().find_map(|suffix| plugin.strip_suffix(suffix));
-    rest.filter(|rest| ["jerasure", "shec"].contains(rest)).unwrap_or(plugin)
+    rest.filter(|rest| ["jerasure", "shec"].contains(rest))
+        .unwrap_or(plugin)
 }
 
 /// The code of a profile; what the profile does not say is filled in.
