@@ -17,17 +17,18 @@ fn is_number(c: char) -> bool {
     c.is_ascii_digit() || c == '+' || c == '-'
 }
 
-/// An integer without a unit.
+/// An integer without a unit. As in C white space may be before it.
 ///
 /// # Errors
 /// The official text where it is none, or has more than 64 bits.
-pub(crate) fn integer(text: &str) -> Result<i64, String> {
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+pub fn integer(text: &str) -> Result<i64, String> {
+    let number = text.trim_ascii_start();
+    let digits = number.strip_prefix(['+', '-']).unwrap_or(number);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!("Expected option value to be integer, got '{text}'"));
     }
     let invalid = |_| format!("The option value '{text}' seems to be invalid");
-    text.parse().map_err(invalid)
+    number.parse().map_err(invalid)
 }
 
 /// An amount in binary units: `4096`, `64K`, `64Ki`, `10G`.

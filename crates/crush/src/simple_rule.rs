@@ -52,6 +52,33 @@ impl CrushMap {
     /// # Errors
     /// Where the name or number is taken, or the root, type or class does not exist.
     pub fn add_simple_rule(&mut self, new: &SimpleRule<'_>) -> Result<u32> {
+        self.add_rule_of(new, |map| {
+            let kind = match new.failure_domain {
+                "" => 0,
+                name => map
+                    .type_id(name)
+                    .ok_or_else(|| Error::UnknownType(name.to_owned()))?,
+            };
+            let choose = match (new.mode, kind) {
+                (RuleMode::Firstn, 0) => Op::CHOOSE_FIRSTN,
+                (RuleMode::Firstn, _) => Op::CHOOSELEAF_FIRSTN,
+                (RuleMode::Indep, 0) => Op::CHOOSE_INDEP,
+                (RuleMode::Indep, _) => Op::CHOOSELEAF_INDEP,
+            };
+            Ok(vec![Step::new(choose, 0, kind)])
+        })
+    }
+
+    /// [`CrushMap::add_simple_rule`] with steps of its own instead of one that chooses from the
+    /// failure domain.
+    ///
+    /// # Errors
+    /// Those of [`CrushMap::add_simple_rule`] and of `choose`.
+    pub fn add_rule_of(
+        &mut self,
+        new: &SimpleRule<'_>,
+        choose: impl FnOnce(&Self) -> Result<Vec<Step>>,
+    ) -> Result<u32> {
         if !is_valid_name(new.name) {
             return Err(Error::InvalidName(new.name.to_owned()));
         }
@@ -59,28 +86,14 @@ impl CrushMap {
             return Err(Error::RuleExists(new.name.to_owned()));
         }
         let take = self.rule_root(new)?;
-        let kind = match new.failure_domain {
-            "" => 0,
-            name => self
-                .type_id(name)
-                .ok_or_else(|| Error::UnknownType(name.to_owned()))?,
-        };
-        let choose = match (new.mode, kind) {
-            (RuleMode::Firstn, 0) => Op::CHOOSE_FIRSTN,
-            (RuleMode::Firstn, _) => Op::CHOOSELEAF_FIRSTN,
-            (RuleMode::Indep, 0) => Op::CHOOSE_INDEP,
-            (RuleMode::Indep, _) => Op::CHOOSELEAF_INDEP,
-        };
         let mut steps = Vec::with_capacity(5);
         if new.mode == RuleMode::Indep {
             steps.push(Step::new(Op::SET_CHOOSELEAF_TRIES, 5, 0));
             steps.push(Step::new(Op::SET_CHOOSE_TRIES, 100, 0));
         }
-        steps.extend([
-            Step::new(Op::TAKE, take, 0),
-            Step::new(choose, 0, kind),
-            Step::new(Op::EMIT, 0, 0),
-        ]);
+        steps.push(Step::new(Op::TAKE, take, 0));
+        steps.extend(choose(self)?);
+        steps.push(Step::new(Op::EMIT, 0, 0));
         let (min_size, max_size) = if new.mode == RuleMode::Firstn {
             (1, 10)
         } else {

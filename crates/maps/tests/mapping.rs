@@ -203,7 +203,16 @@ fn except_pgs(r: &mut Random, inc: &mut Incremental, map: &OsdMap, osds: u32) {
                     .collect();
                 inc.new_pg_upmap_items.insert(pg, items);
             }
-            3 => drop(inc.new_pg_temp.insert(pg, some(r, size))),
+            3 => {
+                let mut osds = some(r, size);
+                if map.pool_of(pg).unwrap().is_erasure() {
+                    osds.slots_mut()
+                        .iter_mut()
+                        .filter(|_| r.chance(25))
+                        .for_each(|slot| *slot = None);
+                }
+                drop(inc.new_pg_temp.insert(pg, osds));
+            }
             4 => drop(inc.new_primary_temp.insert(pg, some(r, 1).first().into())),
             _ => {}
         }

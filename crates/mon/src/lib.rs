@@ -14,6 +14,7 @@ pub mod command;
 pub mod core;
 mod crashes;
 pub mod daemon;
+mod erasure;
 pub mod health;
 mod image_io;
 pub mod kv;

@@ -181,6 +181,7 @@ options! {
     osd_pg_log_dups_tracked Uint Dev "3000" ["osd"] "requests that a PG remembers, to recognise them when they are sent again";
     osd_pg_max_concurrent_snap_trims Uint Advanced "2" ["osd"] "clones that a placement group trims at the same time";
     osd_pool_default_crush_rule Int Advanced "-1" ["mon"] "CRUSH rule of new pools; negative for the first";
+    osd_pool_default_ec_fast_read Bool Advanced "false" ["mon"] "mark new erasure-coded pools as fast_read";
     osd_pool_default_erasure_code_profile Str Advanced "plugin=jerasure technique=reed_sol_van k=2 m=2" ["mon"] "the profile called default of a new cluster";
     osd_pool_default_flag_bulk Bool Advanced "false" ["mon"] "set bulk on new pools";
     osd_pool_default_flag_hashpspool Bool Advanced "true" ["mon"] "set hashpspool on new pools";
@@ -191,6 +192,7 @@ options! {
     osd_pool_default_pg_num Uint Advanced "32" ["mon"] "placement groups of new pools";
     osd_pool_default_pgp_num Uint Advanced "0" ["mon"] "placement groups of new pools for placement; 0 for pg_num";
     osd_pool_default_size Uint Advanced "3" ["mon"] "replicas of new pools";
+    osd_pool_erasure_code_stripe_unit Size Advanced "4096" ["mon"] "bytes of a stripe of a new erasure-coded pool that each chunk with data has, unless its profile says it";
     osd_recovery_max_active Uint Advanced "0" ["osd"] "pushes that a background copy has under way while no client works; 0 for the default";
     osd_recovery_max_chunk Size Advanced "8388608" ["osd"] "bytes in a push of a background copy; 1 MiB at most";
     osd_recovery_sleep Float Advanced "0" ["osd"] "seconds between pushes of a background copy";
@@ -215,6 +217,7 @@ options! {
     setgroup Str Advanced "" ["mon mgr osd mds"] "group that a daemon becomes when it is started as root";
     setuser Str Advanced "" ["mon mgr osd mds"] "user that a daemon becomes when it is started as root";
     setuser_match_path Str Advanced "" ["mon mgr osd mds"] "stay root unless this belongs to setuser and setgroup";
+    spirula_erasure_pools Bool Dev "false" ["mon"] "let erasure-coded pools be made, which the OSDs do not serve yet (ours)";
     spirula_manager_silence Float Advanced "60" ["mon"] "seconds after which a manager that says nothing is killed and another one started (ours)";
     spirula_slow_disk_ratio Float Advanced "10" ["mon"] "how many times longer than others' an OSD's commits may take before health names its disk; 0 for never (ours)";
     spirula_slow_disk_time Float Advanced "50" ["mon"] "milliseconds below which commits are never called slow (ours)";

@@ -161,6 +161,21 @@ impl OsdMap {
         of_it.filter_map(|(id, _)| Some((*id, self.pool_name(*id)?)))
     }
 
+    /// The raw bytes that one byte of data takes in a pool (`OSDMap::pool_raw_used_rate`, in single
+    /// precision too): its copies, or the chunks of a stripe for each one with data.
+    pub fn raw_used_rate(&self, id: PoolId) -> f32 {
+        let Some(pool) = self.pool(id) else { return 0.0 };
+        if !pool.is_erasure() {
+            return f32::from(pool.size);
+        }
+        let profile = self.erasure_code_profiles.get(&pool.erasure_code_profile);
+        let number = |name| profile?.get(name)?.trim().parse::<u8>().ok();
+        match (number("k"), number("m")) {
+            (Some(k @ 1..), Some(m)) => (f32::from(k) + f32::from(m)) / f32::from(k),
+            _ => 0.0,
+        }
+    }
+
     /// The pool that a PG belongs to.
     pub fn pool_of(&self, pg: PgId) -> Option<&PgPool> {
         self.pool(pg.pool)

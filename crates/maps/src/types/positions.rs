@@ -63,6 +63,12 @@ impl Positions {
         self.0.iter().copied().map(or_hole::number)
     }
 
+    /// As Ceph prints the bare list: `[1,2147483647,2]`, the number of `ITEM_NONE` for a hole.
+    pub fn numbers(&self) -> String {
+        let items: Vec<String> = self.items().map(|i| i.to_string()).collect();
+        format!("[{}]", items.join(","))
+    }
+
     /// Removes all positions behind the first `len`.
     pub fn truncate(&mut self, len: usize) {
         self.0.truncate(len);

@@ -1,10 +1,11 @@
 //! Changes to the CRUSH map's rules, classes and tunables, and to the map as a whole.
 
-use spirula_crush::{CrushMap, Profile, RULE_ERASURE, RULE_REPLICATED, RuleMode, SimpleRule};
+use spirula_crush::{CrushMap, Profile, RULE_REPLICATED, RuleMode, SimpleRule};
 use spirula_maps::{CrushBlob, OsdId};
 
-use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
+use super::{Call, Done, Reply, commands, committed, erasure_profile, errno, now, refuse};
 use crate::core::{Turn, View};
+use crate::erasure;
 
 commands! {
     "osd setcrushmap prior_version?:Int" "osd" "rw" set_map, "replace the CRUSH map by that of -i FILE";
@@ -77,22 +78,16 @@ pub(super) fn set_map(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
             format!("prior_version {prior} != crush version {current}"),
         );
     }
-    let used = m
-        .view
-        .state
-        .osd
-        .map
-        .pools
-        .iter()
-        .find(|(_, p)| new.rule(u32::from(p.crush_rule)).is_none());
-    if let Some((id, p)) = used {
-        return refuse(
-            errno::EINVAL,
-            format!(
-                "pool {id} references crush_rule {} but it is not present",
-                p.crush_rule
-            ),
-        );
+    for (id, p) in &m.view.state.osd.map.pools {
+        let number = p.crush_rule;
+        let why = match new.rule(u32::from(number)) {
+            None => format!("pool {id} references crush_rule {number} but it is not present"),
+            Some(rule) if rule.rule_type != p.kind.0 => {
+                format!("pool {id} type does not match rule {number}")
+            }
+            Some(_) => continue,
+        };
+        return refuse(errno::EINVAL, why);
     }
     if u32::try_from(new.max_devices).unwrap_or(0) > m.view.state.osd.map.max_osd.max(65_536) {
         return refuse(errno::EINVAL, "too many devices");
@@ -156,55 +151,9 @@ fn create_erasure(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if m.view.state.osd.map.crush.map().rule_id(&name).is_some() {
         return now(Reply::status(format!("rule {name} already exists")));
     }
-    let profile = m
-        .view
-        .state
-        .osd
-        .map
-        .erasure_code_profiles
-        .get(&wanted)
-        .cloned()
-        .unwrap_or_default();
-    let get = |key: &str, default: &str| {
-        let given = profile.get(key).filter(|v| !v.is_empty());
-        given.cloned().unwrap_or_else(|| default.to_owned())
-    };
-    match profile.get("plugin").map(String::as_str) {
-        None => {
-            return refuse(
-                errno::EINVAL,
-                "cannot determine the erasure code plugin because there is no 'plugin' entry in the erasure_code_profile {}",
-            );
-        }
-        Some("lrc") => {
-            return refuse(
-                errno::EOPNOTSUPP,
-                "rules of several levels for the plugin lrc are not supported",
-            );
-        }
-        Some(_) => {}
-    }
-    let chunks = ["k", "m"]
-        .iter()
-        .try_fold(0u8, |sum, key| sum.checked_add(get(key, "2").parse().ok()?));
-    let Some(chunks) = chunks else {
-        return refuse(errno::EINVAL, format!("profile {wanted} has too many chunks"));
-    };
-    let (root, domain) = (get("crush-root", "default"), get("crush-failure-domain", "host"));
-    let class = profile.get("crush-device-class").filter(|c| !c.is_empty());
-    let number = edit(m, |c| {
-        let number = c.add_simple_rule(&SimpleRule {
-            name: &name,
-            root: &root,
-            failure_domain: &domain,
-            device_class: class.map(String::as_str),
-            mode: RuleMode::Indep,
-            rule_type: RULE_ERASURE,
-            number: None,
-        })?;
-        c.set_rule_max_size(number, chunks)?;
-        Ok(number)
-    })?;
+    let mut profile = erasure_profile::find(m, &wanted).unwrap_or_default();
+    let code = erasure::read(&mut profile)?;
+    let number = edit(m, |c| code.add_rule(c, &name, &profile))?;
     committed(format!("created rule {name} at {number}"))
 }
 
@@ -382,7 +331,7 @@ fn class_rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         return refuse(
             errno::EBUSY,
             format!(
-                "class '{class}' is still referenced by erasure-code-profile(s): [{}]",
+                "class '{class}' is still referenced by erasure-code-profile(s): {}",
                 users.join(",")
             ),
         );

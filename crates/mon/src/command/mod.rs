@@ -17,6 +17,7 @@ mod crush_dump;
 mod crush_weight_set;
 mod daemon;
 mod devices;
+mod erasure_profile;
 mod health_cmd;
 mod iostat;
 mod log;
@@ -38,6 +39,7 @@ mod pg;
 mod pg_dump;
 mod pg_force;
 mod pool;
+mod pool_erasure;
 mod pool_get;
 mod pool_list;
 mod pool_option;
@@ -149,6 +151,7 @@ const FAMILIES: &[&[Command]] = &[
     osd_tree::COMMANDS,
     osd_df::COMMANDS,
     osd_change::COMMANDS,
+    erasure_profile::COMMANDS,
     osd_new::COMMANDS,
     blocklist::COMMANDS,
     osd_weight::COMMANDS,

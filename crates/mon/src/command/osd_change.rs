@@ -1,4 +1,4 @@
-//! Creating and removing OSDs, flags, settings of the whole map, erasure-code profiles.
+//! Creating and removing OSDs, flags, settings of the whole map.
 
 use serde_json::json;
 use spirula_denc::Fsid;
@@ -38,9 +38,6 @@ commands! {
         "set the oldest release clients may have";
     "osd require-osd-release release:{luminous|mimic|nautilus|octopus|pacific} yes_i_really_mean_it?:Bool" "osd" "rw"
         require_release, "set the oldest release OSDs may have";
-    "osd erasure-code-profile set name:String[A-Za-z0-9-_.] profile?:String... force?:Bool" "osd" "rw" ec_set,
-        "store an erasure-code profile";
-    "osd erasure-code-profile rm name:String[A-Za-z0-9-_.]" "osd" "rw" ec_rm, "remove an erasure-code profile";
 }
 
 pub(super) fn uuid(call: &Call<'_>) -> Result<Option<Fsid>, Reply> {
@@ -365,103 +362,4 @@ fn require_release(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
             committed("")
         }
     }
-}
-
-fn ec_set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let name = call.args.str("name")?;
-    let mut profile = std::collections::BTreeMap::new();
-    for word in call
-        .args
-        .list("profile")
-        .iter()
-        .flat_map(|w| w.split(' '))
-        .filter(|w| !w.is_empty())
-    {
-        let (k, v) = word.split_once('=').unwrap_or((word, ""));
-        profile.insert(k.to_owned(), v.to_owned());
-    }
-    let jerasure = profile.get("plugin").is_none_or(|p| p == "jerasure");
-    let common = [
-        ("plugin", "jerasure"),
-        ("k", "2"),
-        ("m", "2"),
-        ("technique", "reed_sol_van"),
-        ("crush-root", "default"),
-        ("crush-failure-domain", "host"),
-        ("crush-device-class", ""),
-    ];
-    let own: &[(&str, &str)] = match jerasure {
-        true => &[("w", "8"), ("jerasure-per-chunk-alignment", "false")],
-        false => &[],
-    };
-    for (k, v) in common.iter().chain(own) {
-        profile.entry((*k).to_owned()).or_insert_with(|| (*v).to_owned());
-    }
-    for key in ["k", "m"] {
-        let n = profile.get(key).and_then(|v| v.parse::<u32>().ok()).unwrap_or(0);
-        let least = if key == "k" { 2 } else { 1 };
-        if n < least {
-            return refuse(
-                errno::EINVAL,
-                format!("{key}={} must be >= {least}", profile[key]),
-            );
-        }
-    }
-    let plugin = profile.get("plugin").map(String::as_str).unwrap_or_default();
-    if !["jerasure", "isa", "lrc", "shec", "clay"].contains(&plugin) {
-        return refuse(
-            errno::EIO,
-            format!("load: there is no erasure code plugin '{plugin}'"),
-        );
-    }
-    if let Some(old) = m.view.state.osd.map.erasure_code_profiles.get(&name) {
-        if *old == profile {
-            return now(Reply::default());
-        }
-        if !call.args.flag("force") {
-            return refuse(
-                errno::EPERM,
-                format!(
-                    "will not override erasure code profile {name} because the existing profile {} is different from the proposed profile {}",
-                    braces(old),
-                    braces(&profile)
-                ),
-            );
-        }
-    }
-    m.pending_osd().new_erasure_code_profiles.insert(name, profile);
-    committed("")
-}
-
-/// A profile as messages print it: `{k=2,m=2}`.
-fn braces(profile: &std::collections::BTreeMap<String, String>) -> String {
-    let parts: Vec<String> = profile.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    format!("{{{}}}", parts.join(","))
-}
-
-fn ec_rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let name = call.args.str("name")?;
-    if let Some(id) = m
-        .view
-        .state
-        .osd
-        .map
-        .pools
-        .iter()
-        .find(|(_, p)| p.erasure_code_profile == name)
-        .map(|(id, _)| *id)
-    {
-        let pool = m.view.state.osd.map.pool_name(id).unwrap_or_default();
-        return refuse(
-            errno::EBUSY,
-            format!("{pool} pool(s) are using the erasure code profile '{name}'"),
-        );
-    }
-    if !m.view.state.osd.map.erasure_code_profiles.contains_key(&name) {
-        return now(Reply::status(format!(
-            "erasure-code-profile {name} does not exist"
-        )));
-    }
-    m.pending_osd().old_erasure_code_profiles.push(name);
-    committed("")
 }

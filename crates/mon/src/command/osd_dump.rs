@@ -127,14 +127,14 @@ fn dump_text(map: &OsdMap) -> String {
         t.push('\n');
     }
     for (pg, osds) in &map.pg_upmap {
-        t.push_str(&format!("pg_upmap {pg} {osds}\n"));
+        t.push_str(&format!("pg_upmap {pg} {}\n", osds.numbers()));
     }
     for (pg, items) in &map.pg_upmap_items {
         let flat: Positions = items.iter().flat_map(|i| [Some(i.from), i.to]).collect();
         t.push_str(&format!("pg_upmap_items {pg} {flat}\n"));
     }
     for (pg, osds) in &map.pg_temp {
-        t.push_str(&format!("pg_temp {pg} {osds}\n"));
+        t.push_str(&format!("pg_temp {pg} {}\n", osds.numbers()));
     }
     for (pg, osd) in &map.primary_temp {
         t.push_str(&format!("primary_temp {pg} {osd}\n"));

@@ -22,8 +22,6 @@ commands! {
     "osd map pool:Poolname object:Objectname nspace?:String" "osd" "r" map, "show where an object is";
     "osd lspools" "osd" "r" lspools, "list the pools";
     "osd get-require-min-compat-client" "osd" "r" min_compat, "show the oldest release clients may have";
-    "osd erasure-code-profile ls" "osd" "r" ec_ls, "list the erasure-code profiles";
-    "osd erasure-code-profile get name:String[A-Za-z0-9-_.]" "osd" "r" ec_get, "show an erasure-code profile";
     "osd last-stat-seq id:OsdName" "osd" "r" last_stat_seq, "show the number of an OSD's last statistics";
 }
 
@@ -223,29 +221,6 @@ fn lspools(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 fn min_compat(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     let name = release::name(m.view.state.osd.map.require_min_compat_client);
     now(Reply::text(format!("{name}\n")))
-}
-
-fn ec_ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let profiles = &m.view.state.osd.map.erasure_code_profiles;
-    if call.format.is_structured() {
-        return now(Reply::json(call.format, &profiles.keys().cloned().collect()));
-    }
-    now(Reply::text(
-        profiles.keys().map(|n| format!("{n}\n")).collect::<String>(),
-    ))
-}
-
-fn ec_get(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
-    let name = call.args.str("name")?;
-    let Some(p) = m.view.state.osd.map.erasure_code_profiles.get(&name) else {
-        return refuse(errno::ENOENT, format!("unknown erasure code profile '{name}'"));
-    };
-    if call.format.is_structured() {
-        return now(Reply::json(call.format, &json!(p)).with_newline());
-    }
-    now(Reply::text(
-        p.iter().map(|(k, v)| format!("{k}={v}\n")).collect::<String>(),
-    ))
 }
 
 /// Why a word names no OSD, in the official words.

@@ -99,7 +99,9 @@ fn map(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     }
     let text = format!(
         "osdmap e{} pg {raw} ({pg}) -> up {} acting {}\n",
-        map.epoch, at.up, at.acting
+        map.epoch,
+        at.up.numbers(),
+        at.acting.numbers()
     );
     now(Reply::text(text))
 }
@@ -304,9 +306,9 @@ fn dump_stuck(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         t.row([
             pg.to_string(),
             state_text(s.state),
-            s.up.to_string(),
+            s.up.numbers(),
             s.up_primary.to_string(),
-            s.acting.to_string(),
+            s.acting.numbers(),
             s.acting_primary.to_string(),
         ]);
     }

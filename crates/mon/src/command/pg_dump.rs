@@ -347,9 +347,9 @@ fn brief_table(m: &View) -> String {
         t.row([
             pg.to_string(),
             state_text(s.state),
-            s.up.to_string(),
+            s.up.numbers(),
             s.up_primary.to_string(),
-            s.acting.to_string(),
+            s.acting.numbers(),
             s.acting_primary.to_string(),
         ]);
     }

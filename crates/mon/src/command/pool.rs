@@ -1,9 +1,11 @@
 //! Creating, removing and renaming pools.
 
 use spirula_maps::pool::{AutoscaleMode, PoolOption};
-use spirula_maps::{Epoch, PgPool, PoolFlags, PoolId};
+use spirula_maps::{Epoch, PgPool, PoolFlags, PoolId, PoolType};
 use spirula_proto::mon::LogPriority;
 
+use super::pool_erasure::{self, NewErasure};
+use super::pool_option;
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::{Turn, View};
 
@@ -25,6 +27,8 @@ pub(crate) struct NewPool {
     pub(crate) pgp_num: Option<u32>,
     pub(crate) size: Option<u8>,
     pub(crate) rule: Option<u32>,
+    /// Of an erasure-coded pool, which then has no `size` and `rule` of its own.
+    pub(crate) erasure: Option<NewErasure>,
     pub(crate) expected_objects: u64,
     pub(crate) autoscale: Option<String>,
     pub(crate) bulk: bool,
@@ -120,11 +124,15 @@ pub(super) fn autoscale_mode(name: &str) -> Result<AutoscaleMode, Reply> {
     }
 }
 
-/// Refuses a size that a pool's rule does not support.
-pub(super) fn check_rule_size(m: &View, rule: u32, size: u8) -> Result<(), Reply> {
-    let Some(rule) = m.state.osd.map.crush.map().rule(rule) else {
+/// Refuses a rule that is for pools of another type, or of other sizes.
+pub(super) fn check_rule(m: &View, number: u32, kind: PoolType, size: u8) -> Result<(), Reply> {
+    let Some(rule) = m.state.osd.map.crush.map().rule(number) else {
         return Ok(());
     };
+    if rule.rule_type != kind.0 {
+        // The official monitor says no more than the number's meaning.
+        return refuse(errno::EINVAL, errno::EINVAL.to_string());
+    }
     match size {
         n if n < rule.min_size => refuse(errno::EINVAL, "pool size is smaller than the crush rule min size"),
         n if n > rule.max_size => refuse(errno::EINVAL, "pool size is bigger than the crush rule max size"),
@@ -132,29 +140,39 @@ pub(super) fn check_rule_size(m: &View, rule: u32, size: u8) -> Result<(), Reply
     }
 }
 
+/// A replicated pool, with one PG so far.
+fn replicated(m: &View, new: &NewPool) -> Result<PgPool, Reply> {
+    let rule = match new.rule {
+        Some(r) if m.state.osd.map.crush.map().rule(r).is_some() => r,
+        Some(r) => return refuse(errno::ENOENT, format!("specified rule {r} doesn't exist")),
+        None => default_rule(m)?,
+    };
+    let default_size = u8::try_from(m.values.uint("osd_pool_default_size")).unwrap_or(3);
+    let size = new.size.unwrap_or(default_size).max(1);
+    check_rule(m, rule, PoolType::REPLICATED, size)?;
+    if size > MAX_SIZE {
+        return refuse(errno::EINVAL, "pool size must be between 1 and 10");
+    }
+    let rule = u8::try_from(rule).map_err(|_| Reply::error(errno::ERANGE, "rule number too large"))?;
+    Ok(PgPool::replicated(size, default_min_size(m, size), 1, rule))
+}
+
 /// Prepares a pool; returns its id.
 pub(crate) fn create_pool(m: &mut Turn<'_>, new: NewPool) -> Result<PoolId, Reply> {
     if new.name.is_empty() {
         return refuse(errno::EINVAL, "empty pool name");
     }
-    let rule = match new.rule {
-        Some(r) if m.view.state.osd.map.crush.map().rule(r).is_some() => r,
-        Some(r) => return refuse(errno::ENOENT, format!("specified rule {r} doesn't exist")),
-        None => default_rule(m.view)?,
+    let mut pool = match &new.erasure {
+        None => replicated(m.view, &new)?,
+        Some(erasure) => pool_erasure::pool(m, erasure)?,
     };
-    let default_size = u8::try_from(m.view.values.uint("osd_pool_default_size")).unwrap_or(3);
-    let size = new.size.unwrap_or(default_size).max(1);
-    check_rule_size(m.view, rule, size)?;
-    if size > MAX_SIZE {
-        return refuse(errno::EINVAL, "pool size must be between 1 and 10");
-    }
     if let Some(mode) = &new.autoscale {
         autoscale_mode(mode)?;
     }
     let default_pgs = u32::try_from(m.view.values.uint("osd_pool_default_pg_num")).unwrap_or(32);
     let pg_num = new.pg_num.filter(|n| *n > 0).unwrap_or(default_pgs);
     pg_num_in_range(m.view, i64::from(pg_num))?;
-    check_pg_num(m.view, None, pg_num, size)?;
+    check_pg_num(m.view, None, pg_num, pool.size)?;
     let pgp_num = new.pgp_num.filter(|n| *n > 0).unwrap_or(pg_num);
     if pgp_num > pg_num {
         return refuse(
@@ -164,10 +182,8 @@ pub(crate) fn create_pool(m: &mut Turn<'_>, new: NewPool) -> Result<PoolId, Repl
             ),
         );
     }
-    let rule = u8::try_from(rule).map_err(|_| Reply::error(errno::ERANGE, "rule number too large"))?;
-    let mut pool = PgPool::replicated(size, default_min_size(m.view, size), pg_num, rule);
-    pool.pgp_num = pgp_num;
-    pool.pgp_num_target = pgp_num;
+    (pool.pg_num, pool.pg_num_target, pool.pg_num_pending) = (pg_num, pg_num, pg_num);
+    (pool.pgp_num, pool.pgp_num_target) = (pgp_num, pgp_num);
     // Whatever `osd_pool_default_pg_autoscale_mode` says.
     pool.autoscale_mode = AutoscaleMode::OFF;
     pool.expected_num_objects = new.expected_objects;
@@ -233,18 +249,20 @@ fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         }
         return now(Reply::status(format!("pool '{name}' already exists")));
     }
+    let given = |name: &str| call.args.opt_str(name).filter(|text| !text.is_empty());
+    let (mut rule_name, mut expected) = (given("rule"), int(call, "expected_num_objects")?);
+    let mut erasure = None;
     if pool_type == "erasure" {
-        return refuse(
-            errno::EOPNOTSUPP,
-            "erasure-coded pools are not supported by this version",
-        );
+        let new = NewErasure::new(given("erasure_code_profile"), rule_name.clone(), &name);
+        erasure = Some(new);
+    } else if let Some(rule) = given("erasure_code_profile") {
+        // `osd pool create NAME PG PGP replicated RULE OBJECTS`: all stands one place earlier.
+        if let Some(objects) = rule_name {
+            expected = u64::try_from(pool_option::int(&objects)?).ok();
+        }
+        rule_name = Some(rule);
     }
-    // `osd pool create NAME PG PGP replicated RULE` puts the rule where the profile stands.
-    let rule_name = call
-        .args
-        .opt_str("rule")
-        .or_else(|| call.args.opt_str("erasure_code_profile"));
-    let rule = match rule_name.filter(|r| !r.is_empty()) {
+    let rule = match rule_name {
         None => None,
         Some(r) => match m.view.state.osd.map.crush.map().rule_id(&r) {
             Some(id) => Some(id),
@@ -261,7 +279,7 @@ fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         options.push(("target_size_ratio", PoolOption::Float(r)));
     }
     let size: Option<u8> = int(call, "size")?.filter(|s| *s > 0);
-    if size == Some(1) && !m.view.values.flag("mon_allow_pool_size_one") {
+    if size == Some(1) && erasure.is_none() && !m.view.values.flag("mon_allow_pool_size_one") {
         return refuse(errno::EPERM, "configuring pool size as 1 is disabled by default.");
     }
     let new = NewPool {
@@ -270,7 +288,8 @@ fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         pgp_num: int(call, "pgp_num")?,
         size,
         rule,
-        expected_objects: int(call, "expected_num_objects")?.unwrap_or(0),
+        erasure,
+        expected_objects: expected.unwrap_or(0),
         autoscale: call.args.opt_str("autoscale_mode"),
         bulk: call.args.flag("bulk"),
         options,

@@ -37,14 +37,16 @@ const TIER: [&str; 16] = [
     "hit_set_search_last_n",
 ];
 
-/// The properties that `all` shows, in its order; options only if they are set.
-const ALL: [&str; 39] = [
+/// The properties that `all` shows, in its order; options only if they are set, and those of
+/// erasure-coded pools only of them.
+const ALL: [&str; 41] = [
     "size",
     "min_size",
     "pg_num",
     "pgp_num",
     "crush_rule",
     "hashpspool",
+    "allow_ec_overwrites",
     "nodelete",
     "nopgchange",
     "nosizechange",
@@ -52,6 +54,7 @@ const ALL: [&str; 39] = [
     "noscrub",
     "nodeep-scrub",
     "use_gmt_hitset",
+    "erasure_code_profile",
     "fast_read",
     "scrub_min_interval",
     "scrub_max_interval",
@@ -162,7 +165,10 @@ fn get(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     };
     let mut vars: Vec<&str> = vec![var.as_str()];
     if var == "all" {
-        vars = ALL.to_vec();
+        vars = ALL
+            .into_iter()
+            .filter(|v| p.is_erasure() || !ERASURE.contains(v))
+            .collect();
     } else if ERASURE.contains(&var.as_str()) && !p.is_erasure() {
         return refuse(
             errno::EACCES,

@@ -302,15 +302,16 @@ fn autoscale(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
             .iter()
             .map(|(id, p)| {
                 let stored = m.view.state.stats.pool(*id).stored();
-                let used = stored * u64::from(p.size);
-                let ratio = if raw == 0 { 0.0 } else { used as f64 / raw as f64 };
-                json!({"actual_capacity_ratio": ratio, "actual_raw_used": used as f64, "bias": 1.0,
+                let rate = f64::from(map.raw_used_rate(*id));
+                let used = stored as f64 * rate;
+                let ratio = if raw == 0 { 0.0 } else { used / raw as f64 };
+                json!({"actual_capacity_ratio": ratio, "actual_raw_used": used, "bias": 1.0,
                     "bulk": p.flags.contains(spirula_maps::PoolFlags::BULK), "capacity_ratio": ratio,
                     "effective_target_ratio": 0.0, "logical_used": stored,
                     "pg_autoscale_mode": p.autoscale_mode.name(), "pg_num_final": p.pg_num,
                     "pg_num_target": p.pg_num_target, "pool_id": id,
-                    "pool_name": map.pool_name(*id).unwrap_or_default(), "raw_used": used as f64,
-                    "raw_used_rate": f64::from(p.size), "subtree_capacity": raw, "would_adjust": false})
+                    "pool_name": map.pool_name(*id).unwrap_or_default(), "raw_used": used,
+                    "raw_used_rate": rate, "subtree_capacity": raw, "would_adjust": false})
             })
             .collect();
         return now(Reply::json(call.format, &json!(v)));
@@ -335,10 +336,11 @@ fn autoscale(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     t.column("BULK", Left, Left);
     for (id, p) in &map.pools {
         let stored = m.view.state.stats.pool(*id).stored();
+        let rate = f64::from(map.raw_used_rate(*id));
         let ratio = if raw == 0 {
             0.0
         } else {
-            (stored * u64::from(p.size)) as f64 / raw as f64
+            stored as f64 * rate / raw as f64
         };
         let bulk = if p.flags.contains(spirula_maps::PoolFlags::BULK) {
             "True"
@@ -349,7 +351,7 @@ fn autoscale(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
             map.pool_name(*id).unwrap_or_default().to_owned(),
             stored.to_string(),
             String::new(),
-            format!("{:.1}", f64::from(p.size)),
+            format!("{rate:?}"),
             format!("{}M", raw >> 20),
             format!("{ratio:.4}"),
             String::new(),

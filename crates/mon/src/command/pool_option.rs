@@ -45,6 +45,9 @@ fn integer(m: &View, p: &PgPool, var: &str, val: &str) -> Result<i64, Reply> {
             None => return invalid(format!("unrecognized csum_type '{val}'")),
         },
         "dedup_tier" => {
+            if amount::integer(val).is_ok() {
+                return invalid("expecting value 'pool name'".to_owned());
+            }
             let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{val}'"));
             return m
                 .state

@@ -4,7 +4,8 @@ use spirula_conf::amount;
 use spirula_maps::pool::PoolOption;
 use spirula_maps::{PgPool, PoolFlags, PoolId};
 
-use super::pool::{autoscale_mode, check_pg_num, check_rule_size, pg_num_in_range};
+use super::pool::{autoscale_mode, check_pg_num, check_rule, pg_num_in_range};
+use super::pool_erasure::least_min_size;
 use super::pool_get::{flag, is_tier_var};
 use super::pool_list::pool_id;
 use super::pool_option::{self, int};
@@ -49,7 +50,7 @@ fn yes_no(val: &str) -> Result<bool, Reply> {
 
 fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (var, val) = (call.args.str("var")?, call.args.str("val")?);
-    let (_, id, mut p) = pool(m.view, call)?;
+    let (name, id, mut p) = pool(m.view, call)?;
     let sure = call.args.flag("yes_i_really_mean_it");
     // The official monitor says no more than the number's meaning.
     if is_tier_var(&var) {
@@ -69,8 +70,8 @@ fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
         }
     } else {
         match var.as_str() {
-            "size" => set_size(m.view, id, &mut p, int(&val)?, sure)?,
-            "min_size" => set_min_size(&mut p, int(&val)?)?,
+            "size" => set_size(m.view, id, &mut p, &val, sure)?,
+            "min_size" => set_min_size(m.view, &mut p, int(&val)?)?,
             "pg_num" => set_pg_num(m.view, id, &mut p, int(&val)?)?,
             "pgp_num" | "pgp_num_actual" => set_pgp_num(&mut p, int(&val)?)?,
             "crush_rule" => {
@@ -86,6 +87,7 @@ fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
                 else {
                     return refuse(errno::ENOENT, format!("crush rule {val} does not exist"));
                 };
+                check_rule(m.view, u32::from(rule), p.kind, p.size)?;
                 p.crush_rule = rule;
             }
             "pg_autoscale_mode" => p.autoscale_mode = autoscale_mode(&val)?,
@@ -93,11 +95,24 @@ fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
                 if !p.is_erasure() {
                     return refuse(errno::EINVAL, "fast read is not supported in replication pool");
                 }
+                p.fast_read = yes_no(&val)?;
             }
-            "allow_ec_overwrites" if !p.is_erasure() => {
+            "allow_ec_overwrites" => {
+                if !p.is_erasure() {
+                    return refuse(
+                        errno::EINVAL,
+                        "ec overwrites can only be enabled for an erasure coded pool",
+                    );
+                }
+                // They always are.
+                if !yes_no(&val)? {
+                    return refuse(errno::EINVAL, "ec overwrites cannot be disabled once enabled");
+                }
+            }
+            "dedup_tier" if p.is_erasure() && int(&val).is_err() => {
                 return refuse(
-                    errno::EINVAL,
-                    "ec overwrites can only be enabled for an erasure coded pool",
+                    errno::EOPNOTSUPP,
+                    format!("pool '{name}' is an ec pool, which cannot be a base tier"),
                 );
             }
             _ => pool_option::set(m.view, &mut p, &var, &val)?,
@@ -111,7 +126,7 @@ fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     })
 }
 
-fn set_size(m: &View, id: PoolId, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply> {
+fn set_size(m: &View, id: PoolId, p: &mut PgPool, val: &str, sure: bool) -> Result<(), Reply> {
     if p.flags.contains(PoolFlags::NOSIZECHANGE) {
         return refuse(
             errno::EPERM,
@@ -124,7 +139,7 @@ fn set_size(m: &View, id: PoolId, p: &mut PgPool, n: i64, sure: bool) -> Result<
             "can not change the size of an erasure-coded pool",
         );
     }
-    let Some(size) = u8::try_from(n).ok().filter(|s| (1..=10).contains(s)) else {
+    let Some(size) = u8::try_from(int(val)?).ok().filter(|s| (1..=10).contains(s)) else {
         return refuse(errno::EINVAL, "pool size must be between 1 and 10");
     };
     if size == 1 && !m.values.flag("mon_allow_pool_size_one") {
@@ -136,7 +151,7 @@ fn set_size(m: &View, id: PoolId, p: &mut PgPool, n: i64, sure: bool) -> Result<
             "WARNING: setting pool size 1 could lead to data loss without recovery. If you are *ABSOLUTELY CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.",
         );
     }
-    check_rule_size(m, u32::from(p.crush_rule), size)?;
+    check_rule(m, u32::from(p.crush_rule), p.kind, size)?;
     if size > p.size {
         check_pg_num(m, Some(id), p.pg_num_target, size)?;
     }
@@ -149,14 +164,15 @@ fn set_size(m: &View, id: PoolId, p: &mut PgPool, n: i64, sure: bool) -> Result<
     Ok(())
 }
 
-fn set_min_size(p: &mut PgPool, n: i64) -> Result<(), Reply> {
+fn set_min_size(m: &View, p: &mut PgPool, n: i64) -> Result<(), Reply> {
     if p.flags.contains(PoolFlags::NOSIZECHANGE) {
         return refuse(
             errno::EPERM,
             "pool min size change is disabled; you must unset nosizechange flag for the pool first",
         );
     }
-    match u8::try_from(n).ok().filter(|s| (1..=p.size).contains(s)) {
+    let least = if p.is_erasure() { least_min_size(m, p)? } else { 1 };
+    match u8::try_from(n).ok().filter(|s| (least..=p.size).contains(s)) {
         Some(s) => {
             p.min_size = s;
             Ok(())
@@ -164,7 +180,7 @@ fn set_min_size(p: &mut PgPool, n: i64) -> Result<(), Reply> {
         None => refuse(
             errno::EINVAL,
             format!(
-                "pool min_size must be between 1 and size, which is set to {}",
+                "pool min_size must be between {least} and size, which is set to {}",
                 p.size
             ),
         ),

@@ -27,7 +27,7 @@ struct PoolSpace {
 impl PoolSpace {
     fn of(m: &View, id: PoolId) -> Self {
         let totals = m.state.stats.pool(id);
-        let rate = m.state.osd.map.pool(id).map_or(1.0, |p| f64::from(p.size));
+        let rate = f64::from(m.state.osd.map.raw_used_rate(id));
         let omap_used = u64::try_from(totals.store.omap_allocated).unwrap_or(0);
         Self {
             used: totals.used(),

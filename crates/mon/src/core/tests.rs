@@ -2,6 +2,7 @@
 
 mod bootstrap;
 mod capabilities;
+mod erasure;
 mod failure;
 mod hostile_osd;
 mod image_io;

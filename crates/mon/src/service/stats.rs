@@ -478,8 +478,10 @@ impl Stats {
             least = Some(least.map_or(projected, |l| l.min(projected)));
         }
         // In single precision, as in Ceph.
-        let per_copy = least.unwrap_or(0.0) as u64 as f32 / f32::from(p.size.max(1));
-        per_copy as u64
+        match map.raw_used_rate(pool) {
+            rate if rate > 0.0 => (least.unwrap_or(0.0) as u64 as f32 / rate) as u64,
+            _ => 0,
+        }
     }
 
     /// The answer to `statfs`.
