@@ -14,6 +14,7 @@ use spirula_osd::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 use spirula_osd::pg::config::PgConfig;
 use spirula_osd::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, Want};
 use spirula_osd::pg::image_io::ImageIo;
+use spirula_osd::pg::layout::Layout;
 use spirula_osd::pg::op::{Access, Client, ClientOp, OsdOp};
 use spirula_osd::pg::perf::CorePerf;
 use spirula_osd::pg::txn::log_bytes;
@@ -56,7 +57,7 @@ impl ClusterMap for OneOsd {
             min_size: 1,
             pg_num: 1,
             created: Epoch::new(2),
-            replicated: true,
+            layout: Some(Layout::Whole),
             ..PoolView::default()
         })
     }
@@ -329,7 +330,7 @@ impl Host<'_> {
             }
             Want::OmapHeader => Answer::OmapHeader(o.header.clone()),
             Want::Object(key) => Answer::Object(self.lookup(key)),
-            Want::Copy(_) | Want::Staged { .. } => unreachable!("the PG answers it"),
+            Want::Base(..) | Want::Copy(_) | Want::Staged { .. } => unreachable!("the PG answers it"),
         }
     }
 }
