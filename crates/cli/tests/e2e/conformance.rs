@@ -16,6 +16,16 @@ fn librados_cannot_tell_spirula_from_ceph() {
     assert!(said.contains("cpp: ") && said.contains("python: "), "{said}");
 }
 
+/// Some of the cases; `spirula-mon` compares most of all in its own tests.
+#[test]
+fn erasure_coded_pools_look_as_on_ceph() {
+    let c = Cluster::up("erasure", 3, &[]);
+    let said = c.sh(&format!(
+        "{CONFORMANCE}/run ec:pools ec:in_use ec:lrc_rules ec:shown"
+    ));
+    assert!(said.contains("ec: "), "{said}");
+}
+
 #[test]
 fn random_requests_agree_with_a_model_while_daemons_die() {
     let c = Cluster::up("model", 3, &[]);
