@@ -13,6 +13,9 @@ use crate::command::{Reply, refuse};
 /// What stands for a number that is not given.
 const NONE: i32 = -1;
 
+/// The largest number that is made layers of. No pool has as many pieces.
+const MOST: i32 = 255;
+
 /// The plugin's own error numbers begin behind the system's.
 const fn own(n: i32) -> Errno {
     match Errno::new(errno::MAX_ERRNO + n) {
@@ -170,7 +173,13 @@ fn numbers(profile: &mut Profile) -> Result<Option<Generated>, Reply> {
             return no(GENERATED, why);
         }
     }
-    let [k, m, l] = numbers.map(|n| u32::try_from(n).ok().filter(|n| *n < 1 << 16).unwrap_or(0));
+    if let Some(n) = numbers.iter().find(|n| **n > MOST) {
+        return no(
+            errno::EINVAL,
+            format!("k, m and l must be at most {MOST} and not {n}"),
+        );
+    }
+    let [k, m, l] = numbers.map(|n| u32::try_from(n).unwrap_or(0));
     if l == 0 || !(k + m).is_multiple_of(l) || k + m == 0 {
         return no(CHUNKS_MODULO, "k + m must be a multiple of l".to_owned());
     }

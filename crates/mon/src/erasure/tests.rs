@@ -26,7 +26,7 @@ fn the_default_profile_is_merged_by_its_plugin() {
 }
 
 #[test]
-fn what_would_end_the_official_monitor_is_refused() {
+fn numbers_that_the_official_monitor_does_not_survive_are_refused() {
     for (text, why) in [
         (
             "plugin=jerasure technique=liberation m=3",
@@ -39,6 +39,10 @@ fn what_would_end_the_official_monitor_is_refused() {
         (
             "plugin=jerasure technique=cauchy_good packetsize=0 stripe_unit=4096",
             "a stripe unit of 4096 bytes cannot be laid out",
+        ),
+        (
+            "plugin=lrc k=65534 m=2 l=2",
+            "k, m and l must be at most 255 and not 65534 in {k=65534,l=2,m=2,plugin=lrc}",
         ),
         (
             "plugin=isa stripe_unit=0",
