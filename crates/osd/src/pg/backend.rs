@@ -11,7 +11,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use spirula_denc::Extent;
-use spirula_invariant::invariant;
+use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, Epoch, OsdId, PgId, Positions};
 use spirula_proto::RawMessage;
 
@@ -111,7 +111,7 @@ pub(super) fn send_to_all(change: Change, others: &[(OsdId, EVersion)], cx: &mut
         });
     }
     let PeerBody::RepOp(RepOp { txn, .. }) = message.body else {
-        spirula_invariant::impossible!("a write to be the message that was made of it"; pg = change.pgid);
+        impossible!("a write to be the message that was made of it"; pg = change.pgid);
     };
     (txn, sent)
 }

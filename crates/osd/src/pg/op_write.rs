@@ -12,7 +12,7 @@ use super::account::Room;
 use super::backend::{self};
 use super::backfill::Backfill;
 use super::bug::Bug;
-use super::coded::gather::fragment_want;
+use super::coded::want::fragment_want;
 use super::config::PgConfig;
 use super::dirty::Dirty;
 use super::exec::{Draft, IoCount, Left, ObjectState, Outcome};

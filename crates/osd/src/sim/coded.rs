@@ -290,3 +290,24 @@ fn what_a_member_can_not_read_the_others_know() {
         assert_eq!(sim.read("a"), Err(-5));
     });
 }
+
+/// Data of another member's unit and omap keys of this one, in one request.
+#[test]
+fn data_and_keys_are_answered_together_in_whichever_order_they_come() {
+    for seed in 0..200 {
+        on_coded(|| {
+            let mut sim = Sim::new(3, 3, 1, seed);
+            sim.settle();
+            let text = source_text();
+            sim.call("a", vec![write_full(&text), omap::set(&[("k", "v")])]);
+            for unit in 0..4 {
+                let from = unit * u64::from(Code::MIN_UNIT);
+                let ops = vec![extent(OpCode::READ, from, 100, ""), plain(OpCode::OMAPGETHEADER)];
+                let reply = sim.call("a", ops);
+                let expected = &text.as_bytes()[from as usize..from as usize + 100];
+                assert!(reply.ops[0].data.to_bytes() == expected, "seed {seed}: {from}");
+                assert_eq!(reply.result, 0, "seed {seed}");
+            }
+        });
+    }
+}

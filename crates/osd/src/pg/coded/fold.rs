@@ -10,7 +10,8 @@ use bytes::Bytes;
 use spirula_erasure::{self as erasure, Code, FragmentOp, Step, Unit};
 use spirula_invariant::impossible;
 
-use crate::pg::fetch::{Answer, Fetched, Pieces, ReadRange, Want};
+use super::want::fragment_want;
+use crate::pg::fetch::{Answer, Fetched, Want};
 use crate::pg::layout::{Layout, Part};
 use crate::pg::output::{Claim, Output, Token};
 use crate::pg::txn::{ObjectOp, Txn};
@@ -104,13 +105,7 @@ impl Adding {
     /// stay as they are, and are repaired as a whole.
     fn wants(&self, by_blocks: bool) -> Vec<Want> {
         let end = self.offset + self.len;
-        let want = |from: u64, to: u64| {
-            Want::Data(ReadRange {
-                offset: from,
-                len: to - from,
-                sparse: true,
-            })
-        };
+        let want = |from: u64, to: u64| fragment_want((from..to).into());
         if !by_blocks {
             return vec![want(self.offset, end)];
         }
@@ -255,7 +250,6 @@ fn sum_of(read: Fetched, offset: u64, delta: &Bytes) -> Option<ObjectOp> {
     let (Want::Data(range), Ok(Answer::Data(pieces))) = (read.want, read.answer) else {
         return None;
     };
-    let pieces: Pieces = pieces;
     let from = usize::try_from(range.offset - offset).unwrap_or(usize::MAX);
     let len = usize::try_from(range.len).unwrap_or(usize::MAX);
     Some(ObjectOp::Write {

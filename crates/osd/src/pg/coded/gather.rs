@@ -9,8 +9,8 @@ use spirula_erasure::{Error, FragmentPieces, Gather, Unit, UnitSet};
 use spirula_maps::{EVersion, OsdId};
 
 use super::fold::Fragments;
-use super::want::FragmentWant;
-use crate::pg::fetch::{Answer, Fetched, Pieces, ReadError, ReadRange, Want};
+use super::want::{FragmentWant, fragment_want};
+use crate::pg::fetch::{Answer, Fetched, Pieces, ReadError, Want};
 
 /// Zeros, for what fragments do not have.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -123,12 +123,17 @@ impl Gathers {
     ) -> Option<Vec<Ask>> {
         let g = self.under_way.get_mut(&number.0)?;
         let mut pieces = Ok(Pieces::new());
-        let others = match std::mem::take(&mut g.awaits_others) {
-            true => g.wants.iter().filter(|w| !is_data(w)).count(),
-            false => 0,
-        };
         let mut answers = answers.into_iter();
-        g.others.extend(answers.by_ref().take(others));
+        // They are asked for in the first round, whatever comes of that.
+        let has_others = number.1 == 0 && std::mem::take(&mut g.awaits_others);
+        if has_others {
+            let others = g.wants.iter().filter(|w| !is_data(w)).count();
+            g.others.extend(answers.by_ref().take(others));
+        }
+        if has_others && !g.awaited.contains(&own.unit) {
+            // Nothing of this OSD's fragment is wanted with them, or nothing more.
+            return Some(Vec::new());
+        }
         for f in answers {
             match (f.answer, &mut pieces) {
                 (Ok(Answer::Data(data)), Ok(all)) => all.extend(data),
@@ -260,15 +265,6 @@ impl Gathering {
         };
         self.wants.into_iter().filter_map(answer).collect()
     }
-}
-
-/// The want for part of a fragment: as it is stored, without holes.
-pub(in crate::pg) fn fragment_want(e: Extent) -> Want {
-    Want::Data(ReadRange {
-        offset: e.offset,
-        len: e.len,
-        sparse: true,
-    })
 }
 
 /// Pieces with zeros in between.

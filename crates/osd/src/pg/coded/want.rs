@@ -1,8 +1,10 @@
-//! A question for parts of a fragment.
+//! Questions for parts of a fragment.
 
 use bytes::Bytes;
 use spirula_denc::Extent;
 use spirula_maps::EVersion;
+
+use crate::pg::fetch::{ReadRange, Want};
 
 /// Asks a member for parts of its fragment of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,4 +17,13 @@ pub struct FragmentWant {
     pub extents: Vec<Extent>,
     /// The version that the member's copy must have at least.
     pub at: EVersion,
+}
+
+/// The want for part of a fragment: as it is stored, without holes.
+pub(in crate::pg) fn fragment_want(e: Extent) -> Want {
+    Want::Data(ReadRange {
+        offset: e.offset,
+        len: e.len,
+        sparse: true,
+    })
 }

@@ -7,8 +7,7 @@ use spirula_proto::mon::LogPriority;
 
 use super::Replica;
 use crate::pg::bug::Bug;
-use crate::pg::coded::gather::fragment_want;
-use crate::pg::coded::want::FragmentWant;
+use crate::pg::coded::want::{FragmentWant, fragment_want};
 use crate::pg::copying::Copying;
 use crate::pg::fetch::{Answer, Fetched, Pieces};
 use crate::pg::key;
