@@ -15,7 +15,7 @@ use crate::alloc::Run;
 use crate::config::{BLOCK, BLOCK64};
 use crate::onode::{Extent, Onode};
 use crate::state::{BaseRead, Content, Current, Edge, State};
-use crate::step::{NewRun, Step};
+use crate::step::{NewRun, RangeOf, Step};
 use crate::table::{Dirty, Patched};
 
 /// First byte of keys of the store-wide pairs.
@@ -81,6 +81,7 @@ impl State {
             Step::Remove => self.apply_remove(),
             Step::CloneOf { source, omap } => self.apply_clone(source, *omap),
             Step::MoveOf(source) => self.apply_move(source),
+            Step::RangeOf(range) => self.apply_range(range),
             Step::SetAttr { name, value } => {
                 self.onode_mut().set_attr(name.clone(), value.clone());
             }
@@ -194,7 +195,8 @@ impl State {
         }
     }
 
-    /// Makes the source of a copy or a move the current object. Returns the key of the target.
+    /// Makes the source of a copy, a move or a range the current object. Returns the key of the
+    /// target.
     fn open_source(&mut self, source: &ObjectKey) -> ObjectKey {
         let target = self.current_mut().key.clone();
         invariant!(*source != target, "another object as the source"; object = target);
@@ -208,19 +210,10 @@ impl State {
         let target = self.open_source(source);
         let mut onode = Arc::clone(self.current_mut().onode.get_or_insert_default());
         let o = Arc::make_mut(&mut onode);
-        let mut runs = Vec::new();
-        for e in &mut o.extents {
-            e.shared = true;
-            runs.push(Run {
-                pblk: e.pblk,
-                len: e.len(),
-            });
-        }
+        o.extents.iter_mut().for_each(|e| e.shared = true);
         self.current_mut().onode = Some(Arc::clone(&onode));
-        self.own_unresolved(&target, &onode);
-        let table = self.active();
-        table.counted_blocks += runs.iter().map(|r| u64::from(r.len)).sum::<u64>();
-        table.shared.extend(runs);
+        self.own_unresolved(&target, &onode.extents);
+        self.count_reference(&onode.extents);
         self.counters.objects += 1;
         self.counters.stored += onode.size;
         Arc::make_mut(&mut onode).omap = omap;
@@ -234,15 +227,43 @@ impl State {
         self.open_object(&target);
         self.apply_remove();
         if let Some(onode) = &moved {
-            self.own_unresolved(&target, onode);
+            self.own_unresolved(&target, &onode.extents);
         }
         self.current_mut().onode = moved;
     }
 
-    /// Registers a copy for the checksums of blocks whose contents are not complete yet.
-    fn own_unresolved(&mut self, key: &ObjectKey, onode: &Onode) {
+    fn apply_range(&mut self, range: &RangeOf) {
+        let target = self.open_source(&range.source);
+        let source = self.onode_mut();
+        let mut blocks = source.take(range.from, range.len);
+        if range.kept {
+            blocks.extents.iter_mut().for_each(|e| e.shared = true);
+            source.put(&blocks);
+            self.count_reference(&blocks.extents);
+        }
+        blocks.shift(range.from, range.to);
+        self.own_unresolved(&target, &blocks.extents);
+        self.open_object(&target);
+        self.unmap(range.to, range.len);
+        self.onode_mut().put(&blocks);
+    }
+
+    /// Counts one more reference to shared blocks.
+    fn count_reference(&mut self, extents: &[Extent]) {
+        let table = self.active();
+        for e in extents {
+            table.counted_blocks += u64::from(e.len());
+            table.shared.push(Run {
+                pblk: e.pblk,
+                len: e.len(),
+            });
+        }
+    }
+
+    /// Registers another owner for the checksums of blocks whose contents are not complete yet.
+    fn own_unresolved(&mut self, key: &ObjectKey, extents: &[Extent]) {
         for table in self.tables.iter_mut().filter(|t| t.unresolved > 0) {
-            for e in &onode.extents {
+            for e in extents {
                 for (i, pblk) in (e.pblk..e.pblk + u64::from(e.len())).enumerate() {
                     if let Some(Dirty::Patched(p)) = table.dirty.get_mut(&pblk) {
                         p.owners.push((key.clone(), e.lblk + i as u32));

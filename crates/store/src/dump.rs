@@ -12,7 +12,7 @@ use crate::fsck::open_read_only;
 use crate::layout::Superblock;
 use crate::onode::Onode;
 use crate::open::Mounted;
-use crate::step::Step;
+use crate::step::{RangeOf, Step};
 use crate::{EncryptionKey, ObjectKey, Result, StoreError};
 
 /// Objects per page of a listing.
@@ -251,6 +251,16 @@ impl fmt::Display for Brief<'_> {
             Step::Hole { offset, len } => write!(f, "hole {offset}+{len}"),
             Step::CloneOf { source, .. } => write!(f, "copy of {source}"),
             Step::MoveOf(source) => write!(f, "move of {source}"),
+            Step::RangeOf(RangeOf {
+                source,
+                from,
+                to,
+                len,
+                kept,
+            }) => {
+                let way = if *kept { "shared with" } else { "taken from" };
+                write!(f, "blocks {to}+{len} {way} {source}, there at {from}")
+            }
             Step::Omap(number) => write!(f, "omap number {number}"),
             Step::Touch => write!(f, "touch"),
             Step::Remove => write!(f, "remove"),

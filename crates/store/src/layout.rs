@@ -12,13 +12,17 @@ use crate::{Result, StoreError};
 
 /// First bytes of a superblock.
 pub(crate) const MAGIC: &[u8; 8] = b"SPIRULA\0";
-/// Version of the disk format.
+/// Versions of the disk format, and of that of encrypted stores.
 ///
 /// 1: the first. 2: objects are moved (step 18 of the log). 3: holes within blocks (version 2 of
-/// the onode, step 19).
-pub(crate) const VERSION: u32 = 3;
-/// Version of encrypted stores, otherwise equal to version 3.
-pub(crate) const ENCRYPTED_VERSION: u32 = 4;
+/// the onode, step 19). 4: the first of encrypted stores, otherwise equal to 3. 5: ranges of blocks
+/// are shared (step 20).
+///
+/// A store is of version 3, or 4, until the first range is shared: builds that do not know step 20
+/// open it as long as it has none.
+const VERSION: [u32; 2] = [3, 4];
+/// Versions of stores that share ranges of blocks.
+const RANGES_VERSION: [u32; 2] = [5, 6];
 /// The cipher of encrypted stores: AES-256-XTS.
 const CIPHER_XTS: u32 = 1;
 /// Most keys that can open a store.
@@ -66,6 +70,8 @@ pub struct Superblock {
     pub mounts: u64,
     /// The data key, wrapped for each key that opens the store. `None` if it is not encrypted.
     pub(crate) slots: Option<Vec<Slot>>,
+    /// Whether ranges of blocks may be shared: the log may have step 20.
+    pub(crate) ranges: bool,
 }
 
 impl Superblock {
@@ -89,6 +95,7 @@ impl Superblock {
             log_blocks: log_bytes / BLOCK64,
             mounts: 0,
             slots: opts.key.as_ref().map(|_| Vec::new()),
+            ranges: false,
         };
         if !(MIN_LOG..=1 << 40).contains(&log_bytes) {
             return Err(StoreError::Invalid("the log must have 256 KiB to 1 TiB"));
@@ -124,11 +131,8 @@ impl Superblock {
 
     /// Version of the format.
     pub(crate) fn version(&self) -> u32 {
-        if self.is_encrypted() {
-            ENCRYPTED_VERSION
-        } else {
-            VERSION
-        }
+        let versions = if self.ranges { RANGES_VERSION } else { VERSION };
+        versions[usize::from(self.is_encrypted())]
     }
 
     /// Number of whole groups; blocks behind them are not used.
@@ -189,10 +193,12 @@ impl Superblock {
 
     fn decode_body(body: &[u8]) -> Result<Option<Self>> {
         let mut d = Dec::new(body);
-        let encrypted = match d.u32() {
-            // The next opening for writing makes it the present one.
-            Some(1..=VERSION) => false,
-            Some(ENCRYPTED_VERSION) => true,
+        let (encrypted, ranges) = match d.u32() {
+            // The next opening for writing makes 1 and 2 to 3.
+            Some(1..=3) => (false, false),
+            Some(4) => (true, false),
+            Some(5) => (false, true),
+            Some(6) => (true, true),
             other => {
                 return Err(StoreError::NotAStore(format!(
                     "format version {}",
@@ -211,6 +217,7 @@ impl Superblock {
                 group_blocks: d.u32()?,
                 separate_log: d.u32()? != 0,
                 slots: None,
+                ranges,
             };
             if encrypted {
                 sb.slots = Some(decode_slots(&mut d)?);

@@ -75,6 +75,27 @@ impl Extent {
     }
 }
 
+/// Blocks that are taken out of an object.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    pub(crate) extents: Vec<Extent>,
+    /// Holes in them, in bytes of the object.
+    holes: Vec<Range<u64>>,
+}
+
+impl Blocks {
+    /// Makes block `from` of their object block `to`.
+    pub(crate) fn shift(&mut self, from: u32, to: u32) {
+        for e in &mut self.extents {
+            e.lblk = e.lblk - from + to;
+        }
+        let (from, to) = (u64::from(from) * BLOCK64, u64::from(to) * BLOCK64);
+        for hole in &mut self.holes {
+            *hole = hole.start - from + to..hole.end - from + to;
+        }
+    }
+}
+
 /// One block of an object on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mapped {
@@ -297,6 +318,30 @@ impl Onode {
             make_room(&mut self.extents, 1);
             self.extents.insert(at, run);
             self.join(at);
+        }
+    }
+
+    /// Takes the runs of `[lblk, lblk + len)` out, with the holes in them.
+    pub(crate) fn take(&mut self, lblk: u32, len: u32) -> Blocks {
+        let mut extents = Vec::new();
+        self.unmap(lblk, len, |e| extents.push(e));
+        let range = u64::from(lblk) * BLOCK64..(u64::from(lblk) + u64::from(len)) * BLOCK64;
+        let clipped = |h: &Range<u64>| h.start.max(range.start)..h.end.min(range.end);
+        let holes = self.holes.overlapping(&range).map(clipped).collect();
+        self.fill_holes(range);
+        Blocks { extents, holes }
+    }
+
+    /// Puts runs where nothing lies, with the holes in them.
+    pub(crate) fn put(&mut self, blocks: &Blocks) {
+        for e in &blocks.extents {
+            self.map(
+                e.clone(),
+                |old| impossible!("nothing where blocks are put"; at = old.lblk, block = old.pblk),
+            );
+        }
+        for hole in &blocks.holes {
+            self.add_hole(hole.clone());
         }
     }
 

@@ -1,8 +1,11 @@
 //! Turns a transaction into redo steps: checks it, allocates its blocks, and applies each step.
 
+mod range;
+
 use bytes::Bytes;
 use spirula_invariant::invariant;
 
+use self::range::Placed;
 use crate::alloc::{Kind, Run};
 use crate::apply::{meta_end, meta_key, omap_end, omap_key};
 use crate::config::{BLOCK, BLOCK64};
@@ -35,8 +38,27 @@ impl Op {
             | Self::OmapRm { key, .. }
             | Self::OmapRmRange { key, .. }
             | Self::OmapHeader { key, .. } => Some(key),
-            Self::Clone { to, .. } | Self::Move { to, .. } => Some(to),
+            Self::Clone { to, .. } | Self::CloneRange { to, .. } | Self::Move { to, .. } => Some(to),
             Self::MetaPut { .. } | Self::MetaDelete(_) | Self::MetaDeleteRange { .. } => None,
+        }
+    }
+
+    /// The object from which it takes contents.
+    fn source(&self) -> Option<&ObjectKey> {
+        match self {
+            Self::Clone { from, .. } | Self::CloneRange { from, .. } | Self::Move { from, .. } => Some(from),
+            _ => None,
+        }
+    }
+
+    /// Where the bytes that it changes end; `None`: beyond all numbers.
+    fn end(&self) -> Option<u64> {
+        match self {
+            Self::Write { offset, data, .. } => offset.checked_add(data.len() as u64),
+            Self::Zero { offset, len, .. } => offset.checked_add(*len),
+            Self::CloneRange { at, len, .. } => at.checked_add(*len),
+            Self::Truncate { size, .. } => Some(*size),
+            _ => Some(0),
         }
     }
 
@@ -48,16 +70,20 @@ impl Op {
         {
             return Err(StoreError::Invalid("the object's key is too long"));
         }
-        let end = match self {
-            Self::Write { offset, data, .. } => offset.checked_add(data.len() as u64),
-            Self::Zero { offset, len, .. } => offset.checked_add(*len),
-            Self::Truncate { size, .. } => Some(*size),
+        match self {
             Self::SetAttr { name, .. } if name.len() > MAX_ATTR_NAME => {
                 return Err(StoreError::Invalid("the attribute's name is too long"));
             }
-            _ => Some(0),
-        };
-        match end {
+            Self::CloneRange {
+                from,
+                to,
+                offset,
+                len,
+                at,
+            } => Placed::new(*offset, *len, *at).check(from != to)?,
+            _ => {}
+        }
+        match self.end() {
             Some(end) if end <= MAX_OBJECT_SIZE => Ok(()),
             _ => Err(StoreError::Invalid("beyond the largest object size")),
         }
@@ -75,6 +101,7 @@ impl Op {
                 }
             }
             Self::Zero { .. } | Self::Truncate { .. } => 3 * BLOCK,
+            Self::CloneRange { from, .. } => 3 * BLOCK + from.as_slice().len(),
             Self::SetAttr { name, value, .. } => name.len() + value.len(),
             Self::SetInfo { info: b, .. } | Self::OmapHeader { header: b, .. } => b.len(),
             Self::OmapSet { pairs, .. } => pairs.iter().map(|(k, v)| k.len() + v.len() + 32).sum(),
@@ -94,7 +121,7 @@ impl Op {
             Self::Write { key, data, .. } if data.len() < direct_min => {
                 data.len() + key.as_slice().len() + 64
             }
-            Self::Write { .. } | Self::Zero { .. } | Self::Truncate { .. } => 256,
+            Self::Write { .. } | Self::Zero { .. } | Self::Truncate { .. } | Self::CloneRange { .. } => 256,
             other => other.log_bytes(direct_min),
         }
     }
@@ -104,6 +131,7 @@ impl Op {
         match self {
             Self::Write { data, .. } if !data.is_empty() => data.len() as u64 / BLOCK64 + 3,
             Self::Zero { .. } => 3,
+            Self::CloneRange { .. } => 2,
             Self::Truncate { .. } => 1,
             _ => 0,
         }
@@ -118,7 +146,8 @@ impl Op {
             | Self::Zero { .. }
             | Self::OmapSet { .. }
             | Self::OmapHeader { .. }
-            | Self::Clone { .. } => false,
+            | Self::Clone { .. }
+            | Self::CloneRange { .. } => false,
             Self::Truncate { key, size: to } => {
                 // To grow again, it needs a block for the rest of its last one.
                 let is_cut = |op: &Self| match op {
@@ -153,13 +182,11 @@ impl State {
         for op in &txn.ops {
             op.check()?;
             bytes += op.log_bytes(direct_min);
-            if let Op::Clone { from, .. } | Op::Move { from, .. } = op {
-                self.ensure_loaded(from)?;
-            }
-            if let Some(key) = op.key() {
+            for key in op.source().into_iter().chain(op.key()) {
                 self.ensure_loaded(key)?;
             }
         }
+        self.check_range_ends(&txn.ops)?;
         if bytes > max_record {
             return Err(StoreError::Invalid("the transaction is too large for the log"));
         }
@@ -210,8 +237,9 @@ impl State {
                 writes: Vec::new(),
             },
         };
-        for op in txn.ops {
-            plan.op(self, op)?;
+        let mut ops = txn.ops.into_iter();
+        while let Some(op) = ops.next() {
+            plan.op(self, op, ops.as_slice())?;
         }
         Ok(plan.out)
     }
@@ -236,7 +264,8 @@ impl Plan {
         }
     }
 
-    fn op(&mut self, state: &mut State, op: Op) -> Result<()> {
+    /// Carries out an operation, which `later` ones of its transaction follow.
+    fn op(&mut self, state: &mut State, op: Op, later: &[Op]) -> Result<()> {
         let simple = match op {
             Op::Write { key, offset, data } => {
                 self.object(state, key);
@@ -254,6 +283,17 @@ impl Plan {
                 return Ok(());
             }
             Op::Clone { from, to, pairs } => return self.clone_object(state, from, to, pairs),
+            Op::CloneRange {
+                from,
+                to,
+                offset,
+                len,
+                at,
+            } => {
+                let kept = !range::removes_next(later, &from);
+                self.clone_range(state, from, to, Placed::new(offset, len, at), kept);
+                return Ok(());
+            }
             Op::Move { from, to } => {
                 state.close_object();
                 if from != to && state.loaded(&from).is_some() {

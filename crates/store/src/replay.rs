@@ -5,9 +5,9 @@ use crate::apply::is_pair_key;
 use crate::config::BLOCK64;
 use crate::log::{self, Found};
 use crate::state::State;
-use crate::step::{NewRun, Step};
+use crate::step::{NewRun, RangeOf, Step};
 use crate::txn::MAX_OBJECT_SIZE;
-use crate::{Result, StoreError};
+use crate::{ObjectKey, Result, StoreError};
 
 /// Applies a transaction that the log has and the index lacks. The blocks that it refers to were
 /// durable before it.
@@ -22,9 +22,10 @@ pub(crate) fn replay(state: &mut State, record: &Found) -> Result<()> {
     let steps = Step::decode_all(&record.steps).ok_or_else(|| bad("cannot be decoded"))?;
     for step in &steps {
         match step {
-            Step::Object(key) | Step::CloneOf { source: key, .. } | Step::MoveOf(key) => {
-                state.ensure_loaded(key)?
-            }
+            Step::Object(key)
+            | Step::CloneOf { source: key, .. }
+            | Step::MoveOf(key)
+            | Step::RangeOf(RangeOf { source: key, .. }) => state.ensure_loaded(key)?,
             _ => {}
         }
         if let Err(what) = check(state, step) {
@@ -59,10 +60,15 @@ fn check(state: &mut State, step: &Step) -> Result<(), &'static str> {
         Step::Object(_) => return Ok(()),
         _ => {}
     }
-    let Some(current) = &state.current else {
+    if state.current.is_none() {
         return Err("changes no object");
-    };
+    }
     let fits = |start: u64, len: u64, most: u64| start.checked_add(len).is_some_and(|end| end <= most);
+    let blocks_fit = |start: u32, len: u64| fits(u64::from(start), len, u64::from(MAX_BLOCKS));
+    let is_source = |state: &mut State, source: &ObjectKey| {
+        let is_current = state.current.as_ref().is_some_and(|c| c.key == *source);
+        !is_current && state.loaded(source).is_some()
+    };
     let fits = match step {
         Step::Inline { offset, data, new } => {
             if data.is_empty() {
@@ -78,16 +84,25 @@ fn check(state: &mut State, step: &Step) -> Result<(), &'static str> {
             if blocks != crcs.len() as u64 || runs.iter().any(|r| r.len == 0) {
                 return Err("has blocks without a checksum");
             }
-            fits(u64::from(*lblk), blocks, u64::from(MAX_BLOCKS))
+            blocks_fit(*lblk, blocks)
         }
-        Step::Punch { lblk, len } => fits(u64::from(*lblk), u64::from(*len), u64::from(MAX_BLOCKS)),
+        Step::Punch { lblk, len } => blocks_fit(*lblk, u64::from(*len)),
         Step::Hole { offset, len } => fits(*offset, *len, MAX_OBJECT_SIZE),
         Step::Size(size) => *size <= MAX_OBJECT_SIZE,
         Step::CloneOf { source, .. } | Step::MoveOf(source) => {
-            if *source == current.key || state.loaded(source).is_none() {
+            if !is_source(state, source) {
                 return Err("has no source");
             }
             true
+        }
+        Step::RangeOf(range) => {
+            if !is_source(state, &range.source) {
+                return Err("has no source");
+            }
+            if range.len == 0 {
+                return Err("is about no block");
+            }
+            blocks_fit(range.from, u64::from(range.len)) && blocks_fit(range.to, u64::from(range.len))
         }
         _ => true,
     };

@@ -47,6 +47,8 @@ pub(crate) enum Step {
     },
     /// Makes the object what another one is, which is then gone.
     MoveOf(ObjectKey),
+    /// Replaces blocks of the object by those of another one.
+    RangeOf(RangeOf),
     SetAttr {
         name: Bytes,
         value: Bytes,
@@ -65,6 +67,20 @@ pub(crate) enum Step {
         from: Bytes,
         to: Bytes,
     },
+}
+
+/// Blocks of one object that another one gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RangeOf {
+    pub(crate) source: ObjectKey,
+    /// First block in the source.
+    pub(crate) from: u32,
+    /// First block in the object.
+    pub(crate) to: u32,
+    /// Number of blocks.
+    pub(crate) len: u32,
+    /// Whether the source keeps the blocks, which both share then.
+    pub(crate) kept: bool,
 }
 
 /// Blocks newly mapped at a place in an object.
@@ -130,6 +146,13 @@ impl Step {
                 e.varint(*omap);
             }
             Self::MoveOf(source) => e.bytes(source.as_slice()),
+            Self::RangeOf(range) => {
+                e.bytes(range.source.as_slice());
+                e.varint(u64::from(range.from));
+                e.varint(u64::from(range.to));
+                e.varint(u64::from(range.len));
+                e.u8(u8::from(range.kept));
+            }
             Self::RmAttr(b) | Self::Info(b) | Self::OmapHeader(b) | Self::Delete(b) => e.bytes(b),
             Self::SetAttr { name: a, value: b }
             | Self::Put { key: a, value: b }
@@ -161,6 +184,7 @@ impl Step {
             Self::DeleteRange { .. } => 17,
             Self::MoveOf(_) => 18,
             Self::Hole { .. } => 19,
+            Self::RangeOf(_) => 20,
         }
     }
 
@@ -231,6 +255,13 @@ impl Step {
                 offset: d.varint()?,
                 len: d.varint()?,
             },
+            20 => Self::RangeOf(RangeOf {
+                source: ObjectKey::new(d.bytes()?),
+                from: dec_u32(d)?,
+                to: dec_u32(d)?,
+                len: dec_u32(d)?,
+                kept: d.u8()? != 0,
+            }),
             _ => return None,
         })
     }
@@ -281,6 +312,13 @@ mod tests {
                 omap: 77,
             },
             Step::MoveOf("third".into()),
+            Step::RangeOf(RangeOf {
+                source: "fourth".into(),
+                from: 1,
+                to: 300,
+                len: 70_000,
+                kept: true,
+            }),
             Step::SetAttr {
                 name: b("n"),
                 value: b("v"),

@@ -24,7 +24,7 @@ use crate::notify::Notify;
 use crate::read::{Asked, ReadOp, ReadPart};
 use crate::recent::{self, Transition, What};
 use crate::state::{BaseRead, Known, State};
-use crate::txn::Transaction;
+use crate::txn::{Op, Transaction};
 use crate::{ObjectKey, Result, StoreError};
 
 /// Bytes of the store's prefix before the key of a store-wide pair: a letter.
@@ -295,6 +295,16 @@ impl Store {
         self.try_submit(&mut txn, token)
     }
 
+    /// Notes durably that the log may share ranges of blocks: builds that do not know that refuse the
+    /// store from now on. Happens once, and waits for the device.
+    fn share_ranges(&mut self) -> Result<()> {
+        self.sb.ranges = true;
+        match self.sb.write(&self.ground.io) {
+            Ok(()) => Ok(()),
+            Err(e) => Err(self.fail(e)),
+        }
+    }
+
     /// As [`Store::submit`], but takes the transaction's ops only if it succeeds: a refused one can
     /// be submitted again.
     ///
@@ -325,6 +335,10 @@ impl Store {
                 }
             }
             return Err(e);
+        }
+        let shares = |op: &Op| matches!(op, Op::CloneRange { .. });
+        if !self.sb.ranges && txn.ops.iter().any(shares) {
+            self.share_ranges()?;
         }
         let planned = match self.state.execute(std::mem::take(txn)) {
             Ok(planned) => planned,

@@ -12,10 +12,10 @@ use crate::log::{Found, Record};
 use crate::open::{Devices, Mounted};
 use crate::replay::replay;
 use crate::state::State;
-use crate::step::{NewRun, Step};
+use crate::step::{NewRun, RangeOf, Step};
 use crate::store::{Purpose, Store};
 use crate::table::Dirty;
-use crate::{Config, Event, MkfsOptions, Notify, ObjectKey, StoreError, Token, Transaction, mkfs_on};
+use crate::{Config, Event, MkfsOptions, Notify, ObjectKey, Op, StoreError, Token, Transaction, mkfs_on};
 
 fn disk() -> SimDisk {
     let disk = SimDisk::new(16 << 20, 7);
@@ -88,6 +88,16 @@ fn inline(offset: u64, len: usize, new: &[(u32, u64, u32)]) -> Step {
     }
 }
 
+fn range_of(source: ObjectKey, from: u32, to: u32, len: u32) -> Step {
+    Step::RangeOf(RangeOf {
+        source,
+        from,
+        to,
+        len,
+        kept: true,
+    })
+}
+
 /// First block for objects.
 fn first(state: &State) -> u64 {
     (0..).find(|b| state.alloc.is_free(*b)).unwrap()
@@ -155,6 +165,23 @@ fn records_that_do_not_fit_are_damage_and_place_nothing() {
             "has no source",
         ),
         (vec![Step::Object(key()), Step::MoveOf(key())], "has no source"),
+        (
+            vec![whole.clone(), range_of("missing".into(), 0, 0, 1)],
+            "has no source",
+        ),
+        (
+            vec![Step::Object(key()), range_of(key(), 0, 1, 1)],
+            "has no source",
+        ),
+        (vec![whole.clone(), range_of(key(), 1, 0, 0)], "is about no block"),
+        (
+            vec![whole.clone(), range_of(key(), u32::MAX, 0, 2)],
+            "reaches beyond the largest object",
+        ),
+        (
+            vec![whole.clone(), range_of(key(), 0, u32::MAX, 1)],
+            "reaches beyond the largest object",
+        ),
     ];
     let used = state.alloc.used();
     for (steps, expected) in cases {
@@ -272,6 +299,20 @@ fn blocks_that_a_transaction_may_need_are_free_before_it_begins() {
     let admitted = store.state.admit(&txn, 1 << 20, true);
     assert!(
         matches!(admitted, Err(StoreError::NoSpace { needed: BLOCK64, .. })),
+        "{admitted:?}"
+    );
+    // The last blocks of both objects may be written anew for a range.
+    let mut txn = Transaction::new();
+    txn.push(Op::CloneRange {
+        from: key(),
+        to: "another".into(),
+        offset: 0,
+        len: 3 * BLOCK64,
+        at: BLOCK64,
+    });
+    let admitted = store.state.admit(&txn, 1 << 20, true);
+    assert!(
+        matches!(admitted, Err(StoreError::NoSpace { needed, .. }) if needed == 2 * BLOCK64),
         "{admitted:?}"
     );
     let mut txn = Transaction::new();

@@ -87,6 +87,26 @@ pub enum Op {
         /// copied in any case.
         pairs: bool,
     },
+    /// Makes the range `[at, at + len)` of `to` an independent copy of the range
+    /// `[offset, offset + len)` of `from`, extending `to` if needed. Data blocks are shared, not
+    /// copied; if the same transaction removes `from` next, they become those of `to` alone. What
+    /// `from` does not have, as holes, behind its end or as it is missing, reads as zeros in `to`.
+    ///
+    /// Refused as [`Invalid`](crate::StoreError::Invalid): `from` and `to` are one object; `offset`
+    /// or `at` is no multiple of [`BLOCK`](crate::BLOCK); `len` is no multiple of it, and `to` is
+    /// longer than `at + len` at this point of the transaction.
+    CloneRange {
+        /// The object to copy from.
+        from: ObjectKey,
+        /// The object that gets the range.
+        to: ObjectKey,
+        /// Start of the range in `from`, in bytes.
+        offset: u64,
+        /// Length of the range, in bytes. 0: the operation only creates `to`.
+        len: u64,
+        /// Start of the range in `to`, in bytes.
+        at: u64,
+    },
     /// Renames `from` to `to`, replacing that; `from` is missing then. No effect if `from` is
     /// missing. Neither data nor pairs are copied.
     Move {

@@ -207,14 +207,42 @@ fn keys_are_changed_without_writing_the_data_again() {
 }
 
 /// An encrypted store has a version that builds without encryption refuse, and any other store the
-/// version before.
+/// version before. Stores of the oldest versions have a newer one after they were opened, and the
+/// newest one once they share ranges.
 #[test]
-fn versions_tell_what_is_encrypted() {
+fn versions_tell_what_is_encrypted_and_what_is_shared() {
     let dir = Dir::new("version");
     let path = dir.file();
-    for (key, version) in [(None, 3u32), (Some(key(1)), 4)] {
-        mkfs(&path, 64 << 20, None, &options(key)).unwrap();
+    for (key, old, new, shared) in [(None, 2u32, 3u32, 5u32), (Some(key(1)), 4, 4, 6)] {
+        mkfs(&path, 64 << 20, None, &options(key.clone())).unwrap();
+        let mut raw = std::fs::read(&path).unwrap();
+        for copy in [0, 64 << 10] {
+            let block = &mut raw[copy..copy + 4096];
+            assert_eq!(block[8..12], new.to_le_bytes());
+            block[8..12].copy_from_slice(&old.to_le_bytes());
+            let crc = crc32c::crc32c(&block[..4092]);
+            block[4092..].copy_from_slice(&crc.to_le_bytes());
+        }
+        std::fs::write(&path, raw).unwrap();
+        drop(Store::open(&path, None, key.as_ref(), Config::default()).unwrap());
         let raw = std::fs::read(&path).unwrap();
-        assert_eq!(raw[8..12], version.to_le_bytes());
+        assert_eq!(raw[8..12], new.to_le_bytes());
+        assert_eq!(raw[(64 << 10) + 8..][..4], new.to_le_bytes());
+
+        let mut store = Store::open(&path, None, key.as_ref(), Config::default()).unwrap();
+        let mut txn = Transaction::new();
+        txn.push(Op::CloneRange {
+            from: ObjectKey::new(b"from"),
+            to: ObjectKey::new(b"to"),
+            offset: 0,
+            len: 4096,
+            at: 0,
+        });
+        store.submit(txn, Token(1)).unwrap();
+        drop(store);
+        let raw = std::fs::read(&path).unwrap();
+        assert_eq!(raw[8..12], shared.to_le_bytes());
+        assert_eq!(raw[(64 << 10) + 8..][..4], shared.to_le_bytes());
+        drop(Store::open(&path, None, key.as_ref(), Config::default()).unwrap());
     }
 }

@@ -72,6 +72,10 @@ impl Object {
         }
         self.resize(self.data.len().max(range.end));
         self.written[range].fill(written);
+        self.note_holes();
+    }
+
+    fn note_holes(&mut self) {
         let holes = |block: &[bool]| block.chunk_by(|a, b| a == b).filter(|run| !run[0]).count();
         self.coarse |= self.written.chunks(BLOCK).any(|block| holes(block) >= 8);
     }
@@ -88,8 +92,46 @@ impl Model {
         Arc::make_mut(self.objects.entry(key.clone()).or_default())
     }
 
-    fn apply(&mut self, op: &Op) {
+    /// Makes a range of `to` one of `from`. Returns whether that is allowed.
+    fn clone_range(
+        &mut self,
+        from: &ObjectKey,
+        to: &ObjectKey,
+        offset: usize,
+        len: usize,
+        at: usize,
+    ) -> bool {
+        let end = at + len;
+        let longer = self.objects.get(to).is_some_and(|o| o.data.len() > end);
+        if from == to || !len.is_multiple_of(BLOCK) && longer {
+            return false;
+        }
+        let source = self.objects.get(from).cloned().unwrap_or_default();
+        let object = self.at(to);
+        if len == 0 {
+            return true;
+        }
+        object.mark(at..end, false);
+        object.data[at..end].fill(0);
+        let part = offset.min(source.data.len())..(offset + len).min(source.data.len());
+        let place = at..at + part.len();
+        object.data[place.clone()].copy_from_slice(&source.data[part.clone()]);
+        object.written[place].copy_from_slice(&source.written[part]);
+        object.coarse |= source.coarse;
+        object.note_holes();
+        true
+    }
+
+    /// Returns whether the operation is allowed.
+    fn apply(&mut self, op: &Op) -> bool {
         match op {
+            Op::CloneRange {
+                from,
+                to,
+                offset,
+                len,
+                at,
+            } => return self.clone_range(from, to, *offset as usize, *len as usize, *at as usize),
             Op::Touch(key) => drop(self.at(key)),
             Op::Write { key, offset, data } => {
                 let bytes = data.parts.concat();
@@ -148,6 +190,7 @@ impl Model {
             Op::MetaDelete(key) => drop(self.meta.remove(key)),
             Op::MetaDeleteRange { from, to } => self.meta.retain(|k, _| k < from || k >= to),
         }
+        true
     }
 }
 
@@ -276,6 +319,40 @@ fn random_op(rng: &mut Rng) -> Op {
             to: name(rng),
         },
     }
+}
+
+/// Ranges that one object gets from another one, which is often removed then.
+fn random_ranges(rng: &mut Rng, model: &Model) -> Vec<Op> {
+    let block = |rng: &mut Rng| rng.below(20) * BLOCK as u64;
+    let (from, to) = (key(rng), key(rng));
+    let mut ops = Vec::new();
+    for _ in 0..1 + rng.below(2) {
+        let (offset, at) = (block(rng), block(rng));
+        let at = if rng.below(3) == 0 { offset } else { at };
+        let size = |key| model.objects.get(key).map_or(0, |o| o.data.len() as u64);
+        let len = match rng.below(8) {
+            0..4 => block(rng),
+            // Up to the end of the source, the usual way.
+            4..6 => size(&from).saturating_sub(offset),
+            // Up to the end of the target or behind it.
+            6 => size(&to).saturating_sub(at) + rng.below(2) * rng.below(6000),
+            _ => length(rng) as u64,
+        };
+        ops.push(Op::CloneRange {
+            from: from.clone(),
+            to: if rng.below(4) == 0 { key(rng) } else { to.clone() },
+            offset,
+            len,
+            at,
+        });
+    }
+    if rng.below(3) == 0 {
+        ops.push(random_op(rng));
+    }
+    if rng.below(3) > 0 {
+        ops.push(Op::Remove(from));
+    }
+    ops
 }
 
 struct Disks {
@@ -426,20 +503,31 @@ impl Run {
     fn submit(&mut self, store: &mut Store) -> Result<(), StoreError> {
         let mut txn = Transaction::new();
         let mut model = self.now.clone();
+        let mut allowed = true;
         for _ in 0..=self.rng.below(4) {
-            let op = random_op(&mut self.rng);
-            model.apply(&op);
-            txn.push(op);
+            let ops = match self.rng.below(10) {
+                0 => random_ranges(&mut self.rng, &model),
+                _ => vec![random_op(&mut self.rng)],
+            };
+            for op in ops {
+                allowed &= model.apply(&op);
+                txn.push(op);
+            }
         }
         self.next += 1;
         let token = Token(self.next);
         match store.submit(txn, token) {
             Ok(()) => {
+                assert!(allowed, "an operation is not refused");
                 self.now = model.clone();
                 self.unacknowledged.push_back((token, model));
                 Ok(())
             }
-            Err(StoreError::NoSpace { .. } | StoreError::Invalid(_)) => Ok(()),
+            Err(StoreError::NoSpace { .. }) => Ok(()),
+            Err(StoreError::Invalid(why)) => {
+                assert!(!allowed || why.contains("too large"), "refused: {why}");
+                Ok(())
+            }
             Err(e) => {
                 assert!(self.disks.main.is_cut(), "refused without a cause: {e}");
                 Err(e)
