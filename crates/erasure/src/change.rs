@@ -11,13 +11,20 @@
 //! new. Each adds them, times its coefficient, to what its fragment has, and must store the result
 //! rather than the difference: a difference that is added twice does damage.
 //!
+//! Large changes are made in two phases, so that not all bytes go to all members:
+//! [`Layout::divide`](crate::Layout::divide).
+//!
 //! Bytes behind an object's end are zeros in every fragment, or not there.
 
+mod blocks;
 mod carry_out;
+mod divide;
 mod net;
+mod portions;
 mod steps;
 
 pub use carry_out::{FragmentOp, add};
+pub use divide::Divided;
 pub use net::Change;
 pub use steps::Step;
 
@@ -38,7 +45,7 @@ pub(crate) fn copy_of(pieces: &[(u64, Bytes)], range: Extent) -> Vec<u8> {
 }
 
 /// The parts of pieces that lie in a range.
-pub(crate) fn within(pieces: &[(u64, Bytes)], range: Extent) -> impl Iterator<Item = (u64, Bytes)> {
+pub fn within(pieces: &[(u64, Bytes)], range: Extent) -> impl Iterator<Item = (u64, Bytes)> {
     let first = pieces.partition_point(|(at, bytes)| at + bytes.len() as u64 <= range.offset);
     let until = pieces[first..]
         .iter()

@@ -14,8 +14,8 @@ pub type FragmentExtents = BTreeMap<Unit, Vec<Extent>>;
 pub type FragmentPieces = BTreeMap<Unit, Pieces>;
 
 /// How to have parts of fragments: those of units that are present are read, the others are made
-/// of k units that are.
-#[derive(Debug, Clone)]
+/// of k units that are. The default is to have nothing.
+#[derive(Debug, Clone, Default)]
 pub struct Gather {
     wanted: FragmentExtents,
     /// How to make each wanted unit that is not present.

@@ -30,7 +30,7 @@ mod plan;
 mod tests;
 mod unit;
 
-pub use change::{Change, FragmentOp, Pieces, Step, add};
+pub use change::{Change, Divided, FragmentOp, Pieces, Step, add, within};
 pub use code::{Code, CodeKind};
 pub use error::Error;
 pub use gather::{FragmentExtents, FragmentPieces, Gather};

@@ -2,9 +2,11 @@
 
 mod changes;
 mod codes;
+mod divided;
 mod fragments;
 mod kernels;
 mod layouts;
+mod model;
 mod oracle;
 mod shapes;
 

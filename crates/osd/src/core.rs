@@ -12,6 +12,7 @@ use spirula_invariant::{dropped, invariant};
 use spirula_maps::{Epoch, OsdId, PgId};
 
 use crate::pg::cluster::ClusterMap;
+use crate::pg::coded::redo::Redo;
 use crate::pg::config::PgConfig;
 use crate::pg::describe::{OpRecord, Progress};
 use crate::pg::dups::DupBatch;
@@ -100,7 +101,7 @@ pub struct Core {
     by_id: HashMap<PgId, u32>,
     next_slot: u32,
     /// The PGs that build staging objects, and the PGs that want to.
-    lanes: [StageLane; 2],
+    lanes: [StageLane; Lane::ALL.len()],
     early: Vec<Early>,
     watch_memory: WatchMemory,
     pace: Pace,
@@ -178,10 +179,11 @@ impl Core {
         self.pgs.values_mut().for_each(|pg| pg.set_share(count));
     }
 
-    /// Adds the requests that the store remembers for a PG besides its log.
-    pub fn load_dups(&mut self, pgid: PgId, batches: Vec<DupBatch>) {
+    /// Adds what the store remembers for a PG besides its log: requests, whose batches ascend, and
+    /// changes that may not be durable on all members.
+    pub fn load_beside(&mut self, pgid: PgId, batches: Vec<DupBatch>, redo: Redo) {
         if let Some(pg) = self.by_id.get(&pgid).and_then(|slot| self.pgs.get_mut(slot)) {
-            pg.load_dups(batches);
+            pg.load_beside(batches, redo);
         }
     }
 

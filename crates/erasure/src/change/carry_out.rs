@@ -7,6 +7,7 @@ use bytes::Bytes;
 use spirula_denc::Extent;
 use spirula_invariant::invariant;
 
+use super::blocks::is_blocks;
 use super::steps::Step;
 use super::{Pieces, copy_of, len};
 use crate::{Code, Layout, Unit, xor};
@@ -41,6 +42,20 @@ pub enum FragmentOp {
     },
 }
 
+impl FragmentOp {
+    /// The range of the fragment that the op is about; for a truncation, its end.
+    pub fn range(&self) -> Extent {
+        match self {
+            Self::Write { offset, data: bytes } | Self::Add { offset, delta: bytes } => Extent {
+                offset: *offset,
+                len: bytes.len() as u64,
+            },
+            Self::Zero { range } => *range,
+            Self::Truncate { size } => (*size..*size).into(),
+        }
+    }
+}
+
 /// What a [`FragmentOp::Add`] at this offset writes, given the pieces that the fragment has there.
 pub fn add(offset: u64, delta: &[u8], fragment: &[(u64, Bytes)]) -> Bytes {
     let len = delta.len() as u64;
@@ -65,6 +80,33 @@ impl Layout {
         }
         member.add_up();
         member.ops
+    }
+
+    /// What the member that has this unit stages for steps that are
+    /// [staged](crate::Divided::staged): whole blocks, written or added. The result of an addition
+    /// is that to the fragment as it is before the change.
+    ///
+    /// Holes are not among them: for these the change has steps that are done inline.
+    pub fn staged(self, code: &Code, unit: Unit, steps: &[Step]) -> Vec<FragmentOp> {
+        let mut ops = self.carry_out(code, unit, steps);
+        ops.retain(|op| !matches!(op, FragmentOp::Zero { .. }));
+        for op in &ops {
+            invariant!(is_of_blocks(op), "whole blocks to be staged"; unit = format!("{unit:?}"));
+        }
+        ops
+    }
+}
+
+/// Whether an op writes bytes or adds them, to whole blocks.
+fn is_of_blocks(op: &FragmentOp) -> bool {
+    match op {
+        FragmentOp::Write { offset, data: bytes } | FragmentOp::Add { offset, delta: bytes } => {
+            is_blocks(Extent {
+                offset: *offset,
+                len: bytes.len() as u64,
+            })
+        }
+        FragmentOp::Zero { .. } | FragmentOp::Truncate { .. } => false,
     }
 }
 
@@ -93,6 +135,10 @@ impl Member<'_> {
             (Step::Stripes { range, fresh, pieces }, Unit::Parity(parity)) => {
                 self.parity_of_stripes(parity, *range, *fresh, pieces)
             }
+            (Step::Discard { range, .. }, Unit::Data(data)) => self.discard(data, *range),
+            // A coding fragment reaches as far as that of the first data unit.
+            (Step::Discard { range, coding: true }, Unit::Parity(_)) => self.discard(0, *range),
+            (Step::Discard { coding: false, .. }, Unit::Parity(_)) => {}
             (Step::Write { offset, data }, Unit::Data(index)) => {
                 self.each(index, *offset, data, |offset, data| FragmentOp::Write {
                     offset,
@@ -120,6 +166,12 @@ impl Member<'_> {
                 Unit::Parity(parity),
             ) => self.sums.add(self.layout, self.code, parity, *offset, delta),
         }
+    }
+
+    /// Makes a hole of what the fragment of a data unit has of a range.
+    fn discard(&mut self, data: u8, range: Extent) {
+        let Extent { offset, len } = self.layout.data_extent(data, range);
+        self.ops.extend(hole(false, offset..offset + len));
     }
 
     /// Makes an op of each part of a range of the object that lies in this data fragment.

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use spirula_denc::Extent;
 
 use super::net::{Change, New};
-use super::{Pieces, copy_of, len};
+use super::{Pieces, copy_of, len, within};
 use crate::{Layout, xor};
 
 /// A step of a change, the same for all members. The steps of a change are carried out in their
 /// order; but for [`Step::Truncate`] no two of them touch the same byte of the object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Step {
     /// All contents of some stripes.
     Stripes {
@@ -43,6 +43,14 @@ pub enum Step {
         /// The old bytes.
         delta: Bytes,
     },
+    /// What data fragments have of a range becomes a hole. Coding fragments stay as they are: what
+    /// becomes of them is said elsewhere.
+    Discard {
+        /// The range of the object.
+        range: Extent,
+        /// Whether coding fragments get a hole too. Then the range is one of [`Step::Stripes`].
+        coding: bool,
+    },
     /// Cuts all fragments to those of an object of this size. What an object of this size has is
     /// not changed by that.
     Truncate {
@@ -55,7 +63,7 @@ impl Step {
     /// The range of the object that the step is about; for a truncation, its end.
     pub fn range(&self) -> Extent {
         match self {
-            Self::Stripes { range, .. } => *range,
+            Self::Stripes { range, .. } | Self::Discard { range, .. } => *range,
             Self::Write { offset, data: bytes }
             | Self::Patch { offset, delta: bytes }
             | Self::Punch { offset, delta: bytes } => Extent {
@@ -73,7 +81,42 @@ impl Step {
             Self::Write { data: bytes, .. }
             | Self::Patch { delta: bytes, .. }
             | Self::Punch { delta: bytes, .. } => bytes.len(),
-            Self::Truncate { .. } => 0,
+            Self::Discard { .. } | Self::Truncate { .. } => 0,
+        }
+    }
+
+    /// What the step does in a range, if anything. Its bytes are not copied.
+    pub(super) fn part(&self, range: Extent) -> Option<Self> {
+        let all = self.range();
+        let (from, to) = (all.offset.max(range.offset), all.end().min(range.end()));
+        if from >= to {
+            return None;
+        }
+        let (offset, range) = (from, (from..to).into());
+        let slice = |bytes: &Bytes| bytes.slice(len(from - all.offset)..len(to - all.offset));
+        match self {
+            Self::Stripes { fresh, pieces, .. } => Some(Self::Stripes {
+                range,
+                fresh: *fresh,
+                pieces: within(pieces, range).collect(),
+            }),
+            Self::Write { data, .. } => Some(Self::Write {
+                offset,
+                data: slice(data),
+            }),
+            Self::Patch { delta, .. } => Some(Self::Patch {
+                offset,
+                delta: slice(delta),
+            }),
+            Self::Punch { delta, .. } => Some(Self::Punch {
+                offset,
+                delta: slice(delta),
+            }),
+            Self::Discard { coding, .. } => Some(Self::Discard {
+                range,
+                coding: *coding,
+            }),
+            Self::Truncate { .. } => None,
         }
     }
 }

@@ -330,7 +330,9 @@ impl Host<'_> {
             }
             Want::OmapHeader => Answer::OmapHeader(o.header.clone()),
             Want::Object(key) => Answer::Object(self.lookup(key)),
-            Want::Base(..) | Want::Copy(_) | Want::Staged { .. } => unreachable!("the PG answers it"),
+            Want::Base(..) | Want::Copy(_) | Want::Staged { .. } | Want::Large(..) => {
+                unreachable!("the PG answers it")
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use super::OsdError;
 use super::maps::Maps;
 use super::store_io::StoreIo;
 use crate::core::{Core, Shard};
+use crate::pg::coded::redo::Redo;
 use crate::pg::config::PgConfig;
 use crate::pg::dups::DupBatch;
 use crate::pg::info::PgInfo;
@@ -29,10 +30,13 @@ pub(super) fn core(id: OsdId, cfg: Arc<PgConfig>, maps: &Maps, io: &mut StoreIo)
         let info: PgInfo = decode_all(&v).map_err(damaged)?;
         let records = io.load_records(&key::log_range(pgid))?;
         let entries: Result<Vec<LogEntry>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
-        core.load(pgid, info, entries.map_err(damaged)?);
+        let entries = entries.map_err(damaged)?;
+        let records = io.load_records(&key::redo_range(pgid))?;
+        let redo = Redo::load(&records, &entries).map_err(damaged)?;
+        core.load(pgid, info, entries);
         let records = io.load_records(&key::dups_range(pgid))?;
         let batches: Result<Vec<DupBatch>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
-        core.load_dups(pgid, batches.map_err(damaged)?);
+        core.load_beside(pgid, batches.map_err(damaged)?, redo);
     }
     Ok(core)
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use spirula_conf::amount;
 use spirula_denc::EntityAddr;
+use spirula_erasure::Layout as Coding;
 use spirula_maps::{
     Epoch, ObjectLocator, ObjectName, OsdId, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolFlags, PoolId,
     PoolType, pool::PoolOption,
@@ -25,6 +27,21 @@ pub(super) struct MapView {
 }
 
 impl MapView {
+    /// How members of a pool hold its objects. Monitors keep the profile of a pool as it was when the
+    /// pool was made.
+    fn layout(&self, p: &PgPool) -> Option<Layout> {
+        match p.kind {
+            PoolType::REPLICATED => Some(Layout::Whole),
+            PoolType::ERASURE => {
+                let profile = self.map.erasure_code_profiles.get(&p.erasure_code_profile)?;
+                let k: u8 = profile.get("k")?.parse().ok()?;
+                let m = p.size.checked_sub(k)?;
+                Coding::new(k, m, unit(profile)).ok().map(Layout::Coded)
+            }
+            _ => None,
+        }
+    }
+
     fn view(&self, id: PoolId, p: &PgPool) -> PoolView {
         PoolView {
             id,
@@ -37,8 +54,7 @@ impl MapView {
             full: p.flags.contains(PoolFlags::FULL),
             full_quota: p.flags.contains(PoolFlags::FULL_QUOTA),
             eio: p.flags.contains(PoolFlags::EIO),
-            // Coded copies are not recovered yet, so no pool has them.
-            layout: (p.kind == PoolType::REPLICATED).then_some(Layout::Whole),
+            layout: self.layout(p),
             recovery_priority: match p.opts.get("recovery_priority") {
                 Some(PoolOption::Int(n)) => *n,
                 _ => 0,
@@ -51,6 +67,14 @@ impl MapView {
             applications: p.application_metadata.clone(),
         }
     }
+}
+
+/// The bytes of a stripe's unit: those that a profile states, if our layouts can have them.
+fn unit(profile: &BTreeMap<String, String>) -> u32 {
+    let stated = profile.get("stripe_unit").and_then(|text| amount::iec(text).ok());
+    let stated = stated.and_then(|n| u32::try_from(n).ok());
+    let can_be = |n: &u32| n.is_power_of_two() && (Coding::MIN_UNIT..=Coding::MAX_UNIT).contains(n);
+    stated.filter(can_be).unwrap_or(Coding::DEFAULT_UNIT)
 }
 
 impl ClusterMap for MapView {

@@ -434,7 +434,9 @@ impl Reading<'_> {
                     answer = Ok(Answer::Object(onode.map(|o| stored_object(&o))));
                 }
                 // The PG builds these itself.
-                Want::Base(..) | Want::Copy(_) | Want::Staged { .. } => answer = Err(ReadError),
+                Want::Base(..) | Want::Copy(_) | Want::Staged { .. } | Want::Large(..) => {
+                    answer = Err(ReadError)
+                }
                 Want::OmapHeader => {
                     let onode = self.store.load(&key)?;
                     let header = onode.map(|o| o.omap_header().clone()).unwrap_or_default();

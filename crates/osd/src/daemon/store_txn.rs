@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spirula_invariant::impossible;
 use spirula_maps::SnapId;
-use spirula_store::{ObjectKey, Op, Transaction};
+use spirula_store::{ObjectKey, Op, Store, StoreError, Transaction};
 
 use super::heap::LARGE;
 use crate::pg::key::{self, KeyRange};
@@ -32,8 +32,29 @@ fn note_snaps(t: &mut Transaction, clone: &ObjectKey, add: &[SnapId], remove: &[
     }
 }
 
+/// Takes over all blocks of a staging object, which is durable: what it does not have stays as it is.
+fn take(t: &mut Transaction, stage: &ObjectKey, to: &ObjectKey, store: &mut Store) -> Result<(), StoreError> {
+    let Some(staged) = store.load(stage)? else {
+        impossible!("a staging object to be there when it is taken"; stage = format!("{stage:?}"));
+    };
+    for range in staged.data_ranges(0, u64::MAX) {
+        t.push(Op::CloneRange {
+            from: stage.clone(),
+            to: to.clone(),
+            offset: range.start,
+            len: range.end - range.start,
+            at: range.start,
+        });
+    }
+    t.push(Op::Remove(stage.clone()));
+    Ok(())
+}
+
 /// The store's transaction.
-pub(super) fn translate(txn: Txn) -> Transaction {
+///
+/// # Errors
+/// The store can't read the record of a staging object.
+pub(super) fn translate(txn: Txn, store: &mut Store) -> Result<Transaction, StoreError> {
     let mut t = Transaction::new();
     t.ops
         .reserve(txn.meta.len() + txn.objects.iter().map(|(_, ops)| ops.len()).sum::<usize>());
@@ -73,8 +94,12 @@ pub(super) fn translate(txn: Txn) -> Transaction {
                     from: ObjectKey::new(&source),
                     to: key,
                 },
-                ObjectOp::Step(step) => {
-                    impossible!("a step to be carried out before it comes to the store"; step = format!("{step:?}"))
+                ObjectOp::Take(stage) => {
+                    take(&mut t, &ObjectKey::new(&stage), &key, store)?;
+                    continue;
+                }
+                ObjectOp::Step(_) | ObjectOp::Portion { .. } | ObjectOp::Stage { .. } => {
+                    impossible!("a step to be carried out before it comes to the store"; step = format!("{op:?}"))
                 }
                 ObjectOp::NoteSnaps { add, remove } => {
                     note_snaps(&mut t, &key, &add, &remove);
@@ -97,5 +122,5 @@ pub(super) fn translate(txn: Txn) -> Transaction {
             MetaOp::DeleteRange(from, to) => Op::MetaDeleteRange { from, to },
         });
     }
-    t
+    Ok(t)
 }

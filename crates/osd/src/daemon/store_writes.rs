@@ -146,7 +146,7 @@ impl Writing<'_> {
             token,
             claim,
             bytes: txn.data_len() as u64,
-            txn: translate(txn),
+            txn: translate(txn, self.store)?,
         };
         let back = match self.writes.held.is_empty() && self.store.writable() {
             true => self.try_submit(s, now)?,

@@ -11,19 +11,21 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use spirula_denc::Extent;
+use spirula_erasure::Step;
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, Epoch, OsdId, PgId, Positions};
 use spirula_proto::RawMessage;
 
+use super::coded::gather::Holders;
 use super::coded::want::FragmentWant;
 use super::config::PgConfig;
 use super::fetch::{Pieces, Want};
 use super::info::PgInfo;
-use super::layout::Part;
+use super::layout::{Part, Shape};
 use super::log::PgLog;
 use super::message::{LogUpdate, PeerBody, PeerMessage, PeeringId, RepOp};
 use super::output::{Ctx, Output, Reader};
-use super::push::{PushPart, SyncPlan};
+use super::push::SyncPlan;
 use super::store_queue::{Pending, StoreQueue};
 use super::txn::{ObjectOp, Txn};
 
@@ -44,6 +46,27 @@ pub(super) struct Change {
     pub(super) stable: EVersion,
     /// The change of the objects.
     pub(super) txn: Txn,
+    /// The other members, by the parts that they hold, if they hold different ones.
+    pub(super) holders: Holders,
+    /// The part that this OSD holds.
+    pub(super) own: Part,
+}
+
+impl Change {
+    /// The message with the change of a member's objects.
+    pub(super) fn message(&self, txn: Txn) -> PeerMessage {
+        PeerMessage {
+            pgid: self.pgid,
+            id: self.id,
+            body: PeerBody::RepOp(RepOp {
+                prev: self.prev,
+                entry: self.entry.clone(),
+                trim_to: self.trim_to,
+                stable: self.stable,
+                txn,
+            }),
+        }
+    }
 }
 
 /// The messages of a change to the members, to be sent again if a connection is lost.
@@ -78,7 +101,7 @@ pub(super) fn newest_activation(copies: &Copies) -> Epoch {
 
 /// Sends one message with a change to all other members. Returns the transaction that this OSD
 /// itself is to store, and the messages.
-pub(super) fn send_to_all(change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
+pub(super) fn send_to_all(mut change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
     invariant!(
         change.stable <= change.prev && change.trim_to <= change.prev,
         "a change to come after all that is durable everywhere, and after what leaves the log";
@@ -87,17 +110,8 @@ pub(super) fn send_to_all(change: Change, others: &[(OsdId, EVersion)], cx: &mut
     let Some((first, _)) = others.first() else {
         return (change.txn, Sent::new(RawMessage::default(), Vec::new()));
     };
-    let message = PeerMessage {
-        pgid: change.pgid,
-        id: change.id,
-        body: PeerBody::RepOp(RepOp {
-            prev: change.prev,
-            entry: change.entry,
-            trim_to: change.trim_to,
-            stable: change.stable,
-            txn: change.txn,
-        }),
-    };
+    let txn = std::mem::take(&mut change.txn);
+    let message = change.message(txn);
     let edition = cx.versions.to(*first);
     // Members of one edition are sent one message.
     let others_differ = others.iter().filter(|(osd, _)| cx.versions.to(*osd) != edition);
@@ -139,6 +153,16 @@ pub(super) trait Backend: Debug + Send + Sync {
     /// written in it, or that nothing was.
     fn is_proof(&self, acting: &Positions, answered: &dyn Fn(OsdId) -> bool) -> bool;
 
+    /// Whether an OSD's copy has all that the newest one has, so that others can be made of it.
+    fn is_current(&self, osd: OsdId, copy: &PgInfo, newest: &PgInfo) -> bool;
+
+    /// Whether a member with a copy like this needs only the newest changes again to have the newest
+    /// copy, which it then makes itself.
+    fn replays(&self, copy: &PgInfo, newest: &PgInfo) -> bool;
+
+    /// Whether the copies that have all that the newest one has are enough to make any other.
+    fn is_whole(&self, copies: &Copies, newest: &PgInfo) -> bool;
+
     /// The objects that a member with the log `theirs` lacks of a copy with the log `auth`, and the
     /// update of its log; `None` if the logs do not tell. `exact`: the member's objects are as its
     /// log says.
@@ -150,12 +174,13 @@ pub(super) trait Backend: Debug + Send + Sync {
         cfg: &PgConfig,
     ) -> Option<(SyncPlan, LogUpdate)>;
 
-    /// The members that can give an object to a member that can't read it.
+    /// The members that may be able to give an object to another one that can't read it, the likeliest
+    /// first. `bad`: members that can't read something of it.
     fn givers(&self, acting: &Positions, bad: &BTreeSet<OsdId>) -> Vec<OsdId>;
 
-    /// What a copy that holds this part of each object is sent of a piece of an object that is
-    /// pushed to it.
-    fn portion(&self, pushed: PushPart, part: Part) -> PushPart;
+    /// What a copy that holds this part has of the data of an object: the shape in which it is pushed
+    /// to that copy.
+    fn shape(&self, part: Part) -> Shape;
 
     /// The bytes of an object that must be known to make these changes. If another object takes its
     /// place first, it is that one's bytes. `size`: that of the object whose bytes they are.
@@ -164,17 +189,36 @@ pub(super) trait Backend: Debug + Send + Sync {
     /// The changes of an object as they go to the members, given those bytes.
     fn code(&self, size: u64, ops: Vec<ObjectOp>, old: &Pieces) -> Vec<ObjectOp>;
 
+    /// The portions in which members stage a change of an object, if it is so large that it is made in
+    /// two steps; given the bytes of the object that must be known.
+    fn portions(&self, size: u64, ops: &[ObjectOp], old: &Pieces, cfg: &PgConfig) -> Option<Vec<Vec<Step>>>;
+
+    /// The changes of an object as they go to the members, where the most is staged in the object
+    /// with this key.
+    fn take(&self, size: u64, ops: Vec<ObjectOp>, old: &Pieces, stage: Bytes) -> Vec<ObjectOp>;
+
     /// Sends a change to the other members. Returns the transaction that this OSD itself is to
     /// store, and the messages.
     fn write(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent);
 
-    /// Reads parts of an object, for a client, a push, a repair, or the PG itself. Returns the
-    /// questions to other members.
+    /// Reads parts of an object, for a client or the PG itself. Returns the questions to other
+    /// members.
     fn read(
         &self,
         key: Bytes,
         wants: Vec<Want>,
         reader: Option<Reader>,
+        what: Pending,
+        store: &mut StoreQueue,
+        cx: &mut Ctx<'_>,
+    ) -> Vec<(OsdId, FragmentWant)>;
+
+    /// Reads parts of an object as a copy of this shape has it, for a push or a repair, from these
+    /// members. Returns the questions to other members.
+    fn read_as(
+        &self,
+        of: (Shape, Holders),
+        read: (Bytes, Vec<Want>),
         what: Pending,
         store: &mut StoreQueue,
         cx: &mut Ctx<'_>,

@@ -36,4 +36,20 @@ pub enum Bug {
     NoResend,
     /// Members that stand in for others are never told to go.
     KeptTemporary,
+    /// A member with a coding fragment does not add differences to it.
+    ForgottenDelta,
+    /// A member with a coding fragment adds differences again that were sent again.
+    TwiceAdded,
+    /// A member with a coding fragment leaves in it what was cut off of the object.
+    KeptCut,
+    /// A member answers at once for its fragment, also where it lacks the write before the question.
+    MixedVersions,
+    /// A member forgets the steps of a change as soon as it has carried them out itself.
+    EarlyForget,
+    /// Positions without a member count for `min_size`.
+    CountedHoles,
+    /// A member keeps the fragments that it has, whatever part it is to hold.
+    KeptRole,
+    /// What changed of an object while a fragment of it was made of others is not made again.
+    KeptDirt,
 }

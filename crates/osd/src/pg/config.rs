@@ -47,6 +47,12 @@ pub struct PgConfig {
     /// writes, info and snapshots of a clone. The store's limit is 8 MiB; the rest is for the log
     /// entry and the records that are forgotten with it.
     pub max_logged: usize,
+    /// A change of an object that is erasure-coded is made in two steps if it has more bytes than this:
+    /// first each member gets what becomes of its own fragment. A smaller one is sent to all as a
+    /// whole.
+    pub large_change: usize,
+    /// Bytes of such a change that are brought to members at once.
+    pub portion: u64,
     /// The most bytes of an object's encoded info: watchers, and the snapshots and overlaps of all
     /// its clones. It is written with every change.
     pub max_info: usize,
@@ -278,6 +284,8 @@ impl Default for PgConfig {
             max_snaps: 8192,
             max_work: 192 << 20,
             max_logged: MAX_ATTRS + (512 << 10),
+            large_change: 64 << 10,
+            portion: 4 << 20,
             max_info: 1 << 20,
             max_clone_logged: 448 << 10,
             stage_page: 1 << 20,

@@ -111,7 +111,8 @@ impl Deleting<'_> {
         if next.is_some() {
             return self.store.submit(txn, Commit::Delete, cx);
         }
-        txn.objects.extend(staged::no_stages(self.site.pgid));
+        txn.objects
+            .extend(staged::no_stages(self.site.pgid, self.copy.info.part.layout));
         self.copy.remove(self.site.pgid, &mut txn);
         *self.role = Role::Stray;
         self.store.submit(txn, Commit::Record, cx);

@@ -75,7 +75,10 @@ impl Dirty {
                 | ObjectOp::CloneOfData(_)
                 | ObjectOp::MoveOf(_)
                 // Made of ops that were looked at before.
-                | ObjectOp::Step(_) => return Self::whole(),
+                | ObjectOp::Step(_)
+                | ObjectOp::Portion { .. }
+                | ObjectOp::Stage { .. }
+                | ObjectOp::Take(_) => return Self::whole(),
                 ObjectOp::Touch
                 | ObjectOp::SetInfo(_)
                 | ObjectOp::SetAttr { .. }

@@ -1,7 +1,6 @@
 //! Dispatches answers of the store and messages of other OSDs to the PG's parts.
 
 use super::Pg;
-use super::account::Room;
 use super::message::{PeerBody, PeerMessage};
 use super::output::{Ctx, StoreReply, Token};
 use super::peering::Told;
@@ -46,7 +45,10 @@ impl Pg {
                     pg = self.site.pgid, epoch = self.site.map.epoch(), answer = format!("{reply:?}")
                 );
             };
-            return self.store.fold(answers, cx);
+            if let Some(key) = self.store.fold(answers, cx) {
+                self.serving().shares().note_unreadable(&key, cx);
+            }
+            return; // The calls that waited go on.
         }
         if let StoreReply::NoRoom = reply {
             let at = self
@@ -79,19 +81,14 @@ impl Pg {
                 self.serving().staging().stage_read(seq, r, cx)
             }
             (Pending::Gather(number, round), StoreReply::Fetched(r, _)) => {
-                let gathered = self.store.gathered_here((number, round), r, cx);
-                if gathered.late {
-                    return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
-                }
-                self.outbox.ask(self.lead.id, gathered.asks, cx);
-                if let Some((token, answers)) = gathered.answers {
-                    self.answered(token, StoreReply::Fetched(answers, Room::default()), cx);
-                }
+                let answered = self.serving().shares().here((number, round), r, cx);
+                self.all_answered(answered, cx);
             }
             (Pending::Fragment(asked), StoreReply::Fetched(r, _)) => {
-                let by = asked.by;
-                self.serving()
-                    .as_replica(by, cx, |f, cx| f.fragment_read(*asked, r, cx));
+                let key = asked.key.clone();
+                if !self.led().fragment_read(*asked, r, cx) {
+                    self.serving().shares().note_unreadable(&key, cx);
+                }
             }
             (Pending::List(l), StoreReply::Objects(r)) => self.serving().listed(*l, r, cx),
             (Pending::List(l), StoreReply::Fetched(r, _)) => self.serving().list_fetched(*l, r, cx),
@@ -111,6 +108,17 @@ impl Pg {
                 "an answer to the question";
                 pg = self.site.pgid, epoch = self.site.map.epoch(), question = format!("{what:?}"), answer = format!("{reply:?}")
             ),
+        }
+    }
+
+    /// Handles the answers to questions whose data is gathered.
+    pub(super) fn all_answered(
+        &mut self,
+        answers: impl IntoIterator<Item = (Token, StoreReply)>,
+        cx: &mut Ctx<'_>,
+    ) {
+        for (token, reply) in answers {
+            self.answered(token, reply, cx);
         }
     }
 
@@ -172,9 +180,11 @@ impl Pg {
             return;
         }
         match msg.body {
-            PeerBody::RepOp(op) => self
-                .serving()
-                .as_replica(from, cx, |r, cx| r.rep_op(from, id, op, cx)),
+            PeerBody::RepOp(op) => {
+                self.serving()
+                    .as_replica(from, cx, |r, cx| r.rep_op(from, id, op, cx));
+                self.led().answer_early(cx);
+            }
             PeerBody::RepCommitted(v) => self.serving().rep_committed(from, v, cx),
             PeerBody::Query => self.led().queried(from, id, cx),
             PeerBody::Notify {
@@ -197,7 +207,12 @@ impl Pg {
                 entries,
                 dups,
             } => self.log_received(from, tail, head, entries, dups, cx),
-            PeerBody::StartSync(targets) => self.feeding().start_sync(from, id, targets, cx),
+            PeerBody::StartSync { targets, parts } => {
+                self.feeding().start_sync(from, id, targets, &parts, cx)
+            }
+            PeerBody::Take(part) => self.receiving().take(from, id, part, cx),
+            PeerBody::Redo(op) => self.receiving().redo(from, id, op, cx),
+            PeerBody::Stable(version) => self.serving().as_replica(from, cx, |r, cx| r.stable(version, cx)),
             PeerBody::SyncDone(osd) => self.sync_done(osd, cx),
             PeerBody::SyncFailed(unreadable) => self.sync_failed(unreadable, cx),
             PeerBody::SyncRefused(osd) => self.sync_refused(osd, cx),
@@ -227,18 +242,10 @@ impl Pg {
             PeerBody::Remove => self.deleting().removed(from, id, cx),
             PeerBody::CopyRead(r) => self.serving().copy_read(from, id.epoch, r, cx),
             PeerBody::CopyPart(p) => self.serving().staging().copy_part(from, p, cx),
-            PeerBody::FragmentWant(want) => self
-                .serving()
-                .as_replica(from, cx, |r, cx| r.fragment_wanted(from, want, cx)),
+            PeerBody::FragmentWant(want) => self.led().fragment_wanted(from, id, want, cx),
             PeerBody::Fragment { number, found } => {
-                let gathered = self.store.gathered(from, number, found, cx);
-                if gathered.late {
-                    return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
-                }
-                self.outbox.ask(self.lead.id, gathered.asks, cx);
-                if let Some((token, answers)) = gathered.answers {
-                    self.answered(token, StoreReply::Fetched(answers, Room::default()), cx);
-                }
+                let answered = self.serving().shares().of_member(from, number, found, cx);
+                self.all_answered(answered, cx);
             }
             PeerBody::Repair(r) => self.serving().repairing().repair_message(from, r, cx),
         }

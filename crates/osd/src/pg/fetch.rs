@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{Extent, UTime};
+use spirula_erasure::Step;
 use spirula_errno::Errno;
 use spirula_maps::{ObjectLocator, ObjectName, SnapId};
 
@@ -214,6 +215,9 @@ pub enum Want {
         /// The slot, which names the purpose.
         slot: Slot,
     },
+    /// A large change of an object that is erasure-coded, staged at all members: the portions, and
+    /// the key of the object that is changed. The PG brings it to them.
+    Large(Vec<Vec<Step>>, Bytes),
 }
 
 /// The bytes by which a page of omap pairs may exceed its limit: the last pair counts only once it
@@ -230,9 +234,12 @@ impl Want {
             Self::Data(r) | Self::Base(_, r) => r.len,
             Self::Omap(r) => r.max_bytes as u64,
             Self::OmapKeys(k) => k.cost(),
-            Self::Extents(_) | Self::OmapHeader | Self::Object(_) | Self::Copy(_) | Self::Staged { .. } => {
-                UNKNOWN
-            }
+            Self::Extents(_)
+            | Self::OmapHeader
+            | Self::Object(_)
+            | Self::Copy(_)
+            | Self::Staged { .. }
+            | Self::Large(..) => UNKNOWN,
         }
     }
 
@@ -272,6 +279,7 @@ impl Want {
         match self {
             Self::Copy(_) => Some(Slot::Becomes),
             Self::Staged { slot, .. } => Some(*slot),
+            Self::Large(..) => Some(Slot::Large(0)),
             _ => None,
         }
     }
@@ -305,7 +313,7 @@ pub enum Answer {
     Object(Option<StoredObject>),
     /// The answer to [`Want::Copy`]: the object, or why there is none.
     Copy(Result<Arc<Copied>, Errno>),
-    /// The answer to [`Want::Staged`]: the staging object, or why there is none; `None` if the omap
+    /// The answer to [`Want::Staged`] and [`Want::Large`]: the staging object, or why there is none; `None` if the omap
     /// can be copied without one.
     Staged(Result<Option<Arc<Whole>>, Errno>),
 }

@@ -30,6 +30,8 @@ enum Sender {
     Member,
     /// The OSD with the newest copy, as the primary has found.
     Source,
+    /// That OSD, or one that may have a copy.
+    Holder,
     /// Any OSD that has, or had, a copy: the handler of the message decides what becomes of it.
     Anybody,
 }
@@ -40,10 +42,10 @@ impl Sender {
             PeerBody::RepOp(_)
             | PeerBody::Query
             | PeerBody::Lease { .. }
-            | PeerBody::FragmentWant(_)
             | PeerBody::LeaseShared(_)
             | PeerBody::GetLog
-            | PeerBody::StartSync(_)
+            | PeerBody::StartSync { .. }
+            | PeerBody::Stable(_)
             | PeerBody::Activate { .. }
             | PeerBody::Copied { .. }
             | PeerBody::Reserve(_)
@@ -52,23 +54,24 @@ impl Sender {
             PeerBody::RepCommitted(_)
             | PeerBody::LeaseGranted(_)
             | PeerBody::ShareLease(_)
-            | PeerBody::Fragment { .. }
             | PeerBody::Repair(_) => Self::Acting,
-            PeerBody::PushAck
-            | PeerBody::PushRefused
+            PeerBody::PushRefused
             | PeerBody::ScanAck(_)
             | PeerBody::Activated
             | PeerBody::Reserved
             | PeerBody::Revoked => Self::Member,
             PeerBody::Push(_)
+            | PeerBody::Take(_)
             | PeerBody::Scan { .. }
             | PeerBody::SyncDone(_)
             | PeerBody::SyncFailed(_)
             | PeerBody::SyncRefused(_) => Self::Source,
+            PeerBody::FragmentWant(_) | PeerBody::Redo(_) | PeerBody::PushAck => Self::Holder,
             // Answers to questions, and copies that belong elsewhere; reads for copies are of
             // another PG's primary.
             PeerBody::Notify { .. }
             | PeerBody::Log { .. }
+            | PeerBody::Fragment { .. }
             | PeerBody::CopyRead(_)
             | PeerBody::CopyPart(_) => Self::Anybody,
         }
@@ -122,6 +125,7 @@ impl Seen<'_> {
             Sender::Acting => place.acting.contains(from),
             Sender::Member => place.acting.contains(from) || place.up.contains(from),
             Sender::Source => self.may_be_source(from),
+            Sender::Holder => self.may_be_source(from) || self.may_have_copy(from),
         };
         if !is_theirs {
             dropped!(cx.perf.dropped, DropReason::of_stranger(id < self.lead.id); pg = self.site.pgid, from = from);

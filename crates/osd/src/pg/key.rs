@@ -24,6 +24,7 @@ const LOG: u8 = b'L';
 const DUPS: u8 = b'D';
 const INFO: u8 = b'I';
 const SNAP: u8 = b'S';
+const REDO: u8 = b'R';
 /// The beginning of the keys of staging objects, with which no pool's number begins.
 const STAGE: [u8; 2] = [0xff, b'T'];
 /// Length of the pool's id in a key.
@@ -144,7 +145,7 @@ pub fn parse_object_key(mut key: &[u8]) -> Option<HObject> {
 }
 
 /// The object with this key, for messages to people.
-pub(super) fn named(key: &[u8]) -> HObject {
+pub(crate) fn named(key: &[u8]) -> HObject {
     parse_object_key(key).unwrap_or_else(HObject::min)
 }
 
@@ -201,6 +202,11 @@ pub fn parse_info_key(mut key: &[u8]) -> Option<PgId> {
 pub fn stage_key(pgid: PgId, slot: u8) -> Bytes {
     let (pool, seed) = (pgid.pool.unsigned().to_be_bytes(), pgid.seed.to_be_bytes());
     [&STAGE[..], &pool, &seed, &[slot]].concat().into()
+}
+
+/// Whether a key is that of a staging object.
+pub fn is_stage_key(key: &[u8]) -> bool {
+    key.starts_with(&STAGE)
 }
 
 /// The key under which a member builds an object of the PG that it repairs: one more staging
@@ -282,6 +288,29 @@ pub fn log_key(pgid: PgId, v: EVersion) -> Bytes {
 /// The range of all log entries of a PG.
 pub fn log_range(pgid: PgId) -> KeyRange {
     version_range(LOG, pgid)
+}
+
+/// The key of the steps of a change that may not be durable on all members.
+pub fn redo_key(pgid: PgId, v: EVersion) -> Bytes {
+    version_key(REDO, pgid, v)
+}
+
+/// The key at which such records of a PG after `v` begin.
+pub fn after_redo_key(pgid: PgId, v: EVersion) -> Bytes {
+    redo_key(pgid, EVersion::new(Epoch::NONE, v.version.saturating_add(1)))
+}
+
+/// The range of all such records of a PG.
+pub fn redo_range(pgid: PgId) -> KeyRange {
+    version_range(REDO, pgid)
+}
+
+/// The version that a record's key ends with; `None` for other keys.
+pub fn version_of(key: &[u8]) -> Option<EVersion> {
+    let (_, end) = key.split_last_chunk::<12>()?;
+    let (version, epoch) = end.split_first_chunk()?;
+    let epoch = Epoch::new(u32::from_be_bytes(epoch.try_into().ok()?));
+    Some(EVersion::new(epoch, u64::from_be_bytes(*version)))
 }
 
 /// The key of a batch of forgotten requests.

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::{EVersion, OsdId, OsdOrNone};
+use spirula_maps::{EVersion, Epoch, OsdId, OsdOrNone};
 
 use super::Pg;
 use super::backfill::handler::Backfilling;
@@ -112,12 +112,23 @@ impl Pg {
         );
         let peers = self.site.interval.members().into_iter().filter(|&o| o != me);
         let parts = self.site.backend.parts(&place.acting, &infos);
-        let held = parts.iter().filter(|(o, _)| **o != me);
-        self.store.gathers.members = held
-            .filter_map(|(o, part)| Some((coded::unit_of(*part)?, *o)))
-            .collect();
+        let others = parts.iter().filter(|(o, _)| **o != me);
+        self.store.gathers.members = coded::holders(others.map(|(o, part)| (*o, *part)));
         self.store.gathers.at = at;
         let to_be = place.up.osds().filter(|o| !place.acting.contains(*o));
+        // Members that stay keep their parts, whatever targets had; targets get the others.
+        let known = infos.iter().map(|(o, i)| {
+            let of_member = parts.get(o).map(|part| PgInfo {
+                part: *part,
+                incomplete: false,
+                last_epoch_started: Epoch::new(u32::MAX),
+                ..PgInfo::default()
+            });
+            (*o, of_member.or_else(|| i.clone()))
+        });
+        let to_come = self.site.backend.parts(&place.up, &known.collect());
+        let part_of = |o| to_come.get(&o).copied().unwrap_or_default();
+        let to_be = to_be.map(|o| (o, part_of(o)));
         let backfill = Backfill::new(to_be.collect(), place.up != place.acting);
         self.role = Role::Active(Active {
             peers: peers.map(|o| (o, at)).collect(),

@@ -16,6 +16,7 @@ use super::coded::want::FragmentWant;
 use super::dups::DupBatch;
 use super::fetch::Pieces;
 use super::info::PgInfo;
+use super::layout::Part;
 use super::log::LogEntry;
 use super::promise::Promise;
 use super::push::{Push, SyncPlan};
@@ -102,6 +103,26 @@ pub struct RepOp {
     pub txn: Txn,
 }
 
+impl RepOp {
+    fn encode(&self, w: &mut Writer, data: &mut BytesList) {
+        w.put(&self.prev);
+        w.put(&self.entry);
+        w.put(&self.trim_to);
+        w.put(&self.stable);
+        self.txn.encode_objects(w, data);
+    }
+
+    fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
+        Ok(Self {
+            prev: r.get()?,
+            entry: r.get()?,
+            trim_to: r.get()?,
+            stable: r.get()?,
+            txn: Txn::decode_objects(r, &msg.data)?,
+        })
+    }
+}
+
 /// A member's share in the primary's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseShare {
@@ -120,6 +141,8 @@ pub struct LeaseShare {
 pub enum PeerBody {
     /// Primary to replica: apply this write.
     RepOp(RepOp),
+    /// Primary to replica: everything up to this version is durable on all members.
+    Stable(EVersion),
     /// Replica to primary: everything up to this version is durable here.
     RepCommitted(EVersion),
     /// Primary to anyone: a query for the OSD's copy.
@@ -164,7 +187,17 @@ pub enum PeerBody {
         dups: Vec<DupBatch>,
     },
     /// Primary to the holder of the authoritative copy: bring these targets up to it.
-    StartSync(Vec<(OsdId, SyncPlan)>),
+    StartSync {
+        /// The targets.
+        targets: Vec<(OsdId, SyncPlan)>,
+        /// The parts that they are to hold, and those that others hold in the newest version. OSDs of
+        /// the version before do not tell them, as all members of a PG have the same.
+        parts: Vec<(OsdId, Part)>,
+    },
+    /// Holder to target: you are to hold this part of each object.
+    Take(Part),
+    /// Holder to target: make this change again.
+    Redo(RepOp),
     /// The holder to the primary: this target is equal now.
     SyncDone(OsdId),
     /// The holder to the primary: the connection to a target is lost, or the object with this key
@@ -298,11 +331,7 @@ impl PeerMessage {
         match &self.body {
             PeerBody::RepOp(op) => {
                 w.u8(0);
-                w.put(&op.prev);
-                w.put(&op.entry);
-                w.put(&op.trim_to);
-                w.put(&op.stable);
-                op.txn.encode_objects(w, data);
+                op.encode(w, data);
             }
             PeerBody::RepCommitted(v) => {
                 w.u8(1);
@@ -355,9 +384,24 @@ impl PeerMessage {
                 w.put(entries);
                 w.put(dups);
             }
-            PeerBody::StartSync(targets) => {
+            PeerBody::StartSync { targets, parts } => {
                 w.u8(6);
                 w.put(targets);
+                if edition >= Edition::Current {
+                    w.put(parts);
+                }
+            }
+            PeerBody::Take(part) => {
+                w.u8(32);
+                w.put(part);
+            }
+            PeerBody::Redo(op) => {
+                w.u8(33);
+                op.encode(w, data);
+            }
+            PeerBody::Stable(version) => {
+                w.u8(34);
+                w.put(version);
             }
             PeerBody::SyncDone(osd) => {
                 w.u8(7);
@@ -452,13 +496,7 @@ impl PeerMessage {
             round: r.u32()?,
         };
         let body = match r.u8()? {
-            0 => PeerBody::RepOp(RepOp {
-                prev: r.get()?,
-                entry: r.get()?,
-                trim_to: r.get()?,
-                stable: r.get()?,
-                txn: Txn::decode_objects(r, &msg.data)?,
-            }),
+            0 => PeerBody::RepOp(RepOp::decode(r, msg)?),
             1 => PeerBody::RepCommitted(r.get()?),
             2 => PeerBody::Query,
             3 => PeerBody::Notify {
@@ -479,7 +517,16 @@ impl PeerMessage {
                 entries: r.get()?,
                 dups: r.get()?,
             },
-            6 => PeerBody::StartSync(r.get()?),
+            6 => PeerBody::StartSync {
+                targets: r.get()?,
+                parts: match edition {
+                    Edition::Current => r.get()?,
+                    Edition::Previous => Vec::new(),
+                },
+            },
+            32 => PeerBody::Take(r.get()?),
+            33 => PeerBody::Redo(RepOp::decode(r, msg)?),
+            34 => PeerBody::Stable(r.get()?),
             7 => PeerBody::SyncDone(r.get()?),
             8 => PeerBody::Push(Push::decode(r, msg)?),
             9 => PeerBody::PushAck,
@@ -646,10 +693,14 @@ mod tests {
                 entries: Vec::new(),
                 dups: vec![DupBatch::default()],
             },
-            PeerBody::StartSync(vec![
-                (OsdId::new(1), SyncPlan::Backfill),
-                (OsdId::new(2), SyncPlan::Objects(vec![lacking])),
-            ]),
+            PeerBody::StartSync {
+                targets: vec![
+                    (OsdId::new(1), SyncPlan::Backfill),
+                    (OsdId::new(2), SyncPlan::Objects(vec![lacking])),
+                    (OsdId::new(3), SyncPlan::Replay(EVersion::new(Epoch::new(2), 7))),
+                ],
+                parts: Vec::new(),
+            },
             PeerBody::SyncDone(OsdId::new(3)),
             PeerBody::Push(Push {
                 key: b(b"k"),

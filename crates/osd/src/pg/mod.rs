@@ -9,7 +9,8 @@ mod backend;
 mod backfill;
 pub mod bug;
 pub mod cluster;
-mod coded;
+pub(crate) mod coded;
+mod compare;
 pub mod config;
 mod context;
 mod copy;
@@ -91,6 +92,7 @@ use spirula_maps::{OsdId, PgId};
 pub use backfill::BackfillState;
 use cluster::ClusterMap;
 use coded::fold::Fragments;
+use coded::redo::Redo;
 use config::PgConfig;
 use copying::Copying;
 use copying::source::handler::Feeding;
@@ -185,9 +187,11 @@ impl Pg {
         pg
     }
 
-    /// Adds the requests that the store remembers besides the log; the batches ascend.
-    pub fn load_dups(&mut self, batches: Vec<DupBatch>) {
+    /// Adds what the store remembers besides the log: requests, whose batches ascend, and changes
+    /// that may not be durable on all members.
+    pub fn load_beside(&mut self, batches: Vec<DupBatch>, redo: Redo) {
         self.copy.dups = Dups::from_batches(batches);
+        self.copy.redo = redo;
     }
 
     /// The PG's id.

@@ -20,6 +20,7 @@ use super::fetch::{Answer, Fetched, Pieces, Want};
 use super::in_flight::{InFlight, Reply};
 use super::key;
 use super::log::{LogEntry, LogOp, Usage};
+use super::message::PeerBody;
 use super::op::{COPIES, ClientOp, OsdOp};
 use super::op_checks::op_mtime;
 use super::output::{Ctx, Output};
@@ -164,6 +165,16 @@ fn known(wants: &[Want], answers: &[Fetched]) -> Option<Pieces> {
     Some(all)
 }
 
+/// The staging object of a large change, or why there is none; `None` if the change was not staged.
+fn staged(answers: &[Fetched]) -> Option<Result<Bytes, Errno>> {
+    let found = answers.iter().find(|f| matches!(f.want, Want::Large(..)))?;
+    match &found.answer {
+        Ok(Answer::Staged(Ok(whole))) => whole.as_ref().map(|w| Ok(w.key.clone())),
+        Ok(Answer::Staged(Err(e))) => Some(Err(*e)),
+        _ => Some(Err(EIO)),
+    }
+}
+
 /// The state of a primary that serves. Only such a primary writes, and it stays one while it does.
 fn active<'a>(role: &'a mut Role, site: &Site) -> &'a mut Active {
     match role {
@@ -224,6 +235,19 @@ impl Serving<'_> {
         let Some(old) = known(&old, &r.answers) else {
             return self.log_failure(op, Reply::failure(-EIO, old_user_version), cx);
         };
+        let staged = match staged(&r.answers) {
+            Some(Err(e)) => return self.log_failure(op, Reply::failure(-e, old_user_version), cx),
+            Some(Ok(stage)) => Some(stage),
+            None => {
+                let cfg = &self.site.cfg;
+                if let Some(portions) = self.site.backend.portions(size, &draft.changes, &old, cfg) {
+                    let changed = base.as_ref().unwrap_or(key).clone();
+                    r.op = op;
+                    return self.fetch(r, vec![Want::Large(portions, changed)], cx);
+                }
+                None
+            }
+        };
         let grows = draft.usage.bytes > 0 || draft.usage.objects > 0;
         let stores = grows || draft.stores_data();
         if let Err(answer) = self.site.check_full(&op, grows, stores, cx) {
@@ -244,7 +268,11 @@ impl Serving<'_> {
         };
         let mut change = Change::of((draft, io), (key, state), &snap_context, last, times);
         if let Some((_, ops)) = change.objects.last_mut() {
-            *ops = self.site.backend.code(size, std::mem::take(ops), &old);
+            let (backend, logical) = (&self.site.backend, std::mem::take(ops));
+            *ops = match staged {
+                Some(stage) => backend.take(size, logical, &old, stage),
+                None => backend.code(size, logical, &old),
+            };
         }
         if is_too_large(&self.site.cfg, state, &change.objects) {
             return self.log_failure(op, Reply::failure(-EMSGSIZE, old_user_version), cx);
@@ -366,6 +394,8 @@ impl Serving<'_> {
             trim_to,
             stable: a.committed,
             txn,
+            holders: self.store.gathers.members.clone(),
+            own: self.copy.info.part,
         };
         let (mut txn, sent) = self.site.backend.write(change, &a.peers, cx);
         if a.in_flight.is_empty() {
@@ -384,6 +414,10 @@ impl Serving<'_> {
             sent,
             dups: Vec::new(),
         });
+        let before = self
+            .copy
+            .note_redo(self.site.pgid, version, a.committed, &mut txn);
+        self.store.record(before, cx);
         txn.meta
             .push(MetaOp::Put(key::log_key(self.site.pgid, version), record));
         self.copy.note_entry(entry);
@@ -532,6 +566,27 @@ impl Serving<'_> {
         }
     }
 
+    /// Tells the members that all writes are durable everywhere, if they keep the steps of some. Under
+    /// load each write tells it of those before.
+    pub(super) fn tell_stable(&mut self, cx: &mut Ctx<'_>) {
+        let Role::Active(a) = &self.role else {
+            // Only a primary that serves knows.
+            return;
+        };
+        if self.copy.redo.is_empty() || !a.in_flight.is_empty() {
+            // The next write tells it, or nobody needs to know.
+            return;
+        }
+        let stable = a.committed;
+        for (osd, _) in &a.peers {
+            self.outbox
+                .send(*osd, self.lead.id, PeerBody::Stable(stable), false, cx);
+        }
+        let mut txn = Txn::default();
+        self.copy.redo.forget(self.site.pgid, stable, &mut txn.meta);
+        self.store.record(txn, cx);
+    }
+
     /// Sends the writes again that an OSD (or anyone) has not confirmed.
     pub(super) fn resend_writes(&mut self, only: Option<OsdId>, cx: &mut Ctx<'_>) {
         if self.site.cfg.has_bug(Bug::NoResend) {
@@ -540,12 +595,6 @@ impl Serving<'_> {
         let a = active(self.role, self.site);
         a.sent = cx.usec;
         for (osd, committed) in a.peers.iter().filter(|(o, _)| only.is_none_or(|x| x == *o)) {
-            let asked = self.store.gathers.unanswered(*osd);
-            self.outbox.ask(
-                self.lead.id,
-                asked.into_iter().map(|want| (*osd, want)).collect(),
-                cx,
-            );
             for w in a.in_flight.iter().filter(|w| w.version > *committed) {
                 cx.out.push(Output::Send {
                     osd: *osd,

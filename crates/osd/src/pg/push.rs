@@ -12,6 +12,8 @@ pub enum SyncPlan {
     Objects(Vec<Lacking>),
     /// Any objects: all must be compared.
     Backfill,
+    /// The changes after this version, which the target makes itself.
+    Replay(EVersion),
 }
 
 /// An object that a target lacks in its newest version.
@@ -87,9 +89,13 @@ impl PushEnd {
 impl Encode for SyncPlan {
     fn encode(&self, w: &mut Writer) {
         match self {
-            Self::Backfill => w.bool(true),
+            Self::Backfill => w.u8(1),
+            Self::Replay(from) => {
+                w.u8(2);
+                w.put(from);
+            }
             Self::Objects(all) => {
-                w.bool(false);
+                w.u8(0);
                 w.count(all.len());
                 all.iter().for_each(|o| w.put(&o.key));
                 all.iter().for_each(|o| w.put(&o.had));
@@ -100,8 +106,11 @@ impl Encode for SyncPlan {
 
 impl Decode for SyncPlan {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        if r.bool()? {
-            return Ok(Self::Backfill);
+        match r.u8()? {
+            0 => {}
+            1 => return Ok(Self::Backfill),
+            2 => return Ok(Self::Replay(r.get()?)),
+            _ => return Err(Error::Invalid("plan of a copy")),
         }
         let keys: Vec<Bytes> = r.get()?;
         let all = keys.into_iter().map(|key| Ok(Lacking { key, had: r.get()? }));

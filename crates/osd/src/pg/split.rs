@@ -8,6 +8,7 @@ use spirula_maps::PgId;
 
 use super::Pg;
 use super::cluster::ClusterMap;
+use super::coded::fold::Fragments;
 use super::output::Ctx;
 
 impl Pg {
@@ -29,6 +30,10 @@ impl Pg {
             let (cfg, map) = (Arc::clone(&self.site.cfg), Arc::clone(map));
             let mut new = Self::new(child, self.site.whoami, slot, cfg, map);
             let (copy, txn) = self.copy.split_off(self.site.pgid, child, pg_num);
+            if copy.exists {
+                new.store.fragments = Fragments::of(copy.info.part);
+                new.site.follow(copy.info.part.layout);
+            }
             new.copy = copy;
             new.lead.promised = self.lead.promised;
             new.site.interval = self.site.interval.clone();

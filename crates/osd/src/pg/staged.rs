@@ -4,21 +4,43 @@ use bytes::Bytes;
 use spirula_maps::PgId;
 
 use super::key;
+use super::layout::Layout;
 use super::txn::ObjectOp;
 
-/// The purpose of a staging object. A PG has at most one of each, and an op takes them in this
-/// order.
+/// The purpose of a staging object. A PG has at most one of each, and an op takes the first two in
+/// this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Slot {
     /// The object's new content: a copy of another one, or of its state at a snapshot.
     Becomes,
     /// The clone that a write leaves behind.
     Was,
+    /// What a large change of an object that is erasure-coded makes of each member's fragment; with
+    /// a number, as several ops may have one each.
+    Large(u8),
 }
 
 impl Slot {
+    /// Large changes that may be staged at a time.
+    const LARGE: u8 = 16;
+
+    /// The number of slots.
+    pub(super) const COUNT: usize = 2 + Self::LARGE as usize;
+
     /// All slots.
-    pub(super) const ALL: [Self; 2] = [Self::Becomes, Self::Was];
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let large = (0..Self::LARGE).map(Self::Large);
+        [Self::Becomes, Self::Was].into_iter().chain(large)
+    }
+
+    /// The slot's number.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::Becomes => 0,
+            Self::Was => 1,
+            Self::Large(n) => 2 + n,
+        }
+    }
 }
 
 /// A staging object that is whole. It is kept as long as this is held.
@@ -32,12 +54,13 @@ pub struct Whole {
 
 /// The key of a PG's staging object.
 pub(super) fn stage_key(pgid: PgId, slot: Slot) -> Bytes {
-    key::stage_key(pgid, slot as u8)
+    key::stage_key(pgid, slot.number())
 }
 
-/// The changes that remove any staging objects of a PG.
-pub(super) fn no_stages(pgid: PgId) -> Vec<(Bytes, Vec<ObjectOp>)> {
-    let keys = Slot::ALL.map(|slot| stage_key(pgid, slot)).into_iter();
+/// The changes that remove any staging objects of a PG with this layout.
+pub(super) fn no_stages(pgid: PgId, layout: Layout) -> Vec<(Bytes, Vec<ObjectOp>)> {
+    let may_be = |slot: &Slot| layout != Layout::Whole || !matches!(slot, Slot::Large(_));
+    let keys = Slot::all().filter(may_be).map(|slot| stage_key(pgid, slot));
     let keys = keys.chain([key::repair_key(pgid)]);
     keys.map(|key| (key, vec![ObjectOp::Remove])).collect()
 }

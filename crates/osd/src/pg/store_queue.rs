@@ -5,21 +5,23 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_denc::Micros;
+use spirula_erasure::{Step, Unit};
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, OsdId};
 
 use super::coded::fold::{Folds, Fragments};
-use super::coded::gather::{Ask, Gathers};
+use super::coded::gather::{Ask, Gathers, Holders};
 use super::coded::want::FragmentWant;
 use super::fetch::{Fetched, Pieces, ReadError, Want};
 use super::key::KeyRange;
+use super::layout::{Layout, Part, Shape};
 use super::list::Listing;
 use super::message::PeeringId;
 use super::op::ClientOp;
 use super::output::{Claim, Ctx, Output, Reader, Token};
 use super::reading::Reading;
 use super::repair::Asked;
-use super::txn::Txn;
+use super::txn::{ObjectOp, Txn};
 
 /// The purpose of a transaction.
 #[derive(Debug)]
@@ -100,6 +102,10 @@ impl Pending {
 #[derive(Debug)]
 pub(super) struct FragmentAsked {
     pub(super) by: OsdId,
+    /// The object's key.
+    pub(super) key: Bytes,
+    /// The attempt at peering in which it was asked.
+    pub(super) id: PeeringId,
     /// The member's question and its round.
     pub(super) number: (u32, u32),
 }
@@ -113,6 +119,8 @@ pub(super) struct Gathered {
     pub(super) answers: Option<(Token, Vec<Fetched>)>,
     /// Whether nobody waits for the share any more.
     pub(super) late: bool,
+    /// The object, if this OSD can't read its fragment.
+    pub(super) unreadable: Option<Bytes>,
 }
 
 impl Gathered {
@@ -201,6 +209,36 @@ impl StoreQueue {
         self.call_on(cx);
     }
 
+    /// Whether this copy has coding fragments.
+    fn is_coding(&self) -> bool {
+        let unit = self.fragments.as_ref().map(|f| f.unit);
+        matches!(unit, Some(Unit::Parity(_)))
+    }
+
+    /// Leaves steps of a transaction out of coding fragments, as simulations want it.
+    pub(super) fn leave_out(&self, txn: &mut Txn, is_one: impl Fn(&Step) -> bool) {
+        let stays = |op: &ObjectOp| !matches!(op, ObjectOp::Step(step) if is_one(step));
+        for (_, ops) in txn.objects.iter_mut().filter(|_| self.is_coding()) {
+            ops.retain(stays);
+        }
+    }
+
+    /// Adds differences to coding fragments once more, as simulations want it.
+    pub(super) fn add_again(&mut self, mut txn: Txn, cx: &mut Ctx<'_>) {
+        let adds = |op: &ObjectOp| {
+            matches!(
+                op,
+                ObjectOp::Step(Step::Write { .. } | Step::Patch { .. } | Step::Punch { .. })
+            )
+        };
+        for (_, ops) in &mut txn.objects {
+            ops.retain(adds);
+        }
+        txn.objects.retain(|(_, ops)| !ops.is_empty() && self.is_coding());
+        txn.meta.clear();
+        self.record(txn, cx);
+    }
+
     /// Submits a transaction that nothing waits for, if it changes anything.
     pub(super) fn record(&mut self, txn: Txn, cx: &mut Ctx<'_>) {
         if !txn.is_empty() {
@@ -236,10 +274,12 @@ impl StoreQueue {
         }
     }
 
-    /// Takes the answer to the read that the first of the waiting calls needs.
-    pub(super) fn fold(&mut self, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
-        self.folds.read(answers);
+    /// Takes the answer to the read that the first of the waiting calls needs. Returns the object of
+    /// which something can't be read.
+    pub(super) fn fold(&mut self, answers: Vec<Fetched>, cx: &mut Ctx<'_>) -> Option<Bytes> {
+        let unreadable = self.folds.read(answers);
         self.call_on(cx);
+        unreadable
     }
 
     /// Looks an object up.
@@ -272,6 +312,18 @@ impl StoreQueue {
         self.call(read, cx);
     }
 
+    /// Reads parts of an object before the writes that wait for its fragment, as simulations want
+    /// it.
+    pub(super) fn read_early(&mut self, key: Bytes, wants: Vec<Want>, what: Pending, cx: &mut Ctx<'_>) {
+        let (token, reader) = (self.token(what), None);
+        cx.out.push(Output::Read {
+            token,
+            key,
+            wants,
+            reader,
+        });
+    }
+
     /// Lists objects in a range of keys.
     pub(super) fn list(&mut self, range: KeyRange, max: usize, what: Pending, cx: &mut Ctx<'_>) {
         let (token, KeyRange { from, to }) = (self.token(what), range);
@@ -293,11 +345,12 @@ impl StoreQueue {
         self.gathers.clear();
     }
 
-    /// Reads parts of an object whose data is in the fragments of several members. Returns the
-    /// questions to members.
+    /// Reads parts of an object, or of a fragment, whose data is in the fragments of several members.
+    /// Returns the questions to members.
     pub(super) fn gather(
         &mut self,
         (key, wants): (Bytes, Vec<Want>),
+        of: (Shape, Holders),
         what: Pending,
         cx: &mut Ctx<'_>,
     ) -> Vec<(OsdId, FragmentWant)> {
@@ -305,10 +358,26 @@ impl StoreQueue {
             impossible!("a copy whose objects are coded to know of what it has"; key = format!("{key:?}"));
         };
         let (own, seq) = (fragments.clone(), self.token(what).seq());
-        match self.gathers.begin(seq, (key, wants), &own) {
-            Ok(asks) => self.ask(asks, cx),
-            Err(error) => impossible!("members to be enough for data where the PG serves"; error = error),
-        }
+        let asks = self.gathers.begin(seq, (key, wants), of, &own);
+        self.ask(asks, cx)
+    }
+
+    /// How this copy holds objects.
+    pub(super) fn layout(&self) -> Layout {
+        let of = |f: &Fragments| Layout::Coded(f.layout);
+        self.fragments.as_ref().map_or(Layout::Whole, of)
+    }
+
+    /// The parts that the members hold that objects are gathered from, this OSD (`me`) among them;
+    /// none if all hold the same.
+    pub(super) fn parts(&self, me: OsdId) -> Vec<(OsdId, Part)> {
+        let Some(own) = &self.fragments else {
+            return Vec::new();
+        };
+        let others = self.gathers.members.iter().map(|(unit, osd)| (*osd, *unit));
+        let all = others.chain([(me, own.unit)]);
+        all.filter_map(|(osd, unit)| Some((osd, own.part_of(unit)?)))
+            .collect()
     }
 
     /// Asks this OSD's store. Returns the questions to members.
@@ -335,8 +404,13 @@ impl StoreQueue {
         let Some(own) = self.fragments.clone() else {
             return Gathered::late();
         };
+        let is_bad = answers.iter().any(|f| f.answer.is_err());
+        let unreadable = self.gathers.object(number.0).filter(|_| is_bad).cloned();
         let asks = self.gathers.read_here(number, answers, &own);
-        self.gather_on(number, asks, &own, cx)
+        Gathered {
+            unreadable,
+            ..self.gather_on(number, asks, &own, cx)
+        }
     }
 
     /// Takes a member's share of the data of a question.
@@ -347,7 +421,8 @@ impl StoreQueue {
         found: Option<Pieces>,
         cx: &mut Ctx<'_>,
     ) -> Gathered {
-        let Some((own, unit)) = self.fragments.clone().zip(self.gathers.unit_of(from)) else {
+        let unit = self.gathers.unit_of(from, number.0);
+        let Some((own, unit)) = self.fragments.clone().zip(unit) else {
             return Gathered::late();
         };
         let asks = self.gathers.took(number, unit, found.ok_or(ReadError), &own);
@@ -368,6 +443,7 @@ impl StoreQueue {
             asks,
             answers: answers.map(|all| (Token::new(self.slot, number.0), all)),
             late: false,
+            unreadable: None,
         }
     }
 }

@@ -12,10 +12,12 @@ use spirula_maps::{EVersion, PgId, snap};
 
 use super::bug::Bug;
 use super::coded::fold::Fragments;
+use super::coded::redo::Redo;
 use super::dirty::Dirty;
 use super::dups::{DupBatch, Dups};
 use super::info::PgInfo;
 use super::key::{self, KeyRange};
+use super::layout::Layout;
 use super::log::{self, LogEntry, LogOp, PgLog};
 use super::message::LogUpdate;
 use super::op::ClientOp;
@@ -24,7 +26,7 @@ use super::push::SyncPlan;
 use super::site::Site;
 use super::staged;
 use super::store_queue::{Commit, StoreQueue};
-use super::txn::{MetaOp, Txn};
+use super::txn::{MetaOp, ObjectOp, Txn};
 
 /// This OSD's copy of the PG.
 #[derive(Debug, Default)]
@@ -37,6 +39,8 @@ pub(super) struct StoredCopy {
     pub(super) log: PgLog,
     /// Requests that are no longer in the log.
     pub(super) dups: Dups,
+    /// Changes that may not be durable on all members, where members' objects differ.
+    pub(super) redo: Redo,
 }
 
 impl StoredCopy {
@@ -66,6 +70,7 @@ impl StoredCopy {
             log,
             info,
             dups: Dups::default(),
+            redo: Redo::default(),
         }
     }
 
@@ -107,6 +112,34 @@ impl StoredCopy {
             "the log to end with the copy's last change";
             head = self.log.head(), last_update = self.info.last_update
         );
+    }
+
+    /// Notes the steps of a change, if other members may need them, and forgets those up to `stable`,
+    /// which are durable everywhere.
+    ///
+    /// Returns what is to be stored before the change.
+    pub(super) fn note_redo(
+        &mut self,
+        pgid: PgId,
+        version: EVersion,
+        stable: EVersion,
+        txn: &mut Txn,
+    ) -> Txn {
+        if self.info.part.layout == Layout::Whole {
+            // Any other member can give its objects.
+            return Txn::default();
+        }
+        let mut meta = std::mem::take(&mut txn.meta);
+        // What is staged is only taken once it is durable everywhere: nobody needs it again.
+        let is_staged = |(key, _): &(Bytes, Vec<ObjectOp>)| key::is_stage_key(key);
+        let redone = txn.objects.iter().filter(|o| !is_staged(o)).cloned();
+        let before = self.redo.note(pgid, version, redone.collect(), &mut meta);
+        self.redo.forget(pgid, stable, &mut meta);
+        txn.meta = meta;
+        Txn {
+            objects: Vec::new(),
+            meta: before.into_iter().collect(),
+        }
     }
 
     /// Trims log entries as the primary does, but keeps the answers of their requests.
@@ -161,6 +194,10 @@ impl StoredCopy {
                 .push(MetaOp::Put(key::log_key(pgid, e.version), e.to_bytes()));
             self.log.append(e);
         }
+        // All members have all changes by now.
+        if info.part.layout != Layout::Whole {
+            self.redo.clear(pgid, &mut txn.meta);
+        }
         self.log.set_head(info.last_update);
         self.info = PgInfo {
             log_tail: self.log.tail(),
@@ -180,7 +217,7 @@ impl StoredCopy {
         cx: &mut Ctx<'_>,
     ) {
         let mut txn = Txn {
-            objects: staged::no_stages(site.pgid),
+            objects: staged::no_stages(site.pgid, info.part.layout),
             meta: Vec::new(),
         };
         self.take_over(site.pgid, info, update, &mut txn);
@@ -207,7 +244,8 @@ impl StoredCopy {
     /// Removes the copy: its records go with this transaction.
     pub(super) fn remove(&mut self, pgid: PgId, txn: &mut Txn) {
         invariant!(self.info.incomplete, "a copy that is removed to have been marked incomplete first"; pg = pgid);
-        for KeyRange { from, to } in [key::log_range(pgid), key::dups_range(pgid)] {
+        let records = [key::log_range, key::dups_range, key::redo_range];
+        for KeyRange { from, to } in records.map(|range| range(pgid)) {
             txn.meta.push(MetaOp::DeleteRange(from, to));
         }
         txn.meta.push(MetaOp::Delete(key::info_key(pgid)));
@@ -232,13 +270,17 @@ impl StoredCopy {
         );
         self.info.usage_invalid = true;
         self.info.pg_num = pg_num;
+        let mut txn = Txn::default();
+        let log = self.log.split_off(|o| child.contains_hash(pg_num, o.hash));
+        let (kept, is_theirs) = (pgid, |v| log.contains(v));
+        let redo = self.redo.split_off(kept, child, is_theirs, &mut txn.meta);
         let new = Self {
             exists: self.exists,
             info: self.info.clone(),
-            log: self.log.split_off(|o| child.contains_hash(pg_num, o.hash)),
+            log,
             dups: self.dups.clone(),
+            redo,
         };
-        let mut txn = Txn::default();
         if self.exists {
             for e in new.log.iter() {
                 txn.meta.push(MetaOp::Delete(key::log_key(pgid, e.version)));

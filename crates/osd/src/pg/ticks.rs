@@ -18,6 +18,8 @@ impl Pg {
             self.serving().lease(|l| l.reset(osd));
             self.backfill(|b| b.backfill_reset(osd, cx));
         }
+        let answered = self.serving().shares().ask_again(osd, cx);
+        self.all_answered(answered, cx);
         self.feeding().source_peer_reset(osd, cx);
         self.serving().repairing().repair_reset(osd, cx);
         self.copying.incoming.released(osd);
@@ -34,12 +36,15 @@ impl Pg {
         let patience = Micros::from_secs(self.site.cfg.peering_retry.into());
         match &self.role {
             Role::Active(a) if cx.usec.saturating_sub(a.sent) > patience => {
-                self.serving().resend_writes(None, cx)
+                self.serving().resend_writes(None, cx);
+                let answered = self.serving().shares().ask_all_again(cx);
+                self.all_answered(answered, cx);
             }
             Role::Stray => self.led().announce(cx),
             Role::Deleting => self.deleting().delete_tick(cx),
             _ => drop(self.agree(cx, |a, cx| a.tick(cx))),
         }
+        self.serving().tell_stable(cx);
         self.serving().lease(|l| l.tick(cx));
         if !self.backfill(|b| b.backfill_tick(cx)) {
             self.feeding().pump_feeds(cx);

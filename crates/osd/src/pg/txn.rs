@@ -5,12 +5,14 @@
 
 use bytes::Bytes;
 use spirula_denc::{Error, Reader, Result, Writer};
-use spirula_erasure::Step;
+use spirula_erasure::{FragmentOp, Step};
+use spirula_invariant::impossible;
 use spirula_maps::SnapId;
 use spirula_proto::BytesList;
 use spirula_store::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, ObjectKey};
 
 use super::coded::message as coded;
+use super::key;
 
 /// A change to one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +77,25 @@ pub enum ObjectOp {
     /// A step of a change of an object that is erasure-coded: each member makes changes of its
     /// fragment of it.
     Step(Step),
+    /// What the members stage of a large change of an object that is erasure-coded. Each is sent what
+    /// becomes of its own fragment ([`ObjectOp::Stage`]).
+    Portion {
+        /// The steps.
+        steps: Vec<Step>,
+        /// The object that is to be changed.
+        base: Bytes,
+    },
+    /// Writes of whole blocks of a fragment, into a staging object. Differences are added to what the
+    /// fragment of another object has.
+    Stage {
+        /// Writes and additions.
+        ops: Vec<FragmentOp>,
+        /// The key of that object.
+        base: Bytes,
+    },
+    /// Takes over each block that the staging object with this key has, in its place. The staging
+    /// object is gone then.
+    Take(Bytes),
     /// Notes which snapshots a clone stands for, so that it is found when one is removed.
     NoteSnaps {
         /// The snapshots that it now stands for.
@@ -130,6 +151,22 @@ fn write_logged(len: usize, direct_min: usize) -> usize {
     blocks + len / 100
 }
 
+/// The bytes that a step takes in the log besides those that it carries.
+pub(super) fn step_logged(step: &Step) -> usize {
+    match step {
+        Step::Write { offset, data: bytes } | Step::Patch { offset, delta: bytes } => {
+            let (first, block) = (*offset % BLOCK as u64, BLOCK as u64);
+            let blocks = (first + bytes.len() as u64).div_ceil(block);
+            usize::try_from(blocks * block).unwrap_or(usize::MAX)
+        }
+        Step::Punch { .. } | Step::Truncate { .. } | Step::Discard { .. } => ZERO_LOGGED,
+        Step::Stripes {
+            pieces, fresh: true, ..
+        } => pieces.len() * 2 * BLOCK,
+        Step::Stripes { pieces, .. } => (pieces.len() + 1) * ZERO_LOGGED,
+    }
+}
+
 /// The bytes that a write among few others takes in the log besides.
 pub(super) fn small_write_logged(len: usize) -> usize {
     write_logged(len, DIRECT_MIN)
@@ -149,7 +186,12 @@ pub fn log_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
 /// The bytes of these changes that are copied wherever they go, as they are not in buffers of a
 /// pool: xattrs, omap, infos.
 pub fn copied_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
-    let pooled = |op: &&ObjectOp| matches!(op, ObjectOp::Write { .. } | ObjectOp::Step(_));
+    let pooled = |op: &&ObjectOp| {
+        matches!(
+            op,
+            ObjectOp::Write { .. } | ObjectOp::Step(_) | ObjectOp::Stage { .. } | ObjectOp::Portion { .. }
+        )
+    };
     let of = |(key, ops): &(Bytes, Vec<ObjectOp>)| {
         let copied = ops.iter().filter(|op| !pooled(op));
         copied.map(|op| op.log_bytes(key.len(), 0)).sum::<usize>()
@@ -166,10 +208,18 @@ pub fn is_storable(objects: &[(Bytes, Vec<ObjectOp>)]) -> bool {
         ObjectOp::Zero { offset, len } => ends_well(*offset, *len),
         ObjectOp::Truncate { size } => ends_well(*size, 0),
         ObjectOp::Step(step) => ends_well(step.range().offset, step.range().len),
-        ObjectOp::SetAttr { name, .. } => name.len() <= MAX_ATTR_NAME,
-        ObjectOp::CloneOf(source) | ObjectOp::CloneOfData(source) | ObjectOp::MoveOf(source) => {
-            source.len() <= ObjectKey::MAX_LEN
+        ObjectOp::Stage { ops, base } => {
+            base.len() <= ObjectKey::MAX_LEN
+                && ops.iter().all(|op| {
+                    let range = op.range();
+                    ends_well(range.offset, range.len)
+                })
         }
+        ObjectOp::SetAttr { name, .. } => name.len() <= MAX_ATTR_NAME,
+        ObjectOp::CloneOf(source)
+        | ObjectOp::CloneOfData(source)
+        | ObjectOp::MoveOf(source)
+        | ObjectOp::Take(source) => source.len() <= ObjectKey::MAX_LEN,
         _ => true,
     };
     objects
@@ -201,12 +251,8 @@ impl Txn {
 
     /// Bytes of payload.
     pub fn data_len(&self) -> usize {
-        let len = |op: &ObjectOp| match op {
-            ObjectOp::Write { data, .. } => data.len(),
-            ObjectOp::Step(step) => step.bytes(),
-            _ => 0,
-        };
-        self.objects.iter().flat_map(|(_, ops)| ops).map(len).sum()
+        let ops = self.objects.iter().flat_map(|(_, ops)| ops);
+        ops.map(ObjectOp::written).sum()
     }
 
     /// Encodes the changes to objects (records are each OSD's own); payload bytes are pushed to
@@ -258,6 +304,8 @@ impl ObjectOp {
         match self {
             Self::Write { data, .. } => data.len(),
             Self::Step(step) => step.bytes(),
+            Self::Portion { steps, .. } => steps.iter().map(Step::bytes).sum(),
+            Self::Stage { ops, .. } => ops.iter().map(|op| coded::data_of(op).len()).sum(),
             _ => 0,
         }
     }
@@ -269,14 +317,26 @@ impl ObjectOp {
         let payload = match self {
             Self::Write { data, .. } => write_logged(data.len(), direct_min),
             Self::Zero { .. } | Self::Truncate { .. } => ZERO_LOGGED,
-            // The fragment gets no more of it, and several places at most.
-            Self::Step(step) => write_logged(step.bytes(), direct_min) + 2 * ZERO_LOGGED,
+            // As it comes, as parts of blocks of the fragment, and to be made again.
+            Self::Step(step) => 3 * step.bytes() + step_logged(step),
             Self::SetInfo(b) | Self::OmapHeader(b) => b.len(),
             Self::SetAttr { name, value } => name.len() + value.len(),
             Self::OmapSet(pairs) => pairs.iter().map(|(k, v)| k.len() + v.len() + PAIR_LOGGED).sum(),
             Self::OmapRm(keys) => keys.iter().map(|k| k.len() + PAIR_LOGGED).sum(),
             Self::OmapRmRange { from, to } => from.len() + to.len(),
             Self::CloneOf(source) | Self::CloneOfData(source) | Self::MoveOf(source) => source.len(),
+            // A range of blocks, or a few.
+            Self::Take(source) => source.len() + 2 * ZERO_LOGGED,
+            Self::Portion { steps, .. } => {
+                let bytes = steps.iter().map(|step| write_logged(step.bytes(), direct_min));
+                bytes.sum()
+            }
+            Self::Stage { ops, .. } => {
+                let bytes = ops
+                    .iter()
+                    .map(|op| write_logged(coded::data_of(op).len(), direct_min));
+                bytes.sum()
+            }
             Self::NoteSnaps { add, remove } => (add.len() + remove.len()) * record,
             Self::ForgetSnaps { to, snaps } => snaps.len() * (record + to.len() + PAIR_LOGGED),
             Self::RmAttr(name) => name.len(),
@@ -361,6 +421,18 @@ impl ObjectOp {
                 w.u8(18);
                 coded::encode_step(step, w, payload);
             }
+            Self::Stage { ops, base } => {
+                w.u8(19);
+                w.put(base);
+                coded::encode_fragment_ops(ops, w, payload);
+            }
+            Self::Take(stage) => {
+                w.u8(20);
+                w.put(stage);
+            }
+            Self::Portion { base, .. } => {
+                impossible!("each member to be sent its own share of a large change"; object = key::named(base))
+            }
         }
     }
 
@@ -409,6 +481,11 @@ impl ObjectOp {
             16 => Self::CloneOfData(r.get()?),
             17 => Self::MoveOf(r.get()?),
             18 => Self::Step(coded::decode_step(r, payload, at)?),
+            19 => Self::Stage {
+                base: r.get()?,
+                ops: coded::decode_fragment_ops(r, payload, at)?,
+            },
+            20 => Self::Take(r.get()?),
             _ => return Err(Error::Invalid("object op")),
         })
     }
@@ -494,6 +571,24 @@ mod tests {
                 delta: data.clone(),
             }),
             ObjectOp::Step(Step::Truncate { size: 4 }),
+            ObjectOp::Stage {
+                ops: vec![
+                    FragmentOp::Write {
+                        offset: 4096,
+                        data: Bytes::from_static(b"written"),
+                    },
+                    FragmentOp::Add {
+                        offset: 8192,
+                        delta: Bytes::from_static(b"added"),
+                    },
+                ],
+                base: Bytes::from_static(b"base"),
+            },
+            ObjectOp::Take(Bytes::from_static(b"stage")),
+            ObjectOp::Step(Step::Discard {
+                range: (5..11).into(),
+                coding: true,
+            }),
             ObjectOp::NoteSnaps {
                 add: vec![7, 6],
                 remove: vec![5],

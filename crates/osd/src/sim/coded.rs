@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use spirula_erasure::{Layout as Code, Unit};
+use spirula_erasure::Layout as Code;
 use spirula_maps::SnapId;
 
 use super::*;
@@ -28,37 +28,14 @@ fn code(k: u8, m: u8) -> Code {
 }
 
 /// Runs a test with coded pools.
-fn on_coded(test: impl FnOnce()) {
+pub(super) fn on_coded(test: impl FnOnce()) {
     CODED.set(true);
     test();
     CODED.set(false);
 }
 
-/// Tests of replicated pools that must pass on coded ones.
-macro_rules! on_coded {
-    ($name:ident, $module:ident: $($test:ident),+) => {
-        mod $name {
-            $(
-                #[test]
-                fn $test() {
-                    super::on_coded(crate::sim::$module::$test);
-                }
-            )+
-        }
-    };
-}
-
-on_coded!(on_classes, classes: a_failed_call_undoes_what_ops_before_it_did, a_call_sent_again_is_answered_as_before, calls_read_and_write_their_object, classes_are_refused_by_name, tags_of_new_versions_differ, maps_that_methods_make_are_bounded_in_all_calls_together, what_many_calls_read_is_fetched_together, what_writes_return_is_for_those_who_ask, what_methods_read_is_bounded_however_much_they_are_asked_for);
-on_coded!(on_copy, copy: a_question_of_another_osd_is_as_old_as_it_is, copies_fail_as_with_the_official_osd, a_copy_has_everything_of_its_source_and_its_version, copies_in_a_circle_and_lost_messages_end);
-on_coded!(on_dups, dups: requests_are_recognised_beyond_the_log_and_after_a_restart_of_all, they_are_forgotten_in_the_end, what_is_forgotten_before_it_is_durable_is_answered_all_the_same);
-on_coded!(on_omap, omap: a_range_removes_what_was_there_before_its_request, a_request_sees_what_was_before_it_also_when_it_is_executed_again, a_write_that_reads_does_not_wait_for_the_one_before_it, bad_input_and_missing_objects_fail_as_with_the_official_osd, omaps_are_copied_to_a_new_member_page_by_page, pairs_are_set_listed_compared_and_removed, the_header_is_kept_and_cleared_with_the_pairs, values_by_keys_are_bounded);
-on_coded!(on_ops, ops: a_full_pool_takes_only_what_does_not_grow_it, a_member_without_room_stops_what_stores_and_nothing_else, a_read_waits_for_the_write_before_it_to_be_durable_everywhere, a_request_sent_again_is_answered_alike_also_if_it_failed, a_write_is_read_back_with_its_version, a_write_that_was_dropped_after_the_map_told_of_room_is_sent_again, an_exclusive_create_fails_the_second_time, attributes_are_set_compared_listed_and_removed, checksums_are_those_of_the_official_osd, data_ops_have_the_official_results, filters_leave_objects_out_of_listings, listings_page_through_namespaces_to_the_end_of_the_pg, no_write_overtakes_one_that_was_dropped_for_lack_of_room, several_ops_happen_all_or_not_at_all, versions_count_failures_and_ops_without_effect_but_show_only_changes, what_must_be_refused_is, writesame_repeats_its_pattern);
-on_coded!(on_snaps, snaps: a_client_that_was_away_leaves_no_clones_of_purged_snapshots, a_snapshot_keeps_what_was_there, contexts_are_checked, rolling_back_makes_the_head_what_it_was);
-on_coded!(on_stage, stage: a_clone_takes_a_large_omap_along, other_objects_go_on_while_one_is_staged, a_request_that_is_sent_again_while_it_is_staged_is_done_once);
-on_coded!(on_watch, watch: a_notification_ends_without_those_who_do_not_answer_or_leave, a_watch_is_taken_up_again_after_its_connection_or_primary_was_lost, a_watch_lives_by_its_pings_and_an_old_one_by_its_connection, a_watcher_is_listed_notified_heard_and_removed, the_end_of_a_watch_is_as_old_as_it_is, watches_and_notifications_have_bounds, what_a_shut_out_client_sent_is_refused_even_if_it_waited, whoever_watches_a_deleted_object_is_told);
-
 /// An object as its client knows it.
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Object {
     exists: bool,
     data: Vec<u8>,
@@ -137,57 +114,6 @@ fn random_op(rng: &mut Rng, object: &mut Object, most: u64, is_first: bool) -> O
     }
 }
 
-impl Sim {
-    /// Checks that the members' fragments of all objects belong together.
-    fn check_fragments(&self, layout: Code, seed: u64) {
-        let parts: BTreeMap<u8, &Node> = self
-            .nodes
-            .values()
-            .map(|n| {
-                (
-                    n.core
-                        .as_ref()
-                        .unwrap()
-                        .pgs()
-                        .next()
-                        .unwrap()
-                        .seen()
-                        .info()
-                        .unwrap()
-                        .part
-                        .role,
-                    n,
-                )
-            })
-            .collect();
-        assert_eq!(
-            parts.len(),
-            usize::from(layout.roles()),
-            "seed {seed}: each part is held once"
-        );
-        let of = |unit| parts[&layout.role_of(unit).unwrap()].store.objects();
-        for (key, first) in of(Unit::Data(0)) {
-            let data: Vec<&[u8]> = (0..layout.k())
-                .map(|i| &of(Unit::Data(i))[key].data[..])
-                .collect();
-            let longest = data.iter().map(|d| d.len()).max().unwrap_or(0);
-            let mut coded = vec![vec![0; longest]; layout.m().into()];
-            let mut outputs: Vec<&mut [u8]> = coded.iter_mut().map(Vec::as_mut_slice).collect();
-            layout.code().encode(&data, &mut outputs);
-            for (i, coded) in coded.iter().enumerate() {
-                let mut found = of(Unit::Parity(i as u8))[key].data.clone();
-                found.resize(longest, 0);
-                assert!(found == *coded, "seed {seed}: coding unit {i} of {key:?}");
-            }
-            for (role, n) in &parts {
-                let o = &n.store.objects()[key];
-                let same = (&o.info, &o.attrs, &o.omap) == (&first.info, &first.attrs, &first.omap);
-                assert!(same, "seed {seed}: role {role} of {key:?}");
-            }
-        }
-    }
-}
-
 /// Ops of many kinds on one object under way at once, while connections break.
 #[test]
 fn fragments_are_true_whatever_the_ops_and_lost_messages() {
@@ -262,7 +188,7 @@ fn history(seed: u64) {
             reply.ops[0].data.to_bytes() == expected,
             "seed {seed}, round {round}: {from}+{len}"
         );
-        sim.check_fragments(layout, seed);
+        sim.assert_copies(layout.roles().into(), format!("seed {seed}"));
     }
 }
 
@@ -291,6 +217,43 @@ fn what_a_member_can_not_read_the_others_know() {
     });
 }
 
+/// A fragment that can't be read is noticed when it is needed, and made again of the others.
+#[test]
+fn a_fragment_that_rotted_is_repaired_by_whoever_needs_it() {
+    for (osds, seed) in [(3, 2), (3, 3), (6, 4)] {
+        on_coded(|| {
+            let mut sim = Sim::new(osds, osds.into(), 1, seed);
+            sim.settle();
+            let mut text = source_text();
+            sim.write_full("a", &text);
+            let key = crate::pg::key::object_key(&sim.object("a"));
+            for round in 0..4 * osds {
+                let rotten = OsdId::new(round % osds);
+                sim.nodes
+                    .get_mut(&rotten)
+                    .unwrap()
+                    .store
+                    .rotten
+                    .insert(key.clone());
+                // Reads need data units, and overwrites the coding ones as well.
+                assert_eq!(sim.read("a").unwrap(), text);
+                sim.settle();
+                let at = usize::from(round) * 900;
+                text.replace_range(at..at + 700, &"x".repeat(700));
+                let overwrite = write_at(at as u64, &"x".repeat(700));
+                assert_eq!(sim.call("a", vec![overwrite]).result, 0);
+                sim.pass(20);
+                sim.settle();
+                assert!(sim.all_clean(), "{:?}", sim.states());
+                let is_read = !sim.nodes[&rotten].store.rotten.contains(&key);
+                assert!(is_read || round >= osds, "osd.{rotten} in round {round}");
+                sim.assert_all_agree();
+            }
+            assert_eq!(sim.read("a").unwrap(), text);
+        });
+    }
+}
+
 /// Data of another member's unit and omap keys of this one, in one request.
 #[test]
 fn data_and_keys_are_answered_together_in_whichever_order_they_come() {
@@ -310,4 +273,149 @@ fn data_and_keys_are_answered_together_in_whichever_order_they_come() {
             }
         });
     }
+}
+
+/// Members die and return, also several at once and all of them, while ops are under way.
+#[test]
+fn what_was_acknowledged_is_there_whoever_dies() {
+    for seed in seeds(40) {
+        on_coded(|| deaths(seed));
+    }
+}
+
+fn deaths(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let (osds, layout) = [
+        (3u16, code(2, 1)),
+        (5, code(2, 1)),
+        (6, code(4, 2)),
+        (8, code(4, 2)),
+    ][seed as usize % 4];
+    let size = u32::from(layout.roles());
+    // Half of the seeds copy everything in the background.
+    let cfg = match seed % 8 < 4 {
+        true => PgConfig::default(),
+        false => PgConfig {
+            sync_objects: 0,
+            ..PgConfig::default()
+        },
+    };
+    let mut sim = Sim::with_config(osds, size, 1, seed, cfg);
+    sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = u32::from(layout.k()));
+    sim.settle();
+    let most = layout.stripe_width() * 2 + 100;
+    let mut objects: Vec<Object> = (0..3).map(|_| Object::default()).collect();
+    let mut down: Vec<OsdId> = Vec::new();
+    for round in 0..8 {
+        // Ops that may be under way when somebody dies: each is done or not, in their order.
+        let mut sent: Vec<(usize, Vec<u64>, Vec<Object>)> = Vec::new();
+        for (at, object) in objects.iter().enumerate() {
+            let (mut tids, mut states) = (Vec::new(), vec![object.clone()]);
+            for _ in 0..rng.index(4) {
+                let mut object = states.last().unwrap().clone();
+                let op = random_op(&mut rng, &mut object, most, false);
+                let request = sim.build(&format!("o{at}"), vec![op]);
+                let Some(tid) = sim.submit(request) else { break };
+                tids.push(tid);
+                states.push(object);
+                sim.run_some(rng.index(20));
+            }
+            sent.push((at, tids, states));
+        }
+        sim.run_some(rng.index(60));
+        let up: Vec<OsdId> = OsdId::below(osds.into()).filter(|o| !down.contains(o)).collect();
+        match rng.index(6) {
+            5 => {
+                // More than the code can do without, for a while, one after the other.
+                let mut away = Vec::new();
+                for _ in 0..=layout.m() {
+                    let left: Vec<OsdId> = up.iter().copied().filter(|o| !away.contains(o)).collect();
+                    let Some(dead) = left.get(rng.index(left.len().max(1))).copied() else {
+                        break;
+                    };
+                    sim.crash_and_mark_down(dead);
+                    away.push(dead);
+                    sim.run_some(rng.index(300));
+                    if rng.one_in(2) {
+                        sim.pass(10);
+                    }
+                }
+                while !away.is_empty() {
+                    let back = away.swap_remove(rng.index(away.len()));
+                    sim.start_and_mark_up(back);
+                    sim.run_some(rng.index(300));
+                }
+            }
+            0 => {
+                // A power cut of all.
+                for o in &up {
+                    sim.crash(*o);
+                }
+                sim.change_map(|m| up.iter().for_each(|o| m.mark_down(*o)));
+                up.iter().for_each(|o| sim.start(*o));
+                sim.change_map(|m| up.iter().for_each(|o| m.mark_up(*o)));
+            }
+            1 | 2 if down.len() < usize::from(layout.m()) => {
+                let dead = up[rng.index(up.len())];
+                sim.crash_and_mark_down(dead);
+                down.push(dead);
+            }
+            3 if !down.is_empty() => {
+                let back = down.swap_remove(rng.index(down.len()));
+                sim.start_and_mark_up(back);
+            }
+            4 => {
+                let dead = up[rng.index(up.len())];
+                sim.crash(dead);
+                sim.change_map(|m| m.mark_down(dead));
+                sim.run_some(rng.index(100));
+                sim.start_and_mark_up(dead);
+            }
+            _ => {}
+        }
+        sim.run_some(100_000);
+        sim.pass(40);
+        assert!(
+            sim.states().iter().any(|s| s.contains("active")),
+            "seed {seed}, round {round}: down {down:?} {:?}\n{}",
+            sim.states(),
+            sim.traces()
+        );
+        for (at, tids, states) in sent {
+            let replies: Vec<bool> = tids.iter().map(|tid| sim.reply_to(*tid).is_some()).collect();
+            let acked = replies.iter().rposition(|r| *r).map_or(0, |i| i + 1);
+            let found = sim.read(&format!("o{at}"));
+            let same = |o: &Object| match &found {
+                Ok(data) => o.exists && *data == o.data,
+                Err(e) => *e == -2 && !o.exists,
+            };
+            let is = (acked..states.len()).find(|i| same(&states[*i]));
+            let Some(is) = is else {
+                panic!(
+                    "seed {seed}, round {round}: o{at} is none of its states from {acked} of {}: {:?}\n{}",
+                    states.len(),
+                    found.map(|d| d.len()),
+                    sim.traces()
+                );
+            };
+            objects[at] = states[is].clone();
+        }
+    }
+    for o in down {
+        sim.start_and_mark_up(o);
+    }
+    sim.settle_clean(seed);
+    for (at, object) in objects.iter().enumerate() {
+        let found = sim.read(&format!("o{at}"));
+        assert!(
+            found
+                == if object.exists {
+                    Ok(object.data.clone().into())
+                } else {
+                    Err(-2)
+                },
+            "seed {seed}: o{at} in the end"
+        );
+    }
+    sim.assert_copies(layout.roles().into(), format!("seed {seed}"));
 }

@@ -39,7 +39,7 @@ fn pgs(sim: &Sim) -> impl Iterator<Item = (OsdId, &Pg)> {
 }
 
 #[test]
-fn few_pgs_copy_from_an_osd_and_to_one_at_a_time() {
+pub(super) fn few_pgs_copy_from_an_osd_and_to_one_at_a_time() {
     for most in [1, 2] {
         let cfg = PgConfig {
             max_backfills: most,
@@ -80,7 +80,7 @@ fn few_pgs_copy_from_an_osd_and_to_one_at_a_time() {
 }
 
 #[test]
-fn what_logs_name_is_held_up_by_norecover_alone() {
+pub(super) fn what_logs_name_is_held_up_by_norecover_alone() {
     let mut sim = returned(200, |m| {
         m.no_backfill = true;
         m.no_rebalance = true;
@@ -107,7 +107,7 @@ fn what_logs_name_is_held_up_by_norecover_alone() {
 }
 
 #[test]
-fn a_few_large_objects_are_copied_in_the_background_too() {
+pub(super) fn a_few_large_objects_are_copied_in_the_background_too() {
     // Either the logs tell what is lacking, or all objects are compared.
     for (log, state) in [(1000, "active+recovering"), (1, "active+backfilling")] {
         let cfg = PgConfig {
@@ -134,7 +134,7 @@ fn a_few_large_objects_are_copied_in_the_background_too() {
 }
 
 #[test]
-fn misplaced_objects_become_fewer_while_a_pg_moves() {
+pub(super) fn misplaced_objects_become_fewer_while_a_pg_moves() {
     let mut sim = Sim::new(4, 3, 1, 9);
     sim.settle();
     write_many(&mut sim, 300);
@@ -194,7 +194,7 @@ fn nothing_moves_to_an_osd_that_is_nearly_full() {
 }
 
 #[test]
-fn what_an_operator_wants_comes_first() {
+pub(super) fn what_an_operator_wants_comes_first() {
     let mut sim = Sim::new(5, 3, 5, 5);
     sim.settle();
     write_many(&mut sim, 1500);
@@ -233,7 +233,7 @@ fn what_an_operator_wants_comes_first() {
 }
 
 #[test]
-fn an_object_that_rotted_is_named_and_copied_once_it_is_written_anew() {
+pub(super) fn an_object_that_rotted_is_named_and_copied_once_it_is_written_anew() {
     let mut sim = Sim::new(4, 3, 1, 9);
     sim.settle();
     write_many(&mut sim, 300);
@@ -254,10 +254,7 @@ fn an_object_that_rotted_is_named_and_copied_once_it_is_written_anew() {
     sim.pass(40);
     assert!(sim.all_clean(), "{:?}", sim.states());
     assert_eq!(report(&sim).copies.unfound, []);
-    assert_eq!(
-        sim.nodes[&OsdId::new(3)].store.objects(),
-        sim.nodes[&OsdId::new(0)].store.objects()
-    );
+    sim.assert_agree([3, 0].map(OsdId::new));
 }
 
 /// Takes all steps but flushes of one OSD, for some seconds, and returns whether a target was told
@@ -279,7 +276,7 @@ fn copied_without_flush(sim: &mut Sim, lazy: OsdId) -> bool {
 }
 
 #[test]
-fn a_target_counts_only_when_all_that_was_copied_is_durable_everywhere() {
+pub(super) fn a_target_counts_only_when_all_that_was_copied_is_durable_everywhere() {
     let mut sim = Sim::new(4, 3, 1, 9);
     sim.settle();
     write_many(&mut sim, 300);

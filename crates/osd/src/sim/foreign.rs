@@ -89,10 +89,7 @@ fn a_stranger_pushes_nothing_and_is_no_help_of_peering() {
         assert!(sim.foreign > 0);
         assert_eq!(sim.read("o").unwrap(), "what was written meanwhile");
         for osd in OsdId::below(3) {
-            assert!(
-                sim.nodes[&osd].store.objects() == sim.nodes[&OsdId::new(0)].store.objects(),
-                "seed {seed}"
-            );
+            assert!(sim.agree(&[osd, OsdId::new(0)]), "seed {seed}");
         }
     }
 }
@@ -120,7 +117,10 @@ fn whatever_a_stranger_says_changes_nothing() {
         PeerBody::LeaseGranted(Micros::new(1)),
         PeerBody::ShareLease(Micros::new(1)),
         PeerBody::GetLog,
-        PeerBody::StartSync(vec![(STRANGER, SyncPlan::Backfill)]),
+        PeerBody::StartSync {
+            targets: vec![(STRANGER, SyncPlan::Backfill)],
+            parts: Vec::new(),
+        },
         PeerBody::SyncDone(OsdId::new(1)),
         PeerBody::SyncRefused(OsdId::new(1)),
         PeerBody::SyncFailed(None),

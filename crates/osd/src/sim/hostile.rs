@@ -112,7 +112,7 @@ impl Sim {
 }
 
 #[test]
-fn extreme_requests_are_answered_and_harm_nothing() {
+pub(super) fn extreme_requests_are_answered_and_harm_nothing() {
     for seed in 0..3 {
         let mut sim = Sim::new(3, 3, 1, 900 + seed);
         sim.settle();
@@ -146,7 +146,7 @@ fn extreme_requests_are_answered_and_harm_nothing() {
 }
 
 #[test]
-fn what_is_too_much_is_refused_with_its_errno() {
+pub(super) fn what_is_too_much_is_refused_with_its_errno() {
     let mut sim = Sim::new(3, 3, 1, 1);
     sim.settle();
     sim.call("o", vec![write_same(8 << 20, 4096)]);
@@ -174,7 +174,7 @@ fn what_is_too_much_is_refused_with_its_errno() {
 }
 
 #[test]
-fn repeated_patterns_are_written_whole() {
+pub(super) fn repeated_patterns_are_written_whole() {
     let mut sim = Sim::new(3, 3, 1, 1);
     sim.settle();
     let (length, pattern) = (3_000_003, 3);
@@ -187,7 +187,7 @@ fn repeated_patterns_are_written_whole() {
 }
 
 #[test]
-fn requests_for_a_map_that_does_not_come_wait_only_so_long_and_for_their_sender() {
+pub(super) fn requests_for_a_map_that_does_not_come_wait_only_so_long_and_for_their_sender() {
     let mut sim = Sim::new(3, 3, 1, 1);
     sim.settle();
     let held = Arc::new(Held::default());

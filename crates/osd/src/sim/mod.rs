@@ -3,6 +3,7 @@
 
 mod classes;
 mod coded;
+mod copies;
 mod copy;
 mod copying;
 mod core;
@@ -14,6 +15,7 @@ mod image_io;
 mod map;
 mod mixed;
 mod omap;
+mod on_coded;
 mod ops;
 mod parts;
 mod patches;
@@ -149,7 +151,11 @@ impl Sim {
         Self::with_config(osds, size, pg_num, seed, PgConfig::default())
     }
 
-    fn with_config(osds: u16, size: u32, pg_num: u32, seed: u64, cfg: PgConfig) -> Self {
+    fn with_config(osds: u16, size: u32, pg_num: u32, seed: u64, mut cfg: PgConfig) -> Self {
+        if !seed.is_multiple_of(2) {
+            // Coded changes of some blocks are large.
+            (cfg.large_change, cfg.portion) = (5000, 8192);
+        }
         let addr: EntityAddr = "v2:127.0.0.1:1000/7".parse().unwrap();
         let name = EntityName::new(EntityType::CLIENT, 4100);
         let client = Arc::new(Client::new(1, name, addr, Arc::new(AllowAll)));
@@ -718,6 +724,16 @@ fn extent(code: OpCode, offset: u64, length: u64, data: &str) -> OsdOpIn {
         ..Default::default()
     };
     OsdOpIn::new(code, OpArgs::Extent(e), Bytes::copy_from_slice(data.as_bytes()))
+}
+
+/// How many seeds to run: `SPIRULA_SEEDS`, or as many as a normal test has time for. `SPIRULA_SEED`
+/// runs one alone.
+fn seeds(normal: u64) -> std::ops::RangeInclusive<u64> {
+    let var = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    match (var("SPIRULA_SEED"), var("SPIRULA_SEEDS")) {
+        (Some(seed), _) => seed..=seed,
+        (None, n) => 1..=n.unwrap_or(normal),
+    }
 }
 
 fn write_at(offset: u64, data: &str) -> OsdOpIn {

@@ -134,19 +134,7 @@ impl Sim {
     fn assert_recovers(&mut self, seed: u64) {
         self.start_and_mark_up(AWAY);
         self.settle_clean(seed);
-        self.assert_all_equal();
-    }
-
-    fn assert_all_equal(&self) {
-        let first = self.nodes[&OsdId::new(0)].store.objects();
-        for (id, n) in &self.nodes {
-            let its = n.store.objects();
-            assert!(its.keys().eq(first.keys()), "osd.{id} has other objects");
-            for (key, object) in its {
-                let name = key::parse_object_key(key);
-                assert!(*object == first[key], "osd.{id} has another {name:?}");
-            }
-        }
+        self.assert_all_agree();
     }
 }
 
@@ -162,7 +150,7 @@ fn cluster(sync_objects: usize, seed: u64) -> Sim {
 }
 
 #[test]
-fn objects_of_any_shape_are_recovered_while_requests_wait_and_in_the_background() {
+pub(super) fn objects_of_any_shape_are_recovered_while_requests_wait_and_in_the_background() {
     for (seed, sync_objects) in [(1, 64), (2, 1)] {
         let mut sim = cluster(sync_objects, seed);
         sim.write_full("other", "x");
@@ -174,7 +162,7 @@ fn objects_of_any_shape_are_recovered_while_requests_wait_and_in_the_background(
 }
 
 #[test]
-fn what_changed_of_them_is_recovered() {
+pub(super) fn what_changed_of_them_is_recovered() {
     for (seed, sync_objects) in [(3, 64), (4, 1)] {
         let mut sim = cluster(sync_objects, seed);
         for (name, _) in shapes() {
@@ -197,7 +185,7 @@ fn what_changed_of_them_is_recovered() {
 }
 
 #[test]
-fn they_are_backfilled_with_their_clones_and_clones_of_many_snapshots_are_removed() {
+pub(super) fn they_are_backfilled_with_their_clones_and_clones_of_many_snapshots_are_removed() {
     let mut sim = cluster(64, 5);
     let snapshots: Vec<u64> = (1..=1500).rev().collect();
     let many: Shapes = (0..40)
@@ -228,7 +216,7 @@ fn they_are_backfilled_with_their_clones_and_clones_of_many_snapshots_are_remove
 }
 
 #[test]
-fn they_are_repaired() {
+pub(super) fn they_are_repaired() {
     let mut sim = cluster(64, 6);
     sim.change_all(&shapes(), &[]);
     // Of all but the one that has only attributes, which are not read apart.
@@ -252,11 +240,11 @@ fn they_are_repaired() {
         assert!(sim.nodes[&OsdId::new(0)].store.rotten.is_empty(), "{name}");
     }
     sim.settle_clean(6);
-    sim.assert_all_equal();
+    sim.assert_all_agree();
 }
 
 #[test]
-fn a_copy_whose_clones_stand_for_many_snapshots_is_deleted_step_by_step() {
+pub(super) fn a_copy_whose_clones_stand_for_many_snapshots_is_deleted_step_by_step() {
     let mut sim = cluster(64, 7);
     let many: Shapes = (0..40)
         .map(|n| (format!("o{n}"), vec![vec![write_full("x")]]))

@@ -32,12 +32,6 @@ impl Sim {
         assert!(self.all_clean(), "{:?}\n{}", self.states(), self.traces());
         self.peering_bytes - before
     }
-
-    fn assert_copies_equal(&self) {
-        for n in self.nodes.values() {
-            assert!(n.store.objects() == self.nodes[&OsdId::new(0)].store.objects());
-        }
-    }
 }
 
 /// The bytes sent for `objects` objects of 4 MiB, each changed by these ops.
@@ -53,7 +47,7 @@ fn sent_for(objects: usize, sync_objects: usize, change: &[OsdOpIn]) -> usize {
         assert_eq!(sim.call(&format!("o{i}"), change.to_vec()).result, 0);
     }
     let sent = sim.bring_back();
-    sim.assert_copies_equal();
+    sim.assert_all_agree();
     sent
 }
 
@@ -71,7 +65,7 @@ fn an_overwrite_in_a_large_object_is_all_that_is_sent() {
 }
 
 #[test]
-fn whatever_was_done_to_an_object_is_done_to_its_copy() {
+pub(super) fn whatever_was_done_to_an_object_is_done_to_its_copy() {
     for (seed, sync_objects) in [(4, 64), (5, 1)] {
         let mut sim = cluster(sync_objects, seed);
         let before = |i: usize| {
@@ -114,12 +108,12 @@ fn whatever_was_done_to_an_object_is_done_to_its_copy() {
         }
         sim.write_full("new", "made meanwhile");
         sim.bring_back();
-        sim.assert_copies_equal();
+        sim.assert_all_agree();
     }
 }
 
 #[test]
-fn clones_come_with_their_heads() {
+pub(super) fn clones_come_with_their_heads() {
     let mut sim = cluster(64, 6);
     for i in 0..4 {
         sim.write_full(&format!("o{i}"), &large(i, 8 * KIB));
@@ -134,7 +128,7 @@ fn clones_come_with_their_heads() {
     sim.remove_snaps(&[2]);
     sim.settle();
     sim.bring_back();
-    sim.assert_copies_equal();
+    sim.assert_all_agree();
 }
 
 /// Changes objects all the time while they are copied in the background, in small parts, so that
@@ -192,12 +186,11 @@ fn copies_what_changes(seed: u64, bug: Option<Bug>) -> bool {
         sim.submit(op);
     }
     sim.settle_clean(seed);
-    let first = sim.nodes[&OsdId::new(0)].store.objects();
-    sim.nodes.values().all(|n| n.store.objects() == first)
+    sim.agree(&Vec::from_iter(sim.nodes.keys().copied()))
 }
 
 #[test]
-fn what_changes_while_it_is_copied_is_copied_again() {
+pub(super) fn what_changes_while_it_is_copied_is_copied_again() {
     for seed in 0..300 {
         assert!(copies_what_changes(seed, None), "seed {seed}");
     }
@@ -208,7 +201,7 @@ fn what_changes_while_it_is_copied_is_copied_again() {
 
 /// The member dies again while it is brought up, or another one does, while clients go on writing.
 #[test]
-fn a_patch_that_was_interrupted_never_counts() {
+pub(super) fn a_patch_that_was_interrupted_never_counts() {
     for seed in 0..200 {
         let mut sim = cluster([1, 64][seed as usize % 2], seed);
         sim.is_slow = seed % 3 == 0;
@@ -240,7 +233,7 @@ fn a_patch_that_was_interrupted_never_counts() {
                 sim.start_and_mark_up(dead);
             }
             sim.settle_clean(seed);
-            sim.assert_copies_equal();
+            sim.assert_all_agree();
         }
     }
 }

@@ -13,13 +13,8 @@ fn cluster(seed: u64) -> Sim {
     sim
 }
 
-fn same_everywhere(sim: &Sim) {
-    let all: Vec<_> = sim.nodes.values().map(|n| n.store.objects()).collect();
-    assert!(all.windows(2).all(|w| w[0] == w[1]), "copies differ");
-}
-
 #[test]
-fn nothing_is_acknowledged_before_every_member_has_it() {
+pub(super) fn nothing_is_acknowledged_before_every_member_has_it() {
     for lost in 0..3 {
         let mut sim = cluster(3);
         let op = sim.build("a", vec![write_full("x")]);
@@ -36,12 +31,12 @@ fn nothing_is_acknowledged_before_every_member_has_it() {
         assert!(sim.reply_to(tid).is_none(), "acknowledged without osd.{lost}");
         sim.run_some(1000);
         assert_eq!(sim.reply_to(tid).unwrap().result, 0);
-        same_everywhere(&sim);
+        sim.assert_all_agree();
     }
 }
 
 #[test]
-fn an_acknowledgement_before_the_last_replica_is_noticed() {
+pub(super) fn an_acknowledgement_before_the_last_replica_is_noticed() {
     let cfg = PgConfig {
         bug: Some(Bug::EarlyAck),
         ..PgConfig::default()
@@ -58,7 +53,7 @@ fn an_acknowledgement_before_the_last_replica_is_noticed() {
 
 #[test]
 #[should_panic(expected = "expected transactions to be durable in the order of submission")]
-fn a_store_that_answers_out_of_order_ends_the_osd() {
+pub(super) fn a_store_that_answers_out_of_order_ends_the_osd() {
     let mut sim = cluster(3);
     for name in ["a", "b"] {
         let op = sim.build(name, vec![write_full("x")]);
@@ -98,7 +93,7 @@ fn notified_without_flush(sim: &mut Sim, member: OsdId) -> usize {
 }
 
 #[test]
-fn a_member_tells_of_its_copy_only_when_that_is_durable() {
+pub(super) fn a_member_tells_of_its_copy_only_when_that_is_durable() {
     let mut sim = cluster(3);
     let primary = sim.map().placement(PgId::new(POOL, 0)).primary.unwrap();
     let member = OsdId::below(3).find(|o| *o != primary).unwrap();
@@ -132,7 +127,7 @@ fn a_member_tells_of_its_copy_only_when_that_is_durable() {
 }
 
 #[test]
-fn a_lost_message_or_answer_is_made_good_on_the_new_connection() {
+pub(super) fn a_lost_message_or_answer_is_made_good_on_the_new_connection() {
     for cut_after in 0..14 {
         let mut sim = cluster(cut_after + 10);
         for i in 0..5 {
@@ -143,12 +138,12 @@ fn a_lost_message_or_answer_is_made_good_on_the_new_connection() {
         sim.cut_link(OsdId::new(0), OsdId::new(1));
         sim.settle();
         assert_eq!(sim.replies.len(), 5, "cut after {cut_after}");
-        same_everywhere(&sim);
+        sim.assert_all_agree();
     }
 }
 
 #[test]
-fn with_a_member_away_a_pg_serves_and_the_member_gets_what_it_missed() {
+pub(super) fn with_a_member_away_a_pg_serves_and_the_member_gets_what_it_missed() {
     for away in 0..3 {
         let mut sim = cluster(5);
         sim.write_full("a", "before");
@@ -162,7 +157,7 @@ fn with_a_member_away_a_pg_serves_and_the_member_gets_what_it_missed() {
         assert!(sim.all_clean(), "{:?}", sim.states());
         assert_eq!(sim.read("a").unwrap(), "meanwhile");
         assert_eq!(sim.read("b").unwrap(), "new");
-        same_everywhere(&sim);
+        sim.assert_all_agree();
     }
 }
 
@@ -184,7 +179,7 @@ fn the_only_survivor_s_data_is_waited_for() {
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
     assert_eq!(sim.read("a").unwrap(), "alone");
-    same_everywhere(&sim);
+    sim.assert_all_agree();
 }
 
 /// A member of the last interval comes back with an empty disk. The PG waits for the lost writes
@@ -208,14 +203,14 @@ fn an_empty_disk_is_no_answer_for_what_was_on_the_old_one() {
         sim.settle();
         assert!(sim.all_clean(), "{:?}", sim.states());
         assert_eq!(sim.read("a").unwrap(), "acknowledged");
-        same_everywhere(&sim);
+        sim.assert_all_agree();
     }
 }
 
 /// osd.0 and osd.3 are the members of an interval in which they do not come to serve, and osd.0
 /// dies. osd.3, which was given no copy, knows that as long as it has the same disk.
 #[test]
-fn a_member_that_was_given_no_copy_is_an_answer_if_its_disk_is_not_new() {
+pub(super) fn a_member_that_was_given_no_copy_is_an_answer_if_its_disk_is_not_new() {
     for replaced in [false, true] {
         let mut sim = Sim::new(4, 3, 1, 9);
         sim.settle();
@@ -297,7 +292,7 @@ fn a_primary_serves_only_when_the_map_says_that_it_is_up() {
 }
 
 #[test]
-fn with_too_few_members_ops_are_held_and_go_on_when_one_returns() {
+pub(super) fn with_too_few_members_ops_are_held_and_go_on_when_one_returns() {
     for away in 0..3 {
         let mut sim = cluster(5);
         sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 3);
@@ -323,12 +318,12 @@ fn with_too_few_members_ops_are_held_and_go_on_when_one_returns() {
             assert_eq!(sim.reply_to(tid).unwrap().result, 0);
             assert_eq!(sim.read("a").unwrap(), "after");
         }
-        same_everywhere(&sim);
+        sim.assert_all_agree();
     }
 }
 
 #[test]
-fn a_crash_at_any_step_loses_no_acknowledged_write() {
+pub(super) fn a_crash_at_any_step_loses_no_acknowledged_write() {
     for victim in 0..3 {
         for at in 0..25 {
             let mut sim = cluster(at as u64 + 1);
@@ -353,13 +348,13 @@ fn a_crash_at_any_step_loses_no_acknowledged_write() {
                 n >= acked,
                 "victim {victim} at {at}: {acked} acknowledged, found {now:?}"
             );
-            same_everywhere(&sim);
+            sim.assert_all_agree();
         }
     }
 }
 
 #[test]
-fn a_member_that_is_replaced_gets_everything_and_the_old_copy_goes() {
+pub(super) fn a_member_that_is_replaced_gets_everything_and_the_old_copy_goes() {
     let mut sim = Sim::new(4, 3, 1, 9);
     sim.settle();
     for i in 0..300 {
@@ -368,10 +363,7 @@ fn a_member_that_is_replaced_gets_everything_and_the_old_copy_goes() {
     sim.change_map(|m| m.out.push(OsdId::new(1)));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
-    assert_eq!(
-        sim.nodes[&OsdId::new(3)].store.objects(),
-        sim.nodes[&OsdId::new(0)].store.objects()
-    );
+    sim.assert_agree([3, 0].map(OsdId::new));
     assert!(
         sim.nodes[&OsdId::new(1)].store.objects().is_empty(),
         "the stray is deleted"
@@ -381,7 +373,7 @@ fn a_member_that_is_replaced_gets_everything_and_the_old_copy_goes() {
 }
 
 #[test]
-fn a_pg_that_moved_waits_for_a_down_osd_that_may_have_newer_data() {
+pub(super) fn a_pg_that_moved_waits_for_a_down_osd_that_may_have_newer_data() {
     let mut sim = Sim::new(4, 1, 1, 4);
     sim.settle();
     sim.write_full("a", "x");
@@ -397,7 +389,7 @@ fn a_pg_that_moved_waits_for_a_down_osd_that_may_have_newer_data() {
 }
 
 #[test]
-fn splits_share_out_log_and_objects() {
+pub(super) fn splits_share_out_log_and_objects() {
     let mut sim = Sim::new(3, 3, 2, 4);
     sim.settle();
     for i in 0..60 {
@@ -425,7 +417,7 @@ fn splits_share_out_log_and_objects() {
 }
 
 #[test]
-fn a_deleted_pool_leaves_nothing_behind() {
+pub(super) fn a_deleted_pool_leaves_nothing_behind() {
     let mut sim = Sim::new(3, 3, 4, 4);
     sim.settle();
     for i in 0..200 {
@@ -445,7 +437,7 @@ fn a_deleted_pool_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_deletion_goes_on_when_the_store_can_list_again() {
+pub(super) fn a_deletion_goes_on_when_the_store_can_list_again() {
     let mut sim = Sim::new(1, 1, 1, 1);
     sim.settle();
     for i in 0..10 {
@@ -464,7 +456,7 @@ fn a_deletion_goes_on_when_the_store_can_list_again() {
 }
 
 #[test]
-fn logs_stay_bounded_everywhere() {
+pub(super) fn logs_stay_bounded_everywhere() {
     let cfg = PgConfig {
         log_entries_per_pg: 50..=50,
         ..PgConfig::default()
@@ -484,7 +476,7 @@ fn logs_stay_bounded_everywhere() {
     sim.start_and_mark_up(OsdId::new(2));
     sim.settle();
     assert!(sim.all_clean());
-    same_everywhere(&sim);
+    sim.assert_all_agree();
 }
 
 /// An OSD's role in PG 1.0.
@@ -509,7 +501,7 @@ fn run_until(sim: &mut Sim, osd: OsdId, what: &str) {
 }
 
 #[test]
-fn a_helper_that_was_marked_down_and_lives_is_asked_again() {
+pub(super) fn a_helper_that_was_marked_down_and_lives_is_asked_again() {
     for seed in 1..40 {
         let mut sim = Sim::new(4, 2, 1, seed);
         sim.settle();
@@ -580,7 +572,7 @@ fn a_count_that_a_new_attempt_has_overtaken_activates_nothing() {
         for i in 0..20 {
             assert_eq!(sim.read(&format!("o{i}")).unwrap(), "x", "seed {seed}");
         }
-        same_everywhere(&sim);
+        sim.assert_all_agree();
     }
 }
 
@@ -600,7 +592,7 @@ fn moving(hold: impl FnOnce(&mut FakeMap)) -> Sim {
 }
 
 #[test]
-fn flags_hold_up_copying_before_it_begins_and_in_between() {
+pub(super) fn flags_hold_up_copying_before_it_begins_and_in_between() {
     for flag in [
         |m: &mut FakeMap, on| m.no_backfill = on,
         |m: &mut FakeMap, on| m.no_rebalance = on,
@@ -622,15 +614,12 @@ fn flags_hold_up_copying_before_it_begins_and_in_between() {
         sim.settle();
         assert!(sim.all_clean(), "{:?}", sim.states());
         assert_eq!(sim.read("o7").unwrap(), "written meanwhile");
-        assert_eq!(
-            sim.nodes[&OsdId::new(3)].store.objects(),
-            sim.nodes[&OsdId::new(0)].store.objects()
-        );
+        sim.assert_agree([3, 0].map(OsdId::new));
     }
 }
 
 #[test]
-fn no_rebalance_does_not_keep_a_pg_degraded() {
+pub(super) fn no_rebalance_does_not_keep_a_pg_degraded() {
     let mut sim = Sim::new(4, 3, 1, 9);
     sim.settle();
     for i in 0..300 {
@@ -644,7 +633,7 @@ fn no_rebalance_does_not_keep_a_pg_degraded() {
 }
 
 #[test]
-fn one_that_cannot_read_what_others_have_too_is_not_asked_for_ever() {
+pub(super) fn one_that_cannot_read_what_others_have_too_is_not_asked_for_ever() {
     let mut sim = Sim::new(4, 3, 1, 7);
     sim.settle();
     sim.write_full("a", "one");

@@ -33,15 +33,6 @@ impl Sim {
     fn repaired(&self) -> i64 {
         self.primary_report().done.repaired
     }
-
-    /// Asserts that all copies are equal, and no staging objects are left.
-    fn assert_equal(&self) {
-        let stage = key::repair_key(PgId::new(POOL, 0));
-        for n in self.nodes.values() {
-            assert!(n.store.objects() == self.nodes[&PRIMARY].store.objects());
-            assert!(!n.store.objects().contains_key(&stage));
-        }
-    }
 }
 
 /// A cluster with an object `a` of some parts.
@@ -63,7 +54,7 @@ fn cluster(seed: u64) -> Sim {
 }
 
 #[test]
-fn a_read_waits_until_the_primary_has_a_good_copy() {
+pub(super) fn a_read_waits_until_the_primary_has_a_good_copy() {
     let mut sim = cluster(5);
     let key = sim.key("a");
     sim.rot(PRIMARY, &key);
@@ -85,11 +76,11 @@ fn a_read_waits_until_the_primary_has_a_good_copy() {
     assert_eq!(sim.repaired(), 1);
     sim.settle();
     assert!(sim.all_clean());
-    sim.assert_equal();
+    sim.assert_all_agree();
 }
 
 #[test]
-fn a_write_that_reads_waits_and_later_ones_keep_their_order() {
+pub(super) fn a_write_that_reads_waits_and_later_ones_keep_their_order() {
     let mut sim = cluster(6);
     let key = sim.key("a");
     sim.rot(PRIMARY, &key);
@@ -103,11 +94,11 @@ fn a_write_that_reads_waits_and_later_ones_keep_their_order() {
     assert!(replies.iter().all(|r| r.result == 0));
     assert_eq!(replies[2].ops[0].data.to_bytes(), "TEN PARTS.");
     assert_eq!(sim.repaired(), 1);
-    sim.assert_equal();
+    sim.assert_all_agree();
 }
 
 #[test]
-fn an_object_that_can_not_even_be_looked_up_is_repaired() {
+pub(super) fn an_object_that_can_not_even_be_looked_up_is_repaired() {
     let mut sim = cluster(7);
     let key = sim.key("a");
     sim.rot(PRIMARY, &key);
@@ -115,11 +106,11 @@ fn an_object_that_can_not_even_be_looked_up_is_repaired() {
     store.unknown.insert(key.clone());
     assert_eq!(sim.read("a").unwrap(), "ten parts.");
     assert!(!sim.is_rotten(PRIMARY, &key));
-    sim.assert_equal();
+    sim.assert_all_agree();
 }
 
 #[test]
-fn an_omap_is_repaired_too() {
+pub(super) fn an_omap_is_repaired_too() {
     let mut sim = cluster(8);
     let pairs: Vec<(String, String)> = (0..50).map(|i| (format!("k{i:02}"), format!("v{i}"))).collect();
     let bytes = |s: &String| Bytes::from(s.clone().into_bytes());
@@ -140,11 +131,11 @@ fn an_omap_is_repaired_too() {
     );
     let r = sim.call("a", vec![get]);
     assert_eq!((r.result, sim.repaired()), (0, 1));
-    sim.assert_equal();
+    sim.assert_all_agree();
 }
 
 #[test]
-fn a_clone_is_repaired_in_the_order_of_its_head() {
+pub(super) fn a_clone_is_repaired_in_the_order_of_its_head() {
     let mut sim = cluster(9);
     sim.write_at_snaps("a", vec![write_at(0, "TEN")], 4, &[4]);
     let clone = key::clone_key(&sim.key("a"), 4);
@@ -152,7 +143,7 @@ fn a_clone_is_repaired_in_the_order_of_its_head() {
     assert_eq!(sim.read_at("a", 4).unwrap(), "ten parts.");
     assert!(!sim.is_rotten(PRIMARY, &clone));
     assert_eq!(sim.read("a").unwrap(), "TEN parts.");
-    sim.assert_equal();
+    sim.assert_all_agree();
     // It can still be trimmed.
     sim.remove_snaps(&[4]);
     sim.settle();
@@ -180,7 +171,7 @@ fn a_member_tells_its_primary_and_gets_the_object_again() {
     assert_eq!(ask(&mut sim).result, 0);
     assert_eq!(sim.repaired(), 1);
     assert!(sim.cluster_log[0].contains("read error"), "{:?}", sim.cluster_log);
-    sim.assert_equal();
+    sim.assert_all_agree();
 }
 
 #[test]
@@ -193,7 +184,7 @@ fn a_copy_that_is_found_to_be_bad_as_well_is_repaired_too() {
     sim.settle();
     assert!(!sim.is_rotten(PRIMARY, &key) && !sim.is_rotten(OsdId::new(1), &key));
     assert_eq!(sim.repaired(), 2);
-    sim.assert_equal();
+    sim.assert_all_agree();
 }
 
 /// osd.2 alone has the newest copy and can't read it, and there are too few members without osd.0.
@@ -242,7 +233,7 @@ fn what_no_member_can_read_fails_and_is_named() {
     sim.write_full("a", "what is new and no shorter");
     assert_eq!(sim.read("a").unwrap(), "what is new and no shorter");
     assert!(sim.all_clean());
-    sim.assert_equal();
+    sim.assert_all_agree();
 }
 
 #[test]
@@ -258,7 +249,7 @@ fn a_disk_that_keeps_nothing_does_not_keep_its_clients_waiting() {
 }
 
 #[test]
-fn who_can_not_read_an_object_does_not_bring_others_up() {
+pub(super) fn who_can_not_read_an_object_does_not_bring_others_up() {
     let mut sim = cluster(14);
     sim.crash_and_mark_down(OsdId::new(2));
     sim.settle();
@@ -269,11 +260,11 @@ fn who_can_not_read_an_object_does_not_bring_others_up() {
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
     assert_eq!(sim.read("a").unwrap(), "newer");
-    sim.assert_equal();
+    sim.assert_all_agree();
 }
 
 #[test]
-fn what_no_member_can_read_is_given_up() {
+pub(super) fn what_no_member_can_read_is_given_up() {
     let mut sim = cluster(15);
     let pgid = PgId::new(POOL, 0);
     let mark = |sim: &mut Sim| {
@@ -309,7 +300,7 @@ fn what_no_member_can_read_is_given_up() {
     sim.start_and_mark_up(OsdId::new(2));
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
-    sim.assert_equal();
+    sim.assert_all_agree();
 }
 
 /// Members die and come back, and connections break, while objects that rot somewhere are read and
@@ -371,7 +362,7 @@ fn nothing_is_lost_whatever_interrupts_a_repair() {
                 // Copies that are still bad are found by reading everywhere.
                 sim.nodes.get_mut(&osd).unwrap().store.rotten.clear();
             }
-            sim.assert_equal();
+            sim.assert_all_agree();
             repaired += sim.cluster_log.len();
             sim.cluster_log.clear();
         }

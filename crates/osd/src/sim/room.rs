@@ -37,7 +37,7 @@ fn names(sim: &Sim, osd: OsdId) -> Vec<String> {
 }
 
 #[test]
-fn who_has_no_room_for_the_few_objects_it_lacks_is_left_out_and_gets_what_was_removed() {
+pub(super) fn who_has_no_room_for_the_few_objects_it_lacks_is_left_out_and_gets_what_was_removed() {
     let mut sim = returned(5, PgConfig::default());
     let states = states_of(&mut sim, 10);
     assert_eq!(
@@ -51,14 +51,11 @@ fn who_has_no_room_for_the_few_objects_it_lacks_is_left_out_and_gets_what_was_re
     sim.pass(40);
     assert!(sim.all_clean(), "{:?}", sim.states());
     assert_eq!(names(&sim, OsdId::new(2)), ["new1", "new2", "new3", "new4"]);
-    assert_eq!(
-        sim.nodes[&OsdId::new(2)].store.objects(),
-        sim.nodes[&OsdId::new(0)].store.objects()
-    );
+    sim.assert_agree([2, 0].map(OsdId::new));
 }
 
 #[test]
-fn a_full_osd_that_is_copied_to_in_the_background_gets_what_was_removed() {
+pub(super) fn a_full_osd_that_is_copied_to_in_the_background_gets_what_was_removed() {
     // Either the logs tell what it lacks, or all objects are compared.
     for (objects, state) in [(150, "recovery"), (3000, "backfill")] {
         let mut sim = returned(objects, PgConfig::default());
@@ -71,10 +68,7 @@ fn a_full_osd_that_is_copied_to_in_the_background_gets_what_was_removed() {
         sim.change_map(|m| m.set_full(OsdId::new(2), false, false));
         sim.pass(40);
         assert!(sim.all_clean(), "{state}: {:?}", sim.states());
-        assert_eq!(
-            sim.nodes[&OsdId::new(2)].store.objects(),
-            sim.nodes[&OsdId::new(0)].store.objects()
-        );
+        sim.assert_agree([2, 0].map(OsdId::new));
     }
 }
 
@@ -101,10 +95,7 @@ fn a_pg_that_cannot_do_without_who_has_no_room_waits_and_goes_on_with_others() {
         sim.pass(40);
         assert_eq!(sim.all_clean(), others_return, "{:?}", sim.states());
         assert_eq!(sim.read("a"), Ok(Bytes::from_static(b"new")));
-        assert_eq!(
-            sim.nodes[&OsdId::new(2)].store.objects(),
-            sim.nodes[&OsdId::new(0)].store.objects()
-        );
+        sim.assert_agree([2, 0].map(OsdId::new));
     }
 }
 
@@ -130,8 +121,5 @@ fn nothing_stays_of_an_object_for_the_rest_of_which_there_is_no_room() {
     sim.roomless.clear();
     sim.pass(40);
     assert!(sim.all_clean(), "{:?}", sim.states());
-    assert_eq!(
-        sim.nodes[&OsdId::new(2)].store.objects(),
-        sim.nodes[&OsdId::new(0)].store.objects()
-    );
+    sim.assert_agree([2, 0].map(OsdId::new));
 }

@@ -173,7 +173,7 @@ pub(super) fn a_request_that_is_sent_again_while_it_is_staged_is_done_once() {
 }
 
 #[test]
-fn what_is_not_taken_is_removed() {
+pub(super) fn what_is_not_taken_is_removed() {
     let mut sim = cluster(3);
     sim.write_at_snaps("a", vec![set(0, 400, 1)], 0, &[]);
     let late = |sim: &mut Sim, flags: OsdFlags| {
@@ -242,7 +242,7 @@ fn what_is_not_taken_is_removed() {
 }
 
 #[test]
-fn a_crash_or_a_move_leaves_nothing_staged() {
+pub(super) fn a_crash_or_a_move_leaves_nothing_staged() {
     for (seed, moves) in [(1, false), (2, true)] {
         let mut sim = cluster(seed);
         sim.write_at_snaps("a", vec![set(0, 900, 1)], 0, &[]);
@@ -354,9 +354,7 @@ impl Sim {
             .snap_set;
         let clone = set.clones.iter().find(|c| c.snaps.contains(&id));
         let key = clone.map_or(head.clone(), |c| crate::pg::key::clone_key(&head, c.id));
-        for osd in &acting {
-            assert!(self.nodes[osd].store.objects().get(&key) == primary.objects().get(&key));
-        }
+        self.assert_copies_agree(name);
         let number = |k: &Bytes| std::str::from_utf8(&k[4..]).unwrap().parse().unwrap();
         primary.objects()[&key]
             .omap
@@ -387,7 +385,7 @@ impl Sim {
                 return r.result;
             }
         }
-        panic!("no answer: {:?}", self.states());
+        panic!("no answer: {:?}\n{}", self.states(), self.traces());
     }
 
     fn trouble(&mut self) {
@@ -445,7 +443,12 @@ fn random_history(seed: u64) {
         }
     }
     sim.settle();
-    assert!(sim.all_clean(), "seed {seed}: {:?}", sim.states());
+    assert!(
+        sim.all_clean(),
+        "seed {seed}: {:?}\n{}",
+        sim.states(),
+        sim.traces()
+    );
     model.check(&mut sim, seed);
     // A stray copy of a PG may have one left, until that is deleted.
     let [said, have] = sim.usages();
@@ -467,12 +470,8 @@ fn random_history(seed: u64) {
 }
 
 #[test]
-fn staged_changes_are_whole_in_random_histories() {
-    let seeds = std::env::var("SPIRULA_SIM_SEEDS")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(20);
-    for seed in 1..=seeds {
+pub(super) fn staged_changes_are_whole_in_random_histories() {
+    for seed in seeds(20) {
         random_history(seed);
     }
 }

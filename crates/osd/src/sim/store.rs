@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use spirula_denc::{Extent, decode_all};
-use spirula_maps::{Interval, IntervalSet};
+use spirula_maps::{Interval, IntervalSet, PgId};
 
 use crate::core::Core;
 use crate::pg::account::Room;
+use crate::pg::coded::redo::Redo;
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
 use crate::pg::info::PgInfo;
 use crate::pg::key::{self, KeyRange};
@@ -107,7 +108,9 @@ impl Object {
                 }
                 Answer::Omap(page)
             }
-            Want::Base(..) | Want::Copy(_) | Want::Staged { .. } => panic!("not for the store"),
+            Want::Base(..) | Want::Copy(_) | Want::Staged { .. } | Want::Large(..) => {
+                panic!("not for the store")
+            }
             Want::OmapHeader => Answer::OmapHeader(self.omap_header.clone()),
             Want::Object(_) => unreachable!("is about another object"),
         }
@@ -148,6 +151,19 @@ impl State {
                 }
                 return;
             }
+            ObjectOp::Take(stage) => {
+                let staged = self.objects.remove(stage).expect("what is taken is staged");
+                let o = self.objects.entry(key.clone()).or_default();
+                if o.data.len() < staged.data.len() {
+                    o.data.resize(staged.data.len(), 0);
+                }
+                for r in staged.written.ranges() {
+                    let range = r.start as usize..r.end() as usize;
+                    o.data[range.clone()].copy_from_slice(&staged.data[range]);
+                    o.written.insert_range(r.start, r.end() - r.start);
+                }
+                return;
+            }
             ObjectOp::NoteSnaps { add, remove } => {
                 for s in add {
                     self.meta.insert(key::snap_key(*s, key), Bytes::new());
@@ -173,9 +189,12 @@ impl State {
             | ObjectOp::CloneOf(_)
             | ObjectOp::CloneOfData(_)
             | ObjectOp::MoveOf(_)
+            | ObjectOp::Take(_)
             | ObjectOp::NoteSnaps { .. }
             | ObjectOp::ForgetSnaps { .. } => {}
-            ObjectOp::Step(step) => panic!("the store is to get fragments, not {step:?}"),
+            ObjectOp::Step(_) | ObjectOp::Portion { .. } | ObjectOp::Stage { .. } => {
+                panic!("the store is to get fragments, not {op:?}")
+            }
             ObjectOp::Write { offset, data } => {
                 let (from, to) = (*offset as usize, *offset as usize + data.len());
                 if o.data.len() < to {
@@ -309,9 +328,14 @@ impl FakeStore {
             let info: PgInfo = decode_all(v).unwrap();
             let entries = records(key::log_range(pgid));
             let entries: Vec<LogEntry> = entries.map(|(_, v)| decode_all(v).unwrap()).collect();
+            let redo: Vec<(Bytes, Bytes)> = records(key::redo_range(pgid))
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect();
+            let redo = Redo::load(&redo, &entries).unwrap();
             core.load(pgid, info, entries);
             let batches = records(key::dups_range(pgid));
-            core.load_dups(pgid, batches.map(|(_, v)| decode_all(v).unwrap()).collect());
+            let batches = batches.map(|(_, v)| decode_all(v).unwrap()).collect();
+            core.load_beside(pgid, batches, redo);
         }
     }
 
@@ -327,6 +351,12 @@ impl FakeStore {
             .keys()
             .filter(|k| key::parse_snap_key(k).is_some())
             .count()
+    }
+
+    /// What the store says of its copy of a PG.
+    pub(super) fn info(&self, pgid: PgId) -> Option<PgInfo> {
+        let record = self.visible.meta.get(&key::info_key(pgid))?;
+        Some(decode_all(record).unwrap())
     }
 
     pub(super) fn meta_len(&self) -> usize {

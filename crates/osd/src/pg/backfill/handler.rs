@@ -182,8 +182,9 @@ impl Backfilling<'_> {
         cx: &mut Ctx<'_>,
     ) -> bool {
         let current = id == self.lead.id;
-        let has_log = info.is_some_and(|i| !i.incomplete);
         let Some(b) = self.backfill() else { return false };
+        let part = b.targets.iter().find(|t| t.osd == from).map(|t| t.part);
+        let has_log = info.is_some_and(|i| !i.incomplete && Some(i.part) == part);
         let surveyed = b.targets.iter().any(|t| t.osd == from && t.need.is_none());
         let under_way = b.step == Step::Info && b.first() == Some(from);
         if !current || !surveyed && !under_way {
@@ -234,7 +235,9 @@ impl Backfilling<'_> {
         {
             t.need = Some(Need::of(&plan));
         }
-        self.feeding().start_sync(me, id, vec![(target, plan)], cx);
+        let parts: Vec<_> = self.backfill.targets.iter().map(|t| (t.osd, t.part)).collect();
+        self.feeding()
+            .start_sync(me, id, vec![(target, plan)], &parts, cx);
     }
 
     /// Handles the end of the copy under way.
@@ -371,6 +374,8 @@ impl Backfilling<'_> {
             .cloned()
             .collect();
         let usage = entries.last().filter(|e| e.version == base).map(|e| e.usage);
+        let of_target = self.backfill.targets.iter().find(|t| t.osd == target);
+        let part = of_target.map(|t| t.part).unwrap_or_default();
         let info = PgInfo {
             last_update: base,
             log_tail: self.copy.log.tail().min(base),
@@ -380,6 +385,7 @@ impl Backfilling<'_> {
             incomplete: false,
             ahead: false,
             history: History::since(since),
+            part,
             ..self.copy.info.clone()
         };
         invariant!(

@@ -34,6 +34,7 @@ use spirula_maps::{EVersion, OsdId, OsdOrNone};
 
 use super::cluster::ClusterMap;
 use super::force::Forced;
+use super::layout::Part;
 use super::push::SyncPlan;
 use super::recent::State;
 use super::site::Site;
@@ -68,6 +69,8 @@ pub(super) struct Backfill {
 #[derive(Debug)]
 struct Target {
     osd: OsdId,
+    /// The part of each object that it is to hold.
+    part: Part,
     /// What the target lacked when it was asked; `None` until it has answered.
     need: Option<Need>,
     /// Whether the target's objects are as its log says.
@@ -132,13 +135,14 @@ pub enum BackfillState {
 impl Backfill {
     /// A backfill of these targets. `temporary`: the acting set differs from the one that should
     /// be, and is given up when the targets are done.
-    pub(super) fn new(targets: Vec<OsdId>, temporary: bool) -> Self {
+    pub(super) fn new(targets: Vec<(OsdId, Part)>, temporary: bool) -> Self {
         let given_up = targets.is_empty() && temporary;
         Self {
             targets: targets
                 .into_iter()
-                .map(|osd| Target {
+                .map(|(osd, part)| Target {
                     osd,
+                    part,
                     need: None,
                     exact: false,
                     has_copy: false,
@@ -286,7 +290,8 @@ impl Need {
     fn of(plan: &SyncPlan) -> Self {
         match plan {
             SyncPlan::Objects(keys) => Self::Objects(keys.len()),
-            SyncPlan::Backfill => Self::All,
+            // Only members that take part make changes again.
+            SyncPlan::Backfill | SyncPlan::Replay(_) => Self::All,
         }
     }
 }

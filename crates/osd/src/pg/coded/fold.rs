@@ -10,6 +10,7 @@ use bytes::Bytes;
 use spirula_erasure::{self as erasure, Code, FragmentOp, Step, Unit};
 use spirula_invariant::impossible;
 
+use super::message::data_of;
 use super::want::fragment_want;
 use crate::pg::fetch::{Answer, Fetched, Want};
 use crate::pg::layout::{Layout, Part};
@@ -18,6 +19,9 @@ use crate::pg::txn::{ObjectOp, Txn};
 
 /// The store's blocks: what can't be read of a fragment is some of them.
 const BLOCK: u64 = 4096;
+
+/// Shorter changes of a fragment are put together. The store writes longer ones to their place.
+const SMALL: usize = 64 << 10;
 
 /// The fragments that a copy holds.
 #[derive(Debug, Clone)]
@@ -29,18 +33,25 @@ pub(in crate::pg) struct Fragments {
 }
 
 impl Fragments {
-    /// The fragments of a copy that holds this part of each object; `None` if that is all of it.
+    /// The fragments of a copy that holds this part of each object; `None` if that is all of it, or
+    /// no one part.
     pub(in crate::pg) fn of(part: Part) -> Option<Self> {
         let Layout::Coded(layout) = part.layout else {
             return None;
         };
-        let Some(unit) = layout.unit_of(part.role) else {
-            impossible!("a part that the layout has"; role = part.role, roles = layout.roles());
-        };
         Some(Self {
             layout,
             code: layout.code(),
-            unit,
+            unit: layout.unit_of(part.role)?,
+        })
+    }
+
+    /// The part of each object that consists of this unit of its stripes, if the layout has it.
+    pub(in crate::pg) fn part_of(&self, unit: Unit) -> Option<Part> {
+        let layout = Layout::Coded(self.layout);
+        Some(Part {
+            layout,
+            role: self.layout.role_of(unit)?,
         })
     }
 
@@ -49,44 +60,98 @@ impl Fragments {
     pub(in crate::pg) fn carry_out(&self, txn: &mut Txn) -> Vec<Adding> {
         let mut adds = Vec::new();
         for (object, (_, ops)) in txn.objects.iter_mut().enumerate() {
-            let Some(first) = ops.iter().position(|op| matches!(op, ObjectOp::Step(_))) else {
+            if ops.iter().any(|op| matches!(op, ObjectOp::Stage { .. })) {
+                self.stage(object, ops, &mut adds);
+                continue;
+            }
+            // Steps that follow each other make sums together.
+            let mut steps: Vec<Step> = Vec::new();
+            for op in std::mem::take(ops).into_iter().map(Some).chain([None]) {
+                match op {
+                    Some(ObjectOp::Step(step)) => steps.push(step),
+                    other => {
+                        self.steps(object, &std::mem::take(&mut steps), ops, &mut adds);
+                        ops.extend(other);
+                    }
+                }
+            }
+        }
+        adds
+    }
+
+    /// Adds the changes that steps make of the fragment to those of the object.
+    fn steps(&self, object: usize, steps: &[Step], ops: &mut Vec<ObjectOp>, adds: &mut Vec<Adding>) {
+        for op in joined(self.layout.carry_out(&self.code, self.unit, steps)) {
+            if let FragmentOp::Add { offset, delta } = &op {
+                adds.push(Adding {
+                    object,
+                    op: ops.len(),
+                    offset: *offset,
+                    len: delta.len() as u64,
+                    base: None,
+                });
+            }
+            ops.push(in_store(op));
+        }
+    }
+
+    /// Replaces what is staged of a large change by writes.
+    fn stage(&self, object: usize, ops: &mut Vec<ObjectOp>, adds: &mut Vec<Adding>) {
+        for op in std::mem::take(ops) {
+            let ObjectOp::Stage { ops: staged, base } = op else {
+                ops.push(op);
                 continue;
             };
-            let mut rest = ops.split_off(first).into_iter();
-            let mut steps: Vec<Step> = Vec::new();
-            let others: Vec<ObjectOp> = rest
-                .by_ref()
-                .filter_map(|op| match op {
-                    ObjectOp::Step(step) => {
-                        steps.push(step);
-                        None
-                    }
-                    other => Some(other),
-                })
-                .collect();
-            for op in self.layout.carry_out(&self.code, self.unit, &steps) {
+            for op in joined(staged) {
                 if let FragmentOp::Add { offset, delta } = &op {
                     adds.push(Adding {
                         object,
                         op: ops.len(),
                         offset: *offset,
                         len: delta.len() as u64,
+                        base: Some(base.clone()),
                     });
                 }
-                ops.push(match op {
-                    FragmentOp::Write { offset, data } | FragmentOp::Add { offset, delta: data } => {
-                        ObjectOp::Write { offset, data }
-                    }
-                    FragmentOp::Zero { range } => ObjectOp::Zero {
-                        offset: range.offset,
-                        len: range.len,
-                    },
-                    FragmentOp::Truncate { size } => ObjectOp::Truncate { size },
-                });
+                ops.push(in_store(op));
             }
-            ops.extend(others);
         }
-        adds
+    }
+}
+
+/// The changes with small ones of a kind put together where they are next to each other: units of an
+/// object follow each other in a fragment. Each write takes a block or more in the store's log.
+fn joined(ops: Vec<FragmentOp>) -> Vec<FragmentOp> {
+    let is_small = |op: &FragmentOp| (1..SMALL).contains(&data_of(op).len());
+    let follows = |a: &FragmentOp, b: &FragmentOp| {
+        let is_next = is_small(a) && is_small(b) && a.range().end() == b.range().offset;
+        is_next && std::mem::discriminant(a) == std::mem::discriminant(b)
+    };
+    let join = |run: &[FragmentOp]| match run {
+        [] => None,
+        [alone] => Some(alone.clone()),
+        [first, ..] => {
+            let bytes: Vec<u8> = run.iter().map(data_of).collect::<Vec<_>>().concat();
+            let (offset, bytes) = (first.range().offset, bytes.into());
+            Some(match first {
+                FragmentOp::Add { .. } => FragmentOp::Add { offset, delta: bytes },
+                _ => FragmentOp::Write { offset, data: bytes },
+            })
+        }
+    };
+    ops.chunk_by(follows).filter_map(join).collect()
+}
+
+/// The change of the fragment in the store; an addition as the write of its difference.
+fn in_store(op: FragmentOp) -> ObjectOp {
+    match op {
+        FragmentOp::Write { offset, data } | FragmentOp::Add { offset, delta: data } => {
+            ObjectOp::Write { offset, data }
+        }
+        FragmentOp::Zero { range } => ObjectOp::Zero {
+            offset: range.offset,
+            len: range.len,
+        },
+        FragmentOp::Truncate { size } => ObjectOp::Truncate { size },
     }
 }
 
@@ -98,6 +163,8 @@ pub(in crate::pg) struct Adding {
     op: usize,
     offset: u64,
     len: u64,
+    /// The object to whose fragment it is added, if that is another one.
+    base: Option<Bytes>,
 }
 
 impl Adding {
@@ -193,7 +260,8 @@ impl Folds {
         else {
             return None;
         };
-        let object = adds.last()?.object;
+        let last = adds.last()?;
+        let object = last.object;
         let (key, ops) = txn.objects.get(object)?;
         // What is added to may come from another object, in the same transaction.
         let comes_from = ops.iter().rev().find_map(|op| match op {
@@ -202,14 +270,15 @@ impl Folds {
         });
         let of_object = adds.iter().filter(|a| a.object == object);
         Some(FragmentRead {
-            key: comes_from.unwrap_or(key).clone(),
+            key: last.base.as_ref().or(comes_from).unwrap_or(key).clone(),
             wants: of_object.flat_map(|a| a.wants(*by_blocks)).collect(),
         })
     }
 
-    /// Adds what was read to the differences.
-    pub(in crate::pg) fn read(&mut self, answers: Vec<Fetched>) {
+    /// Adds what was read to the differences. Returns the object of which something can't be read.
+    pub(in crate::pg) fn read(&mut self, answers: Vec<Fetched>) -> Option<Bytes> {
         self.reading = None;
+        let object_read = self.wanted().map(|read| read.key);
         let Some(Call::Add {
             txn, adds, by_blocks, ..
         }) = self.calls.front_mut()
@@ -219,7 +288,7 @@ impl Folds {
         if !*by_blocks && answers.iter().any(|f| f.answer.is_err()) {
             *by_blocks = true;
             // It is read once more, block by block.
-            return;
+            return object_read;
         }
         let Some(object) = adds.last().map(|a| a.object) else {
             impossible!("a transaction that waits for a fragment to add to it"; answers = answers.len());
@@ -242,6 +311,7 @@ impl Folds {
             ops.splice(op..=op, sum);
         }
         *by_blocks = false;
+        None
     }
 }
 

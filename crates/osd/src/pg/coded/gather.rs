@@ -1,19 +1,25 @@
 //! Data of an object that is put together of several members' fragments.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_denc::Extent;
-use spirula_erasure::{Error, FragmentPieces, Gather, Unit, UnitSet};
+use spirula_erasure::{self as erasure, FragmentExtents, FragmentPieces, Gather, Unit, UnitSet};
 use spirula_maps::{EVersion, OsdId};
 
 use super::fold::Fragments;
 use super::want::{FragmentWant, fragment_want};
 use crate::pg::fetch::{Answer, Fetched, Pieces, ReadError, Want};
+use crate::pg::layout::Shape;
 
 /// Zeros, for what fragments do not have.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// The other members that an object is gathered from, with the units that they hold of it in the same
+/// version.
+pub(in crate::pg) type Holders = Arc<BTreeMap<Unit, OsdId>>;
 
 /// The data that one question to the store wants, while it is gathered.
 #[derive(Debug)]
@@ -24,11 +30,14 @@ struct Gathering {
     round: u32,
     key: Bytes,
     wants: Vec<Want>,
+    /// What the wants' ranges are of.
+    shape: Shape,
     /// The answers of the store to the wants that are not data.
     others: Vec<Fetched>,
     at: EVersion,
+    members: Holders,
     gather: Gather,
-    /// The units that can be read.
+    /// The units that can be read; none if they are too few.
     present: UnitSet,
     read: FragmentPieces,
     /// The units that are awaited, and whether the store is asked for other wants.
@@ -53,8 +62,8 @@ pub(in crate::pg) enum Ask {
 /// The data that is being gathered, and the members that it is gathered from.
 #[derive(Debug, Default)]
 pub(in crate::pg) struct Gathers {
-    /// The other members, with the units that they hold in the same version.
-    pub(in crate::pg) members: BTreeMap<Unit, OsdId>,
+    /// The members that objects are gathered from, if nothing else is said.
+    pub(in crate::pg) members: Holders,
     /// The version of this copy, and so the one that the others must have at least.
     pub(in crate::pg) at: EVersion,
     under_way: HashMap<u32, Gathering>,
@@ -62,35 +71,41 @@ pub(in crate::pg) struct Gathers {
 
 impl Gathers {
     /// Begins to gather the data that the question `token` wants of an object. `own`: what this
-    /// OSD's copy holds.
-    ///
-    /// # Errors
-    /// The members are too few.
+    /// OSD's copy holds. If the members are too few, the data can't be read.
     pub(in crate::pg) fn begin(
         &mut self,
         token: u32,
         (key, wants): (Bytes, Vec<Want>),
+        (shape, members): (Shape, Holders),
         own: &Fragments,
-    ) -> Result<Vec<Ask>, Error> {
-        let mut present: UnitSet = self.members.keys().copied().collect();
+    ) -> Vec<Ask> {
+        let mut present: UnitSet = members.keys().copied().collect();
         present.insert(own.unit);
-        let gather = gather(own, present, &wants)?;
+        let gather = match gather(own, present, shape, &wants) {
+            Ok(gather) => gather,
+            Err(TooFew) => {
+                present = UnitSet::new();
+                Gather::default()
+            }
+        };
         let mut all = Gathering {
             token,
             round: 0,
             key,
             wants,
+            shape,
             others: Vec::new(),
             at: self.at,
+            members,
             gather,
             present,
             read: FragmentPieces::new(),
             awaited: Vec::new(),
             awaits_others: false,
         };
-        let asks = all.ask(own.unit, &self.members, true);
+        let asks = all.ask(own.unit, true);
         self.under_way.insert(token, all);
-        Ok(asks)
+        asks
     }
 
     /// Forgets all.
@@ -101,16 +116,30 @@ impl Gathers {
     /// The questions that a member has not answered.
     pub(in crate::pg) fn unanswered(&self, osd: OsdId) -> Vec<FragmentWant> {
         let asked = |g: &Gathering| {
-            let unit = g.awaited.iter().find(|u| self.members.get(u) == Some(&osd))?;
+            let unit = g.awaited.iter().find(|u| g.members.get(u) == Some(&osd))?;
             Some(g.want(*unit))
         };
         self.under_way.values().filter_map(asked).collect()
     }
 
-    /// The unit that a member holds.
-    pub(in crate::pg) fn unit_of(&self, osd: OsdId) -> Option<Unit> {
-        let held = self.members.iter().find(|(_, o)| **o == osd);
-        held.map(|(unit, _)| *unit)
+    /// The members that have not answered.
+    pub(in crate::pg) fn asked(&self) -> impl Iterator<Item = OsdId> {
+        let asked = |g: &Gathering| {
+            let of = |unit| g.members.get(unit).copied();
+            g.awaited.iter().filter_map(of).collect::<Vec<_>>()
+        };
+        self.under_way.values().flat_map(asked)
+    }
+
+    /// The unit that a member is asked for in a question.
+    pub(in crate::pg) fn unit_of(&self, osd: OsdId, token: u32) -> Option<Unit> {
+        let mut held = self.under_way.get(&token)?.members.iter();
+        held.find(|(_, o)| **o == osd).map(|(unit, _)| *unit)
+    }
+
+    /// The object that a question is about.
+    pub(in crate::pg) fn object(&self, token: u32) -> Option<&Bytes> {
+        self.under_way.get(&token).map(|g| &g.key)
     }
 
     /// Takes what the store has read for a question. Returns what is to be asked now; `None` if the
@@ -164,11 +193,11 @@ impl Gathers {
             Ok(pieces) => drop(g.read.insert(unit, pieces)),
             Err(ReadError) => {
                 g.present.remove(unit);
-                if let Ok(again) = gather(own, g.present, &g.wants) {
+                if let Ok(again) = gather(own, g.present, g.shape, &g.wants) {
                     g.gather = again;
                     g.round += 1;
                     g.read.clear();
-                    return Some(g.ask(own.unit, &self.members, false));
+                    return Some(g.ask(own.unit, false));
                 }
                 g.read.clear();
                 g.awaited.clear();
@@ -205,9 +234,16 @@ fn range_of(want: &Want) -> Option<Extent> {
     }
 }
 
-fn gather(own: &Fragments, present: UnitSet, wants: &[Want]) -> Result<Gather, Error> {
+/// The members that can be read are too few to make what is wanted.
+struct TooFew;
+
+fn gather(own: &Fragments, present: UnitSet, shape: Shape, wants: &[Want]) -> Result<Gather, TooFew> {
     let ranges: Vec<Extent> = wants.iter().filter_map(range_of).collect();
-    Gather::new(&own.code, present, own.layout.data_extents(&ranges))
+    let wanted = match shape {
+        Shape::Whole => own.layout.data_extents(&ranges),
+        Shape::Fragment(_, unit) => FragmentExtents::from([(unit, ranges)]),
+    };
+    Gather::new(&own.code, present, wanted).map_err(|_| TooFew)
 }
 
 impl Gathering {
@@ -221,21 +257,23 @@ impl Gathering {
     }
 
     /// The reads of fragments. `first`: those of other wants, too.
-    fn ask(&mut self, own: Unit, members: &BTreeMap<Unit, OsdId>, first: bool) -> Vec<Ask> {
+    fn ask(&mut self, own: Unit, first: bool) -> Vec<Ask> {
         let (mut here, mut asks) = (Vec::new(), Vec::new());
+        let reads = self.gather.reads();
         if first {
             here.extend(self.wants.iter().filter(|w| !is_data(w)).cloned());
-            self.awaits_others = !here.is_empty();
+            // Something is asked in any case: the answer comes later.
+            self.awaits_others = !here.is_empty() || reads.is_empty();
         }
         self.awaited = self.gather.reads().keys().copied().collect();
         for (unit, extents) in self.gather.reads() {
             if *unit == own {
                 here.extend(extents.iter().map(|e| fragment_want(*e)));
-            } else if let Some(osd) = members.get(unit) {
+            } else if let Some(osd) = self.members.get(unit) {
                 asks.push(Ask::Member(*osd, self.want(*unit)));
             }
         }
-        if !here.is_empty() {
+        if !here.is_empty() || first && self.awaits_others {
             let (number, key) = ((self.token, self.round), self.key.clone());
             asks.push(Ask::Here {
                 number,
@@ -248,13 +286,18 @@ impl Gathering {
 
     fn answers(self, own: &Fragments) -> Vec<Fetched> {
         let could_read = self.present != UnitSet::new();
-        let made = self.gather.made(&self.read);
+        let (made, nothing) = (self.gather.made(&self.read), Pieces::new());
         let mut others = self.others.into_iter();
         let answer = |want: Want| {
             let Some(range) = range_of(&want) else {
                 return others.next();
             };
-            let pieces = own.layout.object_pieces(&made, range);
+            let pieces = match self.shape {
+                Shape::Whole => own.layout.object_pieces(&made, range),
+                Shape::Fragment(_, unit) => {
+                    erasure::within(made.get(&unit).unwrap_or(&nothing), range).collect()
+                }
+            };
             let answer = match &want {
                 Want::Data(r) if !r.sparse => Answer::Data(filled(pieces, range)),
                 Want::Data(_) => Answer::Data(pieces),

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use spirula_denc::{Error, Extent, Reader, Result, Writer};
-use spirula_erasure::{Pieces, Step};
+use spirula_erasure::{FragmentOp, Pieces, Step};
+use spirula_invariant::impossible;
 use spirula_proto::BytesList;
 
 /// Encodes a step; its bytes are pushed to `payload`.
@@ -21,6 +22,11 @@ pub(in crate::pg) fn encode_step(step: &Step, w: &mut Writer, payload: &mut Byte
             w.u8(4);
             w.u64(*size);
         }
+        Step::Discard { range, coding } => {
+            w.u8(5);
+            w.put(range);
+            w.bool(*coding);
+        }
         Step::Stripes { range, fresh, pieces } => {
             w.u8(0);
             w.put(range);
@@ -37,9 +43,6 @@ pub(in crate::pg) fn encode_step(step: &Step, w: &mut Writer, payload: &mut Byte
 /// range.
 pub(in crate::pg) fn decode_step(r: &mut Reader<'_>, payload: &BytesList, at: &mut usize) -> Result<Step> {
     let kind = r.u8()?;
-    if kind == 4 {
-        return Ok(Step::Truncate { size: r.u64()? });
-    }
     let mut bytes = |r: &mut Reader<'_>| decode_piece(r, payload, at);
     match kind {
         0 => {
@@ -54,8 +57,68 @@ pub(in crate::pg) fn decode_step(r: &mut Reader<'_>, payload: &BytesList, at: &m
         1 => bytes(r).map(|(offset, data)| Step::Write { offset, data }),
         2 => bytes(r).map(|(offset, delta)| Step::Patch { offset, delta }),
         3 => bytes(r).map(|(offset, delta)| Step::Punch { offset, delta }),
+        4 => Ok(Step::Truncate { size: r.u64()? }),
+        5 => {
+            let (range, coding) = (r.get()?, r.bool()?);
+            Ok(Step::Discard { range, coding })
+        }
         _ => Err(Error::Invalid("step of a change")),
     }
+}
+
+/// The bytes of a write or an addition.
+pub(in crate::pg) fn data_of(op: &FragmentOp) -> &[u8] {
+    match op {
+        FragmentOp::Write { data: bytes, .. } | FragmentOp::Add { delta: bytes, .. } => bytes,
+        FragmentOp::Zero { .. } | FragmentOp::Truncate { .. } => &[],
+    }
+}
+
+/// Encodes writes and additions; their bytes are pushed to `payload`. Writes next to each other
+/// become one.
+pub(in crate::pg) fn encode_fragment_ops(ops: &[FragmentOp], w: &mut Writer, payload: &mut BytesList) {
+    let follows = |a: &FragmentOp, b: &FragmentOp| {
+        let are_writes = matches!((a, b), (FragmentOp::Write { .. }, FragmentOp::Write { .. }));
+        are_writes && a.range().end() == b.range().offset
+    };
+    let runs: Vec<&[FragmentOp]> = ops.chunk_by(follows).collect();
+    w.count(runs.len());
+    for run in runs {
+        let Some(first) = run.first() else { continue };
+        w.bool(matches!(first, FragmentOp::Add { .. }));
+        w.u64(first.range().offset);
+        w.count(run.iter().map(|op| data_of(op).len()).sum());
+        for op in run {
+            match op {
+                FragmentOp::Write { data, .. } | FragmentOp::Add { delta: data, .. } => {
+                    payload.push(data.clone());
+                }
+                other => impossible!("only bytes to be staged"; op = format!("{other:?}")),
+            }
+        }
+    }
+}
+
+/// Decodes what [`encode_fragment_ops`] wrote; the payload is read from `at` on.
+///
+/// # Errors
+/// Where the input is truncated, or its payload is not in `payload`.
+pub(in crate::pg) fn decode_fragment_ops(
+    r: &mut Reader<'_>,
+    payload: &BytesList,
+    at: &mut usize,
+) -> Result<Vec<FragmentOp>> {
+    let n = r.count(13)?;
+    let mut ops = Vec::with_capacity(n.min(64));
+    for _ in 0..n {
+        let adds = r.bool()?;
+        let (offset, data) = decode_piece(r, payload, at)?;
+        ops.push(match adds {
+            true => FragmentOp::Add { offset, delta: data },
+            false => FragmentOp::Write { offset, data },
+        });
+    }
+    Ok(ops)
 }
 
 /// Encodes pieces of a fragment; their bytes are pushed to `payload`.

@@ -3,29 +3,42 @@
 
 pub(super) mod fold;
 pub(super) mod gather;
+mod give;
 pub(super) mod message;
+pub(crate) mod redo;
+mod shares;
 pub(super) mod want;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::Extent;
-use spirula_erasure::{self as erasure, Change as DataChange, Unit};
+use spirula_erasure::{self as erasure, Change as DataChange, Step, Unit};
+use spirula_invariant::impossible;
 use spirula_maps::{EVersion, OsdId, Positions};
 
 use super::backend::{Backend, Change, Copies, Sent, newest_activation, send_to_all};
+use super::compare;
 use super::config::PgConfig;
 use super::fetch::{Pieces, Want};
 use super::info::PgInfo;
-use super::layout::{Layout, Part};
+use super::layout::{Layout, Part, Shape};
 use super::log::PgLog;
 use super::message::LogUpdate;
-use super::output::{Ctx, Reader};
-use super::push::{PushPart, SyncPlan};
+use super::output::{Ctx, Output, Reader};
+use super::push::SyncPlan;
 use super::store_queue::{Pending, StoreQueue};
-use super::txn::{ObjectOp, Txn};
-use gather::is_data;
+use super::txn::{ObjectOp, Txn, step_logged};
+use gather::{Holders, is_data};
+use spirula_proto::RawMessage;
 use want::FragmentWant;
+
+/// The most bytes that the places of a change's steps take in the log besides: what is staged is put
+/// together from them.
+const MOST_PLACES: usize = 512 << 10;
 
 /// Members have fragments by this layout.
 #[derive(Debug)]
@@ -38,26 +51,27 @@ impl Backend for Coded {
         let layout = Layout::Coded(self.layout);
         let mut free: BTreeSet<u8> = (0..self.layout.roles()).collect();
         let mut parts = BTreeMap::new();
-        for osd in acting.osds() {
-            let kept = copies
-                .get(&osd)
-                .and_then(Option::as_ref)
-                .filter(|i| !i.incomplete);
-            if let Some(part) = kept
-                .map(|i| i.part)
-                .filter(|p| p.layout == layout && free.remove(&p.role))
-            {
-                parts.insert(osd, part);
+        let info = |osd| copies.get(&osd).and_then(Option::as_ref);
+        // The newest complete copies first: what they hold may be nowhere else. An incomplete one can
+        // be begun anew.
+        let of_kind = |osd| Some((osd, info(osd).filter(|i| i.part.layout == layout)?));
+        let mut known: Vec<(OsdId, &PgInfo)> = acting.osds().filter_map(of_kind).collect();
+        known.sort_by_key(|(_, i)| (i.incomplete, Reverse(i.age())));
+        for (osd, i) in known {
+            if free.remove(&i.part.role) {
+                parts.insert(osd, i.part);
             }
         }
-        let mut fresh: Vec<(usize, OsdId)> = acting.osds().filter_map(|o| Some((acting.of(o)?, o))).collect();
-        fresh.retain(|(_, o)| !parts.contains_key(o));
         // A member without a copy gets the part of its position, if that is free.
-        fresh.retain(|(position, osd)| {
-            let role = u8::try_from(*position).ok().filter(|role| free.remove(role));
-            role.is_none_or(|role| parts.insert(*osd, Part { layout, role }).is_some())
+        let mut rest: Vec<OsdId> = acting.osds().filter(|o| !parts.contains_key(o)).collect();
+        rest.retain(|osd| {
+            let role = acting.of(*osd).and_then(|at| u8::try_from(at).ok());
+            match role.filter(|role| free.remove(role)) {
+                Some(role) => parts.insert(*osd, Part { layout, role }).is_some(),
+                None => true,
+            }
         });
-        for ((_, osd), role) in fresh.into_iter().zip(free) {
+        for (osd, role) in rest.into_iter().zip(free) {
             parts.insert(osd, Part { layout, role });
         }
         parts
@@ -67,40 +81,85 @@ impl Backend for Coded {
         acting.count() >= (min_size as usize).max(self.layout.k().into())
     }
 
+    /// The newest copy has all that was acknowledged. Those that were active with it can be brought
+    /// to its version, whatever that is; together they must be enough to make all other fragments.
     fn authority<'a>(
         &self,
         copies: &'a Copies,
-        _: &BTreeSet<OsdId>,
-        _: &[&[OsdId]],
+        unfit: &BTreeSet<OsdId>,
+        prefer: &[&[OsdId]],
     ) -> Option<(OsdId, &'a PgInfo)> {
-        // Until copies are recovered: all that there are must be equal.
-        let all: Vec<(OsdId, &PgInfo)> = copies
-            .iter()
-            .filter_map(|(o, i)| Some((*o, i.as_ref()?)))
-            .collect();
+        let rank = |o: OsdId| prefer.iter().position(|g| g.contains(&o)).unwrap_or(prefer.len());
         let newest = newest_activation(copies);
-        let equal = |i: &PgInfo| !i.incomplete && i.last_epoch_started == newest;
-        let (first, info) = all.first()?;
-        let same = all
-            .iter()
-            .all(|(_, i)| equal(i) && i.last_update == info.last_update);
-        (same && all.len() >= self.layout.k().into()).then_some((*first, *info))
+        let complete = || {
+            copies
+                .iter()
+                .filter_map(|(o, i)| Some((*o, i.as_ref()?)))
+                .filter(|(_, i)| self.holds(i))
+        };
+        let active = || complete().filter(|(_, i)| i.last_epoch_started == newest);
+        let head = active().map(|(_, i)| i.last_update).max()?;
+        let at_head = || active().filter(|(_, i)| i.last_update == head);
+        let counts = |(o, i): &(OsdId, &PgInfo)| {
+            let is_current = at_head().any(|(_, newest)| self.is_current(*o, i, newest));
+            is_current || i.last_epoch_started == newest
+        };
+        let roles: BTreeSet<u8> = complete().filter(counts).map(|(_, i)| i.part.role).collect();
+        // Where nothing was ever written, nothing is to be made of others.
+        if head > EVersion::ZERO && roles.len() < self.layout.k().into() {
+            return None;
+        }
+        at_head().min_by_key(|(o, _)| (unfit.contains(o), rank(*o), *o))
     }
 
     fn is_proof(&self, acting: &Positions, answered: &dyn Fn(OsdId) -> bool) -> bool {
         acting.osds().any(answered)
     }
 
-    fn lacking(&self, _: &PgLog, _: &PgLog, _: bool, _: &PgConfig) -> Option<(SyncPlan, LogUpdate)> {
-        None
+    /// Members of an activation had all before it, durably. So those that do not remember it lack
+    /// nothing: nothing was written after it.
+    fn is_current(&self, osd: OsdId, copy: &PgInfo, newest: &PgInfo) -> bool {
+        let is_at_head = copy.last_update == newest.last_update;
+        let forgot_activation =
+            copy.last_epoch_started < newest.last_epoch_started && newest.last_acting.contains(osd);
+        self.holds(copy) && (is_at_head || forgot_activation)
     }
 
-    fn givers(&self, _: &Positions, _: &BTreeSet<OsdId>) -> Vec<OsdId> {
-        Vec::new()
+    fn replays(&self, copy: &PgInfo, newest: &PgInfo) -> bool {
+        self.holds(copy)
+            && copy.last_epoch_started == newest.last_epoch_started
+            && copy.last_update < newest.last_update
     }
 
-    fn portion(&self, pushed: PushPart, _: Part) -> PushPart {
-        pushed
+    fn is_whole(&self, copies: &Copies, newest: &PgInfo) -> bool {
+        let known = copies.iter().filter_map(|(o, i)| Some((*o, i.as_ref()?)));
+        let current = known.filter(|(o, i)| self.is_current(*o, i, newest));
+        let roles: BTreeSet<u8> = current.map(|(_, i)| i.part.role).collect();
+        roles.len() >= self.layout.k().into()
+    }
+
+    fn lacking(
+        &self,
+        auth: &PgLog,
+        theirs: &PgLog,
+        exact: bool,
+        cfg: &PgConfig,
+    ) -> Option<(SyncPlan, LogUpdate)> {
+        compare::compare(auth, theirs, exact, cfg)
+    }
+
+    /// Any member that can read an object's metadata: its data come from all of them.
+    fn givers(&self, acting: &Positions, bad: &BTreeSet<OsdId>) -> Vec<OsdId> {
+        let mut all: Vec<OsdId> = acting.osds().collect();
+        all.sort_by_key(|o| bad.contains(o));
+        all
+    }
+
+    fn shape(&self, part: Part) -> Shape {
+        match unit_of(part) {
+            Some(unit) => Shape::Fragment(self.layout, unit),
+            None => Shape::Whole,
+        }
     }
 
     fn old(&self, size: u64, ops: &[ObjectOp]) -> Vec<Extent> {
@@ -108,33 +167,37 @@ impl Backend for Coded {
     }
 
     fn code(&self, size: u64, ops: Vec<ObjectOp>, old: &Pieces) -> Vec<ObjectOp> {
+        let steps = self.change(size, &ops).steps(self.layout, old);
+        with_data(ops, steps.into_iter().map(ObjectOp::Step))
+    }
+
+    fn portions(&self, size: u64, ops: &[ObjectOp], old: &Pieces, cfg: &PgConfig) -> Option<Vec<Vec<Step>>> {
+        let steps = self.change(size, ops).steps(self.layout, old);
+        let bytes: usize = steps.iter().map(Step::bytes).sum();
+        let places: usize = steps.iter().map(step_logged).sum();
+        if bytes <= cfg.large_change && places <= MOST_PLACES {
+            return None;
+        }
+        let staged = self.layout.divide(steps).staged;
+        let portions = self.layout.portions(&staged, cfg.portion);
+        (!portions.is_empty()).then_some(portions)
+    }
+
+    fn take(&self, size: u64, ops: Vec<ObjectOp>, old: &Pieces, stage: Bytes) -> Vec<ObjectOp> {
         let change = self.change(size, &ops);
-        let steps = change.steps(self.layout, old);
-        let is_data = |op: &ObjectOp| {
-            matches!(
-                op,
-                ObjectOp::Write { .. } | ObjectOp::Zero { .. } | ObjectOp::Truncate { .. }
-            )
-        };
-        let mut rest: Vec<ObjectOp> = ops.into_iter().filter(|op| !is_data(op)).collect();
-        // What makes the object, or replaces it, comes before its data, and the info last.
-        let replaced = rest.iter().rposition(|op| {
-            matches!(
-                op,
-                ObjectOp::Touch
-                    | ObjectOp::Remove
-                    | ObjectOp::CloneOf(_)
-                    | ObjectOp::CloneOfData(_)
-                    | ObjectOp::MoveOf(_)
-            )
-        });
-        let at = replaced.map_or(0, |at| at + 1);
-        rest.splice(at..at, steps.into_iter().map(ObjectOp::Step));
-        rest
+        let inline = self.layout.divide(change.steps(self.layout, old)).inline;
+        // What is taken ends with whole blocks.
+        let end = Step::Truncate { size: change.size() };
+        let inline = inline.into_iter().map(ObjectOp::Step);
+        with_data(ops, inline.chain([ObjectOp::Take(stage), ObjectOp::Step(end)]))
     }
 
     fn write(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
-        send_to_all(change, others, cx)
+        let mut ops = change.txn.objects.iter().flat_map(|(_, ops)| ops);
+        match ops.any(|op| matches!(op, ObjectOp::Portion { .. })) {
+            true => self.send_portions(change, others, cx),
+            false => send_to_all(change, others, cx),
+        }
     }
 
     fn read(
@@ -147,14 +210,71 @@ impl Backend for Coded {
         cx: &mut Ctx<'_>,
     ) -> Vec<(OsdId, FragmentWant)> {
         if wants.iter().any(is_data) {
-            return store.gather((key, wants), what, cx);
+            let members = store.gathers.members.clone();
+            return store.gather((key, wants), (Shape::Whole, members), what, cx);
         }
         store.read(key, wants, reader, what, cx);
+        Vec::new()
+    }
+
+    fn read_as(
+        &self,
+        of: (Shape, Holders),
+        (key, wants): (Bytes, Vec<Want>),
+        what: Pending,
+        store: &mut StoreQueue,
+        cx: &mut Ctx<'_>,
+    ) -> Vec<(OsdId, FragmentWant)> {
+        if wants.iter().any(is_data) {
+            return store.gather((key, wants), of, what, cx);
+        }
+        store.read(key, wants, None, what, cx);
         Vec::new()
     }
 }
 
 impl Coded {
+    /// Whether a copy is complete, and of this layout.
+    fn holds(&self, copy: &PgInfo) -> bool {
+        !copy.incomplete && copy.part.layout == Layout::Coded(self.layout)
+    }
+
+    /// Sends each member what it stages of a large change.
+    fn send_portions(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
+        let code = self.layout.code();
+        let share = |unit: Option<Unit>| {
+            let Some(unit) = unit else {
+                impossible!("a member to hold a part of each object"; pg = change.pgid, part = format!("{:?}", change.own));
+            };
+            let mut txn = change.txn.clone();
+            for op in txn.objects.iter_mut().flat_map(|(_, ops)| ops) {
+                if let ObjectOp::Portion { steps, base } = op {
+                    let ops = self.layout.staged(&code, unit, steps);
+                    let base = base.clone();
+                    *op = ObjectOp::Stage { ops, base };
+                }
+            }
+            txn
+        };
+        let unit_of_member = |osd: OsdId| {
+            let held = change.holders.iter().find(|(_, o)| **o == osd);
+            held.map(|(unit, _)| *unit)
+        };
+        let messages = others.iter().map(|(osd, _)| {
+            let message = change.message(share(unit_of_member(*osd)));
+            (*osd, cx.versions.write(*osd, &message))
+        });
+        let sent = Sent::new(RawMessage::default(), messages.collect());
+        for (osd, _) in others {
+            cx.out.push(Output::Send {
+                osd: *osd,
+                msg: sent.to(*osd).clone(),
+                reply: false,
+            });
+        }
+        (share(unit_of(change.own)), sent)
+    }
+
     /// What changes make of an object's data. `size`: of the object, or of the one that takes its
     /// place.
     fn change(&self, size: u64, ops: &[ObjectOp]) -> DataChange {
@@ -171,6 +291,37 @@ impl Coded {
         }
         change
     }
+}
+
+/// Changes of an object with these ones of its data instead of their own. What makes the object, or
+/// replaces it, comes before its data, and the info last.
+fn with_data(ops: Vec<ObjectOp>, data: impl Iterator<Item = ObjectOp>) -> Vec<ObjectOp> {
+    let is_data = |op: &ObjectOp| {
+        matches!(
+            op,
+            ObjectOp::Write { .. } | ObjectOp::Zero { .. } | ObjectOp::Truncate { .. }
+        )
+    };
+    let mut rest: Vec<ObjectOp> = ops.into_iter().filter(|op| !is_data(op)).collect();
+    let replaced = rest.iter().rposition(|op| {
+        matches!(
+            op,
+            ObjectOp::Touch
+                | ObjectOp::Remove
+                | ObjectOp::CloneOf(_)
+                | ObjectOp::CloneOfData(_)
+                | ObjectOp::MoveOf(_)
+        )
+    });
+    let at = replaced.map_or(0, |at| at + 1);
+    rest.splice(at..at, data);
+    rest
+}
+
+/// The members that hold these parts, by the units of them.
+pub(super) fn holders(parts: impl Iterator<Item = (OsdId, Part)>) -> Holders {
+    let held = parts.filter_map(|(osd, part)| Some((unit_of(part)?, osd)));
+    Arc::new(held.collect())
 }
 
 /// The unit that a copy with this part holds, if it holds one.

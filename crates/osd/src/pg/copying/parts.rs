@@ -20,6 +20,7 @@ use spirula_maps::{EVersion, IntervalSet};
 
 use crate::pg::dirty::Dirty;
 use crate::pg::fetch::{Answer, Fetched, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
+use crate::pg::layout::Shape;
 use crate::pg::object::ObjectInfo;
 use crate::pg::object::StoredObject;
 use crate::pg::push::{Lacking, Patch, PushEnd, PushPart};
@@ -49,12 +50,7 @@ pub(in crate::pg) struct Parts {
     begun: bool,
     /// The place where the first part begins: nothing before it is pushed.
     from: Place,
-    /// The ranges that are to be read.
-    left: VecDeque<Range<u64>>,
-    /// The ranges that are being read.
-    reading: Vec<Extent>,
-    /// The spans that were read, and are to be pushed.
-    spans: VecDeque<Span>,
+    data: Data,
     /// The omap key from which on pairs are to be read, after the data; `None` if there are none.
     omap: Option<Bytes>,
     /// The omap pairs that were read, and are to be pushed.
@@ -67,6 +63,19 @@ pub(in crate::pg) struct Parts {
     patch: Option<bool>,
     /// Bytes of data that are pushed in all.
     total: u64,
+}
+
+/// The data of an object that is pushed.
+#[derive(Debug, Default)]
+struct Data {
+    /// What of the data is pushed. Ranges and sizes are of that.
+    shape: Shape,
+    /// The ranges that are to be read.
+    left: VecDeque<Range<u64>>,
+    /// The ranges that are being read.
+    reading: Vec<Extent>,
+    /// The spans that were read, and are to be pushed.
+    spans: VecDeque<Span>,
 }
 
 /// A range of the object: its bytes, or zeros that nobody wrote.
@@ -160,7 +169,7 @@ impl Room {
 }
 
 impl Parts {
-    pub(in crate::pg) fn new(object: Lacking, since: EVersion) -> Self {
+    pub(in crate::pg) fn new(object: Lacking, shape: Shape, since: EVersion) -> Self {
         Self {
             key: object.key,
             object: None,
@@ -168,9 +177,10 @@ impl Parts {
             had: object.had,
             begun: false,
             from: Place::default(),
-            left: VecDeque::new(),
-            reading: Vec::new(),
-            spans: VecDeque::new(),
+            data: Data {
+                shape,
+                ..Data::default()
+            },
             omap: None,
             pairs: VecDeque::new(),
             rest: Remainder::default(),
@@ -181,19 +191,26 @@ impl Parts {
     }
 
     /// The parts from a place on, where an earlier part ended.
-    pub(in crate::pg) fn from_place(key: Bytes, from: Place) -> Self {
+    pub(in crate::pg) fn from_place(key: Bytes, shape: Shape, from: Place) -> Self {
         Self {
             begun: from != Place::default(),
             from,
-            ..Self::new(Lacking { key, had: None }, EVersion::ZERO)
+            ..Self::new(Lacking { key, had: None }, shape, EVersion::ZERO)
         }
+    }
+
+    /// The bytes of data that there are to push.
+    fn size(&self) -> u64 {
+        self.object
+            .as_ref()
+            .map_or(0, |(_, info)| self.data.shape.size(info.size))
     }
 
     /// The place where the next part begins.
     pub(in crate::pg) fn place(&self) -> Place {
-        let size = self.object.as_ref().map_or(0, |(_, info)| info.size);
-        let data = self.spans.front().map(|s| s.offset);
-        let data = data.or_else(|| self.left.front().map(|r| r.start));
+        let size = self.size();
+        let data = self.data.spans.front().map(|s| s.offset);
+        let data = data.or_else(|| self.data.left.front().map(|r| r.start));
         let key = self.pairs.front().map(|(k, _)| k).or(self.omap.as_ref());
         match (data, key) {
             (Some(offset), _) => Place {
@@ -225,10 +242,10 @@ impl Parts {
 
     /// Sets the object as the store has it, and what of it changed, if only that is to be pushed.
     pub(in crate::pg) fn set_object(&mut self, o: StoredObject, info: ObjectInfo, changed: Option<Dirty>) {
-        let size = info.size;
+        let size = self.data.shape.size(info.size);
         invariant!(self.object.is_none(), "an object that is pushed to be looked up once"; version = info.version);
-        self.left = match &changed {
-            Some(dirty) => dirty.within(size).collect(),
+        self.data.left = match &changed {
+            Some(dirty) => self.data.shape.changed(dirty, info.size).into(),
             None => Some(self.from.offset..size)
                 .filter(|r| !r.is_empty())
                 .into_iter()
@@ -242,7 +259,7 @@ impl Parts {
         let rest = pushes_omap.then_some(Rest::Header).into_iter().chain(attrs);
         let done = usize::try_from(self.rest.done).unwrap_or(usize::MAX);
         self.rest.left = rest.skip(done).collect();
-        self.total = self.left.iter().map(|r| r.end - r.start).sum();
+        self.total = self.data.left.iter().map(|r| r.end - r.start).sum();
         self.object = Some((o.info, info));
     }
 
@@ -253,25 +270,25 @@ impl Parts {
 
     /// The reads for the next part; empty if the data at hand already makes one.
     pub(in crate::pg) fn wants(&mut self, chunk: u64) -> Vec<Want> {
-        self.reading.clear();
-        if !self.spans.is_empty() || !self.pairs.is_empty() {
+        self.data.reading.clear();
+        if !self.data.spans.is_empty() || !self.pairs.is_empty() {
             return Vec::new();
         }
         let mut room = chunk;
-        while let Some(range) = self.left.front_mut()
+        while let Some(range) = self.data.left.front_mut()
             && room > 0
-            && self.reading.len() < MOST_READS
+            && self.data.reading.len() < MOST_READS
         {
             let len = room.min(range.end - range.start);
             let offset = range.start;
-            self.reading.push(Extent { offset, len });
+            self.data.reading.push(Extent { offset, len });
             room -= len;
             range.start += len;
             if range.is_empty() {
-                self.left.pop_front();
+                self.data.left.pop_front();
             }
         }
-        if !self.reading.is_empty() {
+        if !self.data.reading.is_empty() {
             let want = |e: &Extent| {
                 Want::Data(ReadRange {
                     offset: e.offset,
@@ -279,7 +296,7 @@ impl Parts {
                     sparse: true,
                 })
             };
-            return self.reading.iter().map(want).collect();
+            return self.data.reading.iter().map(want).collect();
         }
         let is_header_wanted =
             matches!(self.rest.left.front(), Some(Rest::Header)) && self.rest.header.is_none();
@@ -313,7 +330,7 @@ impl Parts {
                 }
             }
         }
-        let reading = std::mem::take(&mut self.reading);
+        let reading = std::mem::take(&mut self.data.reading);
         let zeros = match self.patch {
             Some(_) => holes(&reading, &pieces),
             None => Vec::new(),
@@ -330,7 +347,7 @@ impl Parts {
         });
         let mut spans: Vec<Span> = data.chain(zeros).collect();
         spans.sort_by_key(|s| s.offset);
-        self.spans.extend(spans);
+        self.data.spans.extend(spans);
         Ok(())
     }
 
@@ -344,7 +361,7 @@ impl Parts {
         };
         let mut room = Room::new(&self.key, most);
         let (mut pieces, mut zeros, mut pairs) = (Pieces::new(), Vec::new(), Vec::new());
-        while let Some(span) = pop_if(&mut self.spans, |s| room.takes_span(s)) {
+        while let Some(span) = pop_if(&mut self.data.spans, |s| room.takes_span(s)) {
             match span.data {
                 Some(data) => pieces.push((span.offset, data)),
                 None => zeros.push(Extent {
@@ -353,13 +370,13 @@ impl Parts {
                 }),
             }
         }
-        let has_data = !self.spans.is_empty() || !self.left.is_empty();
+        let has_data = !self.data.spans.is_empty() || !self.data.left.is_empty();
         while !has_data && let Some(pair) = pop_if(&mut self.pairs, |p| room.takes_pair(p)) {
             pairs.push(pair);
         }
         let has_more = has_data || !self.pairs.is_empty() || self.omap.is_some();
         let mut end = PushEnd {
-            size: info.size,
+            size: self.data.shape.size(info.size),
             info: Bytes::new(),
             attrs: Vec::new(),
             omap_header: Bytes::new(),

@@ -12,6 +12,7 @@ use spirula_maps::{EVersion, OsdId};
 use crate::pg::config::Window;
 use crate::pg::copying::parts::Parts;
 use crate::pg::fetch::Want;
+use crate::pg::layout::Shape;
 use crate::pg::message::PeeringId;
 use crate::pg::push::{Lacking, SyncPlan};
 
@@ -27,6 +28,10 @@ pub(in crate::pg) struct SyncSource {
 #[derive(Debug)]
 struct Feed {
     target: OsdId,
+    /// What the target holds of an object's data.
+    shape: Shape,
+    /// Whether the target makes changes again, before anything is pushed to others.
+    replays: bool,
     /// Objects to push.
     jobs: VecDeque<Lacking>,
     /// The key at which the comparison of all objects goes on; `None` when it is done, or not
@@ -64,6 +69,11 @@ impl SyncSource {
         self.feeds.iter().map(|f| f.left(all)).sum()
     }
 
+    /// Whether members still make changes again: what is pushed to others may be made of theirs.
+    fn replays(&self) -> bool {
+        self.feeds.iter().any(|f| f.replays && !f.done)
+    }
+
     /// Whether an OSD is copied to, or is to be.
     fn feeds(&self, osd: OsdId) -> bool {
         self.feeds.iter().any(|f| f.target == osd && !f.done)
@@ -71,13 +81,17 @@ impl SyncSource {
 }
 
 impl Feed {
-    fn new(target: OsdId, plan: SyncPlan, start: &Bytes) -> Self {
+    fn new(target: OsdId, shape: Shape, plan: SyncPlan, start: &Bytes) -> Self {
+        let replays = matches!(plan, SyncPlan::Replay(_));
         let (jobs, cursor) = match plan {
+            SyncPlan::Replay(_) => (VecDeque::new(), None),
             SyncPlan::Objects(objects) => (objects.into(), None),
             SyncPlan::Backfill => (VecDeque::new(), Some(start.clone())),
         };
         Self {
             target,
+            shape,
+            replays,
             jobs,
             cursor,
             scanning: None,
@@ -120,7 +134,7 @@ impl Feed {
         }
         if let Some(object) = self.jobs.pop_front() {
             let key = object.key.clone();
-            self.current = Some(Parts::new(object, now));
+            self.current = Some(Parts::new(object, self.shape, now));
             return Next::Lookup(key);
         }
         if self.scanning.is_some() {

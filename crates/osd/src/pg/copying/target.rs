@@ -16,6 +16,8 @@ use crate::pg::push::Push;
 pub(in crate::pg) struct SyncTarget {
     /// The scan that is being compared.
     scan: Option<Scan>,
+    /// Whether the objects here are of another part than this copy is to hold: all are replaced.
+    has_another: bool,
     /// Whether there was no room for a push: only removals are accepted in this attempt.
     refuses: bool,
     /// Clones that pushes replace and that are looked up, with the pushes that wait for it, in

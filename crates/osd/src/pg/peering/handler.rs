@@ -14,6 +14,7 @@ use crate::pg::copying::Copying;
 use crate::pg::dups::DupBatch;
 use crate::pg::fetch::ReadError;
 use crate::pg::history::History;
+use crate::pg::info::PgInfo;
 use crate::pg::key;
 use crate::pg::leadership::Leadership;
 use crate::pg::log::{PgLog, Usage};
@@ -356,9 +357,10 @@ impl Agreeing<'_> {
         };
         p.auth = Some(auth);
         let head = best.last_update;
+        let parts = backend.parts(&self.site.interval.place.acting, &p.infos);
         let differs = |m: &OsdId| {
             let info = p.infos.get(m).and_then(Option::as_ref);
-            info.is_none_or(|i| i.incomplete || i.last_update != head)
+            info.is_none_or(|i| i.incomplete || i.last_update != head || parts.get(m) != Some(&i.part))
         };
         let behind: Vec<OsdId> = members.iter().copied().filter(differs).collect();
         let has_log = |m: &OsdId| {
@@ -409,8 +411,24 @@ impl Agreeing<'_> {
         if targets.is_empty() {
             self.all_synced(cx);
         } else {
+            let parts = self
+                .site
+                .backend
+                .parts(&self.site.interval.place.acting, &self.peering.infos);
+            // Copies that belong elsewhere are as good to be read, once they have the newest changes.
+            let newest = self.peering.newest();
+            let is_new = |o: OsdId, i: &PgInfo| {
+                let is_current = newest.is_some_and(|n| self.site.backend.is_current(o, i, n));
+                is_current || targets.iter().any(|(target, _)| *target == o)
+            };
+            let others = self.peering.infos.iter().filter(|(o, _)| !parts.contains_key(o));
+            let strays: Vec<_> = others
+                .filter(|(o, _)| self.site.is_up(**o))
+                .filter_map(|(o, i)| Some((*o, i.as_ref().filter(|i| is_new(*o, i))?.part)))
+                .collect();
+            let parts = parts.into_iter().chain(strays).collect();
             self.outbox
-                .send(auth, id, PeerBody::StartSync(targets), false, cx);
+                .send(auth, id, PeerBody::StartSync { targets, parts }, false, cx);
         }
     }
 

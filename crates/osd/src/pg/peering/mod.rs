@@ -31,6 +31,7 @@ use spirula_maps::{Epoch, OsdId};
 use super::backend::Copies;
 use super::dups::DupBatch;
 use super::info::PgInfo;
+use super::layout::Layout;
 use super::log::{PgLog, Usage};
 use super::message::LogUpdate;
 use super::promise::Promise;
@@ -196,6 +197,12 @@ impl Peering {
         self.infos.get(&self.auth?)?.as_ref()
     }
 
+    /// Whether an OSD has parts of objects of which others may be made.
+    fn is_part(&self, osd: OsdId) -> bool {
+        let info = self.infos.get(&osd).and_then(Option::as_ref);
+        info.is_some_and(|i| !i.incomplete && i.part.layout != Layout::Whole)
+    }
+
     pub(super) fn knows_of(&self, osd: OsdId) -> bool {
         self.asked.contains(&osd) || self.infos.contains_key(&osd)
     }
@@ -203,7 +210,7 @@ impl Peering {
     /// Whether an OSD works for this attempt.
     pub(super) fn awaits(&self, osd: OsdId) -> bool {
         match &self.stage {
-            Stage::Syncing(left) => left.contains(&osd) || self.auth == Some(osd),
+            Stage::Syncing(left) => left.contains(&osd) || self.auth == Some(osd) || self.is_part(osd),
             Stage::Activating(left) => left.contains(&osd),
             Stage::Infos | Stage::Strays | Stage::Logs => self.asked.contains(&osd),
             Stage::Waiting(_)

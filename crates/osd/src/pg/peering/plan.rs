@@ -11,8 +11,8 @@ use crate::pg::peering::handler::Agreeing;
 use crate::pg::push::SyncPlan;
 
 impl Agreeing<'_> {
-    /// The objects that each member lacks; what the members' logs must become is noted for the
-    /// activation.
+    /// The objects that each member lacks, and the changes that others are to make again; what the
+    /// members' logs must become is noted for the activation.
     pub(in crate::pg) fn plan_members(&mut self, members: &[OsdId]) -> Vec<(OsdId, SyncPlan)> {
         let me = self.site.whoami;
         let (cfg, backend) = (Arc::clone(&self.site.cfg), Arc::clone(&self.site.backend));
@@ -23,19 +23,40 @@ impl Agreeing<'_> {
         } else {
             p.auth.and_then(|auth| p.logs.get(&auth))
         };
-        let head = p.newest().map(|i| i.last_update);
+        let newest = p.newest().cloned();
+        let head = newest.as_ref().map(|i| i.last_update);
+        let parts = backend.parts(&self.site.interval.place.acting, &p.infos);
         invariant!(
             head.is_some(),
             "the newest copy to be one whose OSD has said what it has";
             pg = self.site.pgid, epoch = self.site.map.epoch(), authority = OsdOrNone(p.auth)
         );
+        // An OSD that lost what it said was durable may lack changes that nobody remembers. The holder
+        // can't have them made again then, and is not asked to a second time.
+        let must_replay = newest.as_ref().is_some_and(|n| !backend.is_whole(&p.infos, n));
+        let may_replay = self.lead.unfit.is_empty() || must_replay;
+        let replays = |copy: &PgInfo, newest: &PgInfo| may_replay && backend.replays(copy, newest);
         for &m in members {
             let info = p.infos.get(&m).and_then(Option::as_ref);
-            if info.is_some_and(|i| !i.incomplete && Some(i.last_update) == head) {
+            let part = parts.get(&m).copied().unwrap_or_default();
+            let usable = info.is_some_and(|i| !i.incomplete && i.part == part);
+            if usable && info.is_some_and(|i| Some(i.last_update) == head) {
+                continue;
+            }
+            if let Some((copy, newest)) = info.filter(|_| usable).zip(newest.as_ref())
+                && replays(copy, newest)
+            {
+                let update = LogUpdate {
+                    keep_to: newest.last_update,
+                    replace: false,
+                    entries: Vec::new(),
+                    dups: Vec::new(),
+                };
+                plans.push((m, SyncPlan::Replay(copy.last_update)));
+                p.updates.insert(m, update);
                 continue;
             }
             let log = if m == me { Some(own) } else { p.logs.get(&m) };
-            let usable = info.is_some_and(|i| !i.incomplete);
             let compared = auth_log
                 .zip(log.filter(|_| usable))
                 .and_then(|(a, o)| backend.lacking(a, o, info.is_some_and(|i| !i.ahead), &cfg));
@@ -59,6 +80,16 @@ impl Agreeing<'_> {
             p.updates.insert(m, update);
             plans.push((m, plan));
         }
+        if plans.iter().any(|(_, plan)| !matches!(plan, SyncPlan::Replay(_))) {
+            // What members lack may have to be made of copies that belong elsewhere.
+            let is_behind = |copy: &PgInfo| newest.as_ref().is_some_and(|n| replays(copy, n));
+            let strays = p
+                .infos
+                .iter()
+                .filter(|(o, _)| !members.contains(o) && self.site.is_up(**o));
+            let behind = strays.filter_map(|(o, i)| Some((*o, i.as_ref().filter(|i| is_behind(i))?)));
+            plans.extend(behind.map(|(o, copy)| (o, SyncPlan::Replay(copy.last_update))));
+        }
         plans
     }
 
@@ -79,6 +110,7 @@ impl Agreeing<'_> {
             SyncPlan::Objects(keys) => {
                 keys.len() > few || !copied_to(osd) && self.site.is_heavy(keys.len(), best.usage)
             }
+            SyncPlan::Replay(_) => false,
             // Any of them may have to be copied.
             SyncPlan::Backfill => {
                 let all = usize::try_from(best.usage.objects).unwrap_or(0);
@@ -100,6 +132,13 @@ impl Agreeing<'_> {
             .filter(|(_, i)| i.as_ref().is_some_and(equal))
             .map(|(o, _)| *o);
         ready.extend(strays.filter(|o| !acting.contains(*o) && up(o)));
+        // Each part once.
+        let parts = self.site.backend.parts(&Positions::from(ready.clone()), &p.infos);
+        let holds = |o: &OsdId| {
+            let info = p.infos.get(o).and_then(Option::as_ref);
+            info.is_some_and(|i| parts.get(o) == Some(&i.part))
+        };
+        ready.retain(holds);
         ready.truncate(self.site.pool.size as usize);
         let would_do = |o: &Vec<OsdId>| {
             let acting = Positions::from(o.clone());

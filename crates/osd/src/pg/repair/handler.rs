@@ -53,15 +53,21 @@ impl Repairing<'_> {
     pub(in crate::pg) fn repair_message(&mut self, from: OsdId, body: RepairBody, cx: &mut Ctx<'_>) {
         match body {
             RepairBody::Unreadable(key) => drop(self.repair(&key, from, cx)),
-            RepairBody::Wanted { number, key, source } => {
-                self.mending().repair_wanted(from, number, key, source, cx)
-            }
+            RepairBody::Wanted {
+                number,
+                key,
+                source,
+                parts,
+            } => self
+                .mending()
+                .repair_wanted(from, number, key, (source, parts), cx),
             RepairBody::Told(number, outcome) => self.repair_told(from, number, outcome, cx),
             RepairBody::Read {
                 number,
                 key,
                 from: at,
-            } => self.mending().repair_read(from, number, key, at, cx),
+                parts,
+            } => self.mending().repair_read((from, number), key, at, &parts, cx),
             RepairBody::Part { number, found } => self.mending().repair_part(from, number, found, cx),
         }
     }
@@ -131,6 +137,7 @@ impl Repairing<'_> {
         r.jobs.push_back(Job {
             key: key.clone(),
             bad: BTreeSet::from([osd]),
+            unable: BTreeSet::new(),
             step: Step::Waiting(Micros::ZERO),
             tries: 0,
         });
@@ -210,12 +217,14 @@ impl Repairing<'_> {
     fn begin_repair(&mut self, cx: &mut Ctx<'_>) {
         let me = self.serving.site.whoami;
         let job = self.first();
-        let (key, bad) = (job.key.clone(), job.bad.clone());
+        let (key, bad, unable) = (job.key.clone(), job.bad.clone(), job.unable.clone());
         // Itself first: clients wait.
         let target = bad.iter().copied().find(|o| *o == me);
         let target = target.or_else(|| bad.first().copied());
         let acting = &self.serving.site.interval.place.acting;
-        let source = self.serving.site.backend.givers(acting, &bad).first().copied();
+        let givers = self.serving.site.backend.givers(acting, &bad);
+        let can_give = |o: &OsdId| Some(*o) != target && !unable.contains(o);
+        let source = givers.into_iter().find(can_give);
         let (Some(target), Some(source)) = (target, source) else {
             return self.repair_lost(cx);
         };
@@ -234,10 +243,16 @@ impl Repairing<'_> {
         };
         r.number += 1;
         let number = r.number;
+        let parts = self.serving.store.parts(me);
         self.serving.outbox.send_repair(
             target,
             self.serving.lead.id,
-            RepairBody::Wanted { number, key, source },
+            RepairBody::Wanted {
+                number,
+                key,
+                source,
+                parts,
+            },
             false,
             cx,
         );
@@ -270,6 +285,7 @@ impl Repairing<'_> {
             Outcome::Working => {}
             Outcome::Done => {
                 job.bad.remove(&from);
+                job.unable.clear();
                 job.step = Step::Waiting(Micros::ZERO);
                 ended.push_back((cx.usec, from, job.key.clone()));
                 lost.remove(&job.key);
@@ -281,6 +297,7 @@ impl Repairing<'_> {
             }
             Outcome::SourceUnreadable => {
                 job.bad.insert(source);
+                job.unable.insert(source);
                 job.step = Step::Waiting(Micros::ZERO);
             }
             Outcome::Failed => self.repair_failed(cx),

@@ -5,6 +5,7 @@ use spirula_denc::{Error, Reader, Result, Writer};
 use spirula_maps::{EVersion, OsdId};
 use spirula_proto::{BytesList, RawMessage};
 
+use crate::pg::layout::Part;
 use crate::pg::push::{Push, PushPart};
 
 /// A message about a repair.
@@ -20,6 +21,8 @@ pub enum RepairBody {
         key: Bytes,
         /// The member to take it from.
         source: OsdId,
+        /// The parts that members hold, if they hold different ones.
+        parts: Vec<(OsdId, Part)>,
     },
     /// The answer to [`RepairBody::Wanted`]: the progress of the repair with this number.
     Told(u32, Outcome),
@@ -31,6 +34,8 @@ pub enum RepairBody {
         key: Bytes,
         /// Where the part begins.
         from: Place,
+        /// The parts that members hold, if they hold different ones.
+        parts: Vec<(OsdId, Part)>,
     },
     /// The answer to [`RepairBody::Read`].
     Part {
@@ -131,6 +136,14 @@ impl FoundPart {
     }
 }
 
+/// Parts are only sent where members hold different ones: the other messages are as old OSDs know
+/// them.
+fn encode_parts(parts: &Vec<(OsdId, Part)>, w: &mut Writer) {
+    if !parts.is_empty() {
+        w.put(parts);
+    }
+}
+
 impl RepairBody {
     pub(in crate::pg) fn encode(&self, w: &mut Writer, data: &mut BytesList) {
         match self {
@@ -138,22 +151,34 @@ impl RepairBody {
                 w.u8(0);
                 w.put(key);
             }
-            Self::Wanted { number, key, source } => {
-                w.u8(1);
+            Self::Wanted {
+                number,
+                key,
+                source,
+                parts,
+            } => {
+                w.u8(if parts.is_empty() { 1 } else { 5 });
                 w.u32(*number);
                 w.put(key);
                 w.put(source);
+                encode_parts(parts, w);
             }
             Self::Told(number, outcome) => {
                 w.u8(2);
                 w.u32(*number);
                 w.u8(*outcome as u8);
             }
-            Self::Read { number, key, from } => {
-                w.u8(3);
+            Self::Read {
+                number,
+                key,
+                from,
+                parts,
+            } => {
+                w.u8(if parts.is_empty() { 3 } else { 6 });
                 w.u32(*number);
                 w.put(key);
                 from.encode(w);
+                encode_parts(parts, w);
             }
             Self::Part { number, found } => {
                 w.u8(4);
@@ -169,18 +194,21 @@ impl RepairBody {
     }
 
     pub(in crate::pg) fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
-        Ok(match r.u8()? {
+        let kind = r.u8()?;
+        Ok(match kind {
             0 => Self::Unreadable(r.get()?),
-            1 => Self::Wanted {
+            1 | 5 => Self::Wanted {
                 number: r.u32()?,
                 key: r.get()?,
                 source: r.get()?,
+                parts: if kind == 5 { r.get()? } else { Vec::new() },
             },
             2 => Self::Told(r.u32()?, Outcome::decode(r)?),
-            3 => Self::Read {
+            3 | 6 => Self::Read {
                 number: r.u32()?,
                 key: r.get()?,
                 from: Place::decode(r)?,
+                parts: if kind == 6 { r.get()? } else { Vec::new() },
             },
             4 => Self::Part {
                 number: r.u32()?,
@@ -222,17 +250,32 @@ mod tests {
             push: Push { key: b(b"k"), part },
         };
         let (number, key) = (1, b(b"k"));
+        let parts = vec![(OsdId::new(4), Part::default())];
         let bodies = [
             RepairBody::Unreadable(key.clone()),
             RepairBody::Wanted {
                 number,
                 key: key.clone(),
                 source: OsdId::new(2),
+                parts: Vec::new(),
+            },
+            RepairBody::Wanted {
+                number,
+                key: key.clone(),
+                source: OsdId::new(2),
+                parts: parts.clone(),
+            },
+            RepairBody::Read {
+                number,
+                key: key.clone(),
+                from: place.clone(),
+                parts: Vec::new(),
             },
             RepairBody::Read {
                 number,
                 key,
                 from: place,
+                parts,
             },
             RepairBody::Part {
                 number,

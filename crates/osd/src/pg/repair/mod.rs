@@ -53,6 +53,8 @@ struct Job {
     key: Bytes,
     /// The members that can't read it.
     bad: BTreeSet<OsdId>,
+    /// The members that could not give it to the member that is its turn.
+    unable: BTreeSet<OsdId>,
     step: Step,
     tries: u32,
 }

@@ -7,7 +7,9 @@ use spirula_maps::OsdId;
 use super::Asked;
 use super::mending::Mending;
 use super::message::{FoundPart, Place, RepairBody};
+use crate::pg::coded;
 use crate::pg::copying::parts::Parts;
+use crate::pg::layout::{Part, Shape};
 use crate::pg::object::ObjectInfo;
 use crate::pg::output::{Ctx, StoreReply};
 use crate::pg::perf::DropReason;
@@ -17,14 +19,32 @@ use crate::pg::store_queue::Pending;
 impl Mending<'_> {
     /// Handles a member's question for part of an object. The primary sees to it that the object
     /// does not change meanwhile.
-    pub(super) fn repair_read(&mut self, by: OsdId, number: u32, key: Bytes, from: Place, cx: &mut Ctx<'_>) {
+    pub(super) fn repair_read(
+        &mut self,
+        (by, number): (OsdId, u32),
+        key: Bytes,
+        from: Place,
+        parts: &[(OsdId, Part)],
+        cx: &mut Ctx<'_>,
+    ) {
         if !self.role.is_active() && !self.role.is_active_replica() {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = by);
         }
+        let of_asker = parts.iter().find(|(o, _)| *o == by);
+        let part = of_asker.map(|(_, part)| *part).unwrap_or_default();
+        if part.layout != self.store.layout() {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = by);
+        }
+        let shape = self.site.backend.shape(part);
+        let others = parts.iter().filter(|(o, _)| *o != self.site.whoami);
         let asked = Asked {
             by,
             number,
-            part: Parts::from_place(key.clone(), from),
+            key: key.clone(),
+            from: from.clone(),
+            of: (shape, coded::holders(others.copied())),
+            chunk: self.site.cfg.push_window.chunk,
+            part: Parts::from_place(key.clone(), shape, from),
         };
         self.store.look_up(key, Pending::Repair(Box::new(asked)), cx);
     }
@@ -38,11 +58,11 @@ impl Mending<'_> {
                     return self.send_part(&asked, None, cx);
                 };
                 asked.part.set_object(o, info, None);
-                let wants = asked.part.wants(self.site.cfg.push_window.chunk);
+                let wants = asked.part.wants(asked.chunk);
                 if !wants.is_empty() {
-                    let key = asked.part.key.clone();
+                    let (key, of) = (asked.key.clone(), asked.of.clone());
                     let (what, store) = (Pending::Repair(asked), &mut *self.store);
-                    let asks = self.site.backend.read(key, wants, None, what, store, cx);
+                    let asks = self.site.backend.read_as(of, (key, wants), what, store, cx);
                     return self.outbox.ask(self.id, asks, cx);
                 }
                 asked.part.part(Vec::new(), most)
@@ -51,14 +71,17 @@ impl Mending<'_> {
             // As all members have the same objects, one that is not here is lost.
             _ => return self.send_part(&asked, None, cx),
         };
-        let of = crate::pg::layout::Part::default();
+        if found.is_err() && asked.of.0 != Shape::Whole && asked.halve() {
+            let key = asked.key.clone();
+            return self.store.look_up(key, Pending::Repair(asked), cx);
+        }
         let found = found.ok().and_then(|part| {
             Some(FoundPart {
                 version: asked.part.version()?,
                 next: asked.part.place(),
                 push: Push {
-                    key: asked.part.key.clone(),
-                    part: self.site.backend.portion(part.part, of),
+                    key: asked.key.clone(),
+                    part: part.part,
                 },
             })
         });

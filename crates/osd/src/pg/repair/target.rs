@@ -9,6 +9,7 @@ use super::mending::Mending;
 use super::message::{FoundPart, Outcome, Place, RepairBody};
 use crate::pg::copying::parts::part_changes;
 use crate::pg::key;
+use crate::pg::layout::Part;
 use crate::pg::output::{Claim, Ctx};
 use crate::pg::perf::DropReason;
 use crate::pg::push::{PushEnd, PushPart};
@@ -22,7 +23,7 @@ impl Mending<'_> {
         from: OsdId,
         number: u32,
         key: Bytes,
-        source: OsdId,
+        (source, parts): (OsdId, Vec<(OsdId, Part)>),
         cx: &mut Ctx<'_>,
     ) {
         let is_own = from == self.site.whoami && self.role.is_active();
@@ -34,6 +35,7 @@ impl Mending<'_> {
             number,
             key,
             source,
+            parts,
             version: None,
             next: Place::default(),
             whole: false,
@@ -50,6 +52,7 @@ impl Mending<'_> {
             number: p.number,
             key: p.key.clone(),
             from: p.next.clone(),
+            parts: p.parts.clone(),
         };
         let source = p.source;
         self.outbox.send_repair(source, self.id, body, false, cx);

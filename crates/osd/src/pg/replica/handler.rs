@@ -1,15 +1,14 @@
 //! Follows a primary, as a member.
 
 use spirula_denc::{Micros, decode_all};
+use spirula_erasure::Step;
 use spirula_invariant::{dropped, invariant};
 use spirula_maps::{EVersion, OsdId};
 use spirula_proto::mon::LogPriority;
 
 use super::Replica;
 use crate::pg::bug::Bug;
-use crate::pg::coded::want::{FragmentWant, fragment_want};
 use crate::pg::copying::Copying;
-use crate::pg::fetch::{Answer, Fetched, Pieces};
 use crate::pg::key;
 use crate::pg::leadership::Leadership;
 use crate::pg::log::LogEntry;
@@ -22,9 +21,9 @@ use crate::pg::promise::Promise;
 use crate::pg::role::Role;
 use crate::pg::serving::Serving;
 use crate::pg::site::Site;
-use crate::pg::store_queue::{Commit, FragmentAsked, Pending, StoreQueue};
+use crate::pg::store_queue::{Commit, StoreQueue};
 use crate::pg::stored_copy::StoredCopy;
-use crate::pg::txn::{MetaOp, is_storable, log_bytes};
+use crate::pg::txn::{MetaOp, Txn, is_storable, log_bytes};
 
 /// Follows a primary.
 pub(in crate::pg) struct Following<'a> {
@@ -55,6 +54,9 @@ impl Following<'_> {
         };
         if e.version <= self.copy.info.last_update {
             // Sent again.
+            if self.site.cfg.has_bug(Bug::TwiceAdded) {
+                self.store.add_again(txn, cx);
+            }
             let committed = r.committed;
             if e.version <= committed {
                 self.outbox
@@ -80,66 +82,32 @@ impl Following<'_> {
         self.ops.overtake_reads(&e.object, self.site, self.store, cx);
         self.copying.overtake_repair(&txn);
         cx.perf.sub_op_bytes += txn.data_len() as u64;
+        let forgets = self.site.cfg.has_bug(Bug::EarlyForget);
+        let stable = if forgets { v } else { op.stable };
+        let before = self.copy.note_redo(self.site.pgid, v, stable, &mut txn);
+        self.store.record(before, cx);
+        if self.site.cfg.has_bug(Bug::ForgottenDelta) {
+            self.store
+                .leave_out(&mut txn, |s| matches!(s, Step::Patch { .. }));
+        }
+        if self.site.cfg.has_bug(Bug::KeptCut) {
+            self.store
+                .leave_out(&mut txn, |s| matches!(s, Step::Punch { .. }));
+        }
         txn.meta.push(MetaOp::Put(key::log_key(self.site.pgid, v), entry));
         self.copy.note_entry(e);
         self.copy.trim_log_to(op.trim_to, self.site, &mut txn);
         self.store.submit(txn, Commit::Write(v), cx);
-        self.answer_early(cx);
         if self.site.cfg.has_bug(Bug::EarlyAck) {
             self.outbox.send(from, id, PeerBody::RepCommitted(v), true, cx);
         }
     }
 
-    /// Handles the primary's question for parts of a fragment.
-    pub(in crate::pg) fn fragment_wanted(&mut self, from: OsdId, want: FragmentWant, cx: &mut Ctx<'_>) {
-        if !self.replica.active || self.store.fragments.is_none() {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
-        }
-        if want.at > self.copy.info.last_update {
-            // Asked again, it takes the place of the first.
-            self.replica.early.retain(|w| w.number.0 != want.number.0);
-            return self.replica.early.push(want);
-        }
-        let wants = want.extents.iter().map(|e| fragment_want(*e)).collect();
-        let asked = Box::new(FragmentAsked {
-            by: from,
-            number: want.number,
-        });
-        self.store
-            .read(want.key, wants, None, Pending::Fragment(asked), cx);
-    }
-
-    /// Answers the questions that came before the write that they wait for.
-    fn answer_early(&mut self, cx: &mut Ctx<'_>) {
-        let at = self.copy.info.last_update;
-        let due: Vec<FragmentWant> = self.replica.early.extract_if(.., |w| w.at <= at).collect();
-        for want in due {
-            self.fragment_wanted(self.site.leader(), want, cx);
-        }
-    }
-
-    /// Answers the primary with parts of a fragment.
-    pub(in crate::pg) fn fragment_read(
-        &mut self,
-        asked: FragmentAsked,
-        read: Vec<Fetched>,
-        cx: &mut Ctx<'_>,
-    ) {
-        let mut found = Some(Pieces::new());
-        for f in read {
-            found = match (found, f.answer) {
-                (Some(mut all), Ok(Answer::Data(pieces))) => {
-                    all.extend(pieces);
-                    Some(all)
-                }
-                _ => None,
-            };
-        }
-        let body = PeerBody::Fragment {
-            number: asked.number,
-            found,
-        };
-        self.outbox.send(asked.by, self.lead.id, body, true, cx);
+    /// Handles the primary's word that everything up to a version is durable on all members.
+    pub(in crate::pg) fn stable(&mut self, version: EVersion, cx: &mut Ctx<'_>) {
+        let mut txn = Txn::default();
+        self.copy.redo.forget(self.site.pgid, version, &mut txn.meta);
+        self.store.record(txn, cx);
     }
 
     /// Reports in the cluster log why a write of the primary can't be accepted: the write waits for

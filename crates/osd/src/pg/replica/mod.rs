@@ -4,9 +4,10 @@ pub(super) mod handler;
 pub(super) mod read;
 
 use spirula_denc::Micros;
-use spirula_maps::{EVersion, Epoch};
+use spirula_maps::{EVersion, Epoch, OsdId};
 
 use super::coded::want::FragmentWant;
+use super::message::PeeringId;
 
 /// A member that is not primary.
 #[derive(Debug, Default)]
@@ -19,7 +20,7 @@ pub(super) struct Replica {
     pub(super) share: Share,
     /// Questions of the primary for a later version than the copy has: a write before them is on
     /// its way.
-    pub(super) early: Vec<FragmentWant>,
+    pub(super) early: Vec<(OsdId, PeeringId, FragmentWant)>,
 }
 
 /// A member's share in its primary's lease.

@@ -22,6 +22,7 @@ use spirula_maps::{Epoch, HObject, OsdId, snap};
 use spirula_proto::osd::OpCode;
 
 use crate::pg::key;
+use crate::pg::layout::Layout;
 use crate::pg::message::{LeaseShare, PeerBody, PeeringId};
 use crate::pg::op::ClientOp;
 use crate::pg::op_checks::Verdict;
@@ -160,10 +161,13 @@ impl Serving<'_> {
             }
         }
         let mut may_answer = false;
-        self.follow(|r| {
-            r.keep_share(op.epoch, cx);
-            may_answer = r.may_answer(&op, cx.usec);
-        });
+        // A member with a part of each object would have to ask the others, as the primary does.
+        if self.store.layout() == Layout::Whole {
+            self.follow(|r| {
+                r.keep_share(op.epoch, cx);
+                may_answer = r.may_answer(&op, cx.usec);
+            });
+        }
         // Notifications are left to the primary, which knows the watchers' connections.
         let notifies = op.ops.iter().any(|o| o.code == OpCode::NOTIFY);
         if !may_answer || op.is_pg_op() || op.write_ordered() || notifies {

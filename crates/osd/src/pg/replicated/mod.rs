@@ -1,25 +1,26 @@
 //! Replicated PGs: every member has all of each object, in the same version. So a member that lacks
 //! nothing can give any other what that lacks, and any complete copy can serve alone.
 
-mod plan;
-
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use spirula_denc::Extent;
+use spirula_erasure::Step;
 use spirula_maps::{EVersion, OsdId, Positions};
 
 use super::backend::{Backend, Change, Copies, Sent, newest_activation, send_to_all};
+use super::coded::gather::Holders;
 use super::coded::want::FragmentWant;
+use super::compare;
 use super::config::PgConfig;
 use super::fetch::{Pieces, Want};
 use super::info::PgInfo;
-use super::layout::Part;
+use super::layout::{Part, Shape};
 use super::log::PgLog;
 use super::message::LogUpdate;
 use super::output::{Ctx, Reader};
-use super::push::{PushPart, SyncPlan};
+use super::push::SyncPlan;
 use super::store_queue::{Pending, StoreQueue};
 use super::txn::{ObjectOp, Txn};
 
@@ -56,6 +57,18 @@ impl Backend for Replicated {
         acting.osds().any(answered)
     }
 
+    fn is_current(&self, _: OsdId, copy: &PgInfo, newest: &PgInfo) -> bool {
+        !copy.incomplete && copy.age() == newest.age()
+    }
+
+    fn is_whole(&self, _: &Copies, _: &PgInfo) -> bool {
+        true
+    }
+
+    fn replays(&self, _: &PgInfo, _: &PgInfo) -> bool {
+        false
+    }
+
     fn lacking(
         &self,
         auth: &PgLog,
@@ -63,15 +76,15 @@ impl Backend for Replicated {
         exact: bool,
         cfg: &PgConfig,
     ) -> Option<(SyncPlan, LogUpdate)> {
-        plan::compare(auth, theirs, exact, cfg)
+        compare::compare(auth, theirs, exact, cfg)
     }
 
     fn givers(&self, acting: &Positions, bad: &BTreeSet<OsdId>) -> Vec<OsdId> {
         acting.osds().filter(|o| !bad.contains(o)).collect()
     }
 
-    fn portion(&self, pushed: PushPart, _: Part) -> PushPart {
-        pushed
+    fn shape(&self, _: Part) -> Shape {
+        Shape::Whole
     }
 
     fn old(&self, _: u64, _: &[ObjectOp]) -> Vec<Extent> {
@@ -79,6 +92,14 @@ impl Backend for Replicated {
     }
 
     fn code(&self, _: u64, ops: Vec<ObjectOp>, _: &Pieces) -> Vec<ObjectOp> {
+        ops
+    }
+
+    fn portions(&self, _: u64, _: &[ObjectOp], _: &Pieces, _: &PgConfig) -> Option<Vec<Vec<Step>>> {
+        None
+    }
+
+    fn take(&self, _: u64, ops: Vec<ObjectOp>, _: &Pieces, _: Bytes) -> Vec<ObjectOp> {
         ops
     }
 
@@ -96,6 +117,18 @@ impl Backend for Replicated {
         cx: &mut Ctx<'_>,
     ) -> Vec<(OsdId, FragmentWant)> {
         store.read(key, wants, reader, what, cx);
+        Vec::new()
+    }
+
+    fn read_as(
+        &self,
+        _: (Shape, Holders),
+        (key, wants): (Bytes, Vec<Want>),
+        what: Pending,
+        store: &mut StoreQueue,
+        cx: &mut Ctx<'_>,
+    ) -> Vec<(OsdId, FragmentWant)> {
+        store.read(key, wants, None, what, cx);
         Vec::new()
     }
 }

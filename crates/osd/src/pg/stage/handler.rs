@@ -63,7 +63,7 @@ pub(in crate::pg) struct Staging<'a> {
 impl Staging<'_> {
     /// Removes the staging objects that nobody waits for any more.
     pub(in crate::pg) fn drop_stages(&mut self, cx: &mut Ctx<'_>) {
-        for slot in Slot::ALL {
+        for slot in Slot::all() {
             let place = self.serving.ops.stages.place(slot);
             if matches!(place, Place::Whole(whole) if whole.strong_count() == 0) {
                 *place = Place::Free;
@@ -91,6 +91,7 @@ impl Staging<'_> {
                 let from = Some(Bytes::new());
                 (*slot, Source::Object { key, from }, Progress::Looking)
             }
+            Want::Large(..) => (Slot::Large(0), Source::Change, Progress::Waiting),
             want => impossible!(
                 "a staging object for what may need one";
                 pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), want = format!("{want:?}")
@@ -102,6 +103,15 @@ impl Staging<'_> {
             "an op to wait for one staging object at a time";
             pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), job = seq
         );
+        // What is staged is not needed a second time.
+        let (want, portions, base) = match want {
+            Want::Large(portions, base) => (Want::Large(Vec::new(), base.clone()), portions, base),
+            want => (want, Vec::new(), Bytes::new()),
+        };
+        let step = |steps| {
+            let base = base.clone();
+            vec![ObjectOp::Portion { steps, base }]
+        };
         jobs.push(Job {
             seq,
             want,
@@ -110,16 +120,19 @@ impl Staging<'_> {
             progress,
             begun: false,
             end: 0,
-            steps: VecDeque::new(),
+            steps: portions.into_iter().map(step).collect(),
         });
     }
 
     /// Begins to build the next staging object.
     pub(crate) fn start_stage(&mut self, lane: Lane, cx: &mut Ctx<'_>) {
         let s = &mut self.serving.ops.stages;
-        if let Some(job) = s.startable(lane).and_then(|at| s.jobs.get_mut(at)) {
+        let next = s.startable(lane);
+        let slot = next.and_then(|at| s.slot_for(s.jobs.get(at)?));
+        if let Some((job, slot)) = next.and_then(|at| s.jobs.get_mut(at)).zip(slot) {
             job.progress = Progress::Running;
-            let (seq, slot) = (job.seq, job.slot);
+            job.slot = slot;
+            let seq = job.seq;
             invariant!(
                 matches!(s.place(slot), Place::Free),
                 "a staging object to be begun where there is none";
@@ -271,7 +284,7 @@ impl Staging<'_> {
         );
         *place = Place::Whole(Arc::downgrade(&whole));
         let answer = match &mut self.job(seq).source {
-            Source::Object { .. } => Answer::Staged(Ok(Some(whole))),
+            Source::Object { .. } | Source::Change => Answer::Staged(Ok(Some(whole))),
             Source::Copy(fetch) => {
                 let mut copied = std::mem::take(&mut fetch.copied);
                 copied.staged = Some(whole);
@@ -284,7 +297,7 @@ impl Staging<'_> {
     /// Ends a job with an error.
     pub(in crate::pg) fn stage_failed(&mut self, seq: u32, e: Errno, cx: &mut Ctx<'_>) {
         let answer = match self.job(seq).source {
-            Source::Object { .. } => Answer::Staged(Err(e)),
+            Source::Object { .. } | Source::Change => Answer::Staged(Err(e)),
             Source::Copy(_) => Answer::Copy(Err(e)),
         };
         self.stage_ended(seq, answer, cx);

@@ -9,6 +9,9 @@
 //! When the staging object is whole, the op is executed again, and its change turns the staging
 //! object into the clone or the copy ([`ObjectOp::MoveOf`]).
 //!
+//! A large change of an object that is erasure-coded is staged as well: each member is sent only what
+//! becomes of its own fragment, and the change itself says no more than that it is taken.
+//!
 //! A staging object that is not used is removed: when the op that waited has failed, and by every
 //! member when the PG is activated, as all ops under way have ended then.
 
@@ -34,17 +37,21 @@ pub(crate) enum Lane {
     Local,
     /// An object of any PG.
     Remote,
+    /// A change that is in memory.
+    Change,
 }
 
 impl Lane {
     /// All lanes.
-    pub(crate) const ALL: [Self; 2] = [Self::Local, Self::Remote];
+    pub(crate) const ALL: [Self; 3] = [Self::Local, Self::Remote, Self::Change];
 
     /// The number of PGs of a reactor that may build at a time.
     pub(crate) fn width(self) -> usize {
         match self {
             Self::Local => 4,
             Self::Remote => 2,
+            // It needs no memory but its own.
+            Self::Change => usize::MAX,
         }
     }
 }
@@ -94,6 +101,8 @@ enum Source {
     },
     /// An object of any PG.
     Copy(Box<CopyFetch>),
+    /// A large change of an object of this PG, which is coded: all steps are there from the start.
+    Change,
 }
 
 /// The building of a staging object that an op waits for.
@@ -125,7 +134,8 @@ impl Job {
             (Source::Object { key, .. }, _) if self.steps.is_empty() => {
                 Some(format!("its store to read {}, which is cloned", key::named(key)))
             }
-            (Source::Object { .. }, _) => None,
+            (Source::Change, Progress::Waiting) => Some("its turn to stage a large change".to_owned()),
+            (Source::Object { .. } | Source::Change, _) => None,
         }
     }
 
@@ -133,6 +143,7 @@ impl Job {
         match self.source {
             Source::Object { .. } => Lane::Local,
             Source::Copy(_) => Lane::Remote,
+            Source::Change => Lane::Change,
         }
     }
 
@@ -140,7 +151,7 @@ impl Job {
     fn beginning(&self) -> Vec<ObjectOp> {
         let first = match &self.source {
             Source::Object { key, .. } => ObjectOp::CloneOfData(key.clone()),
-            Source::Copy(_) => ObjectOp::Touch,
+            Source::Copy(_) | Source::Change => ObjectOp::Touch,
         };
         vec![ObjectOp::Remove, first]
     }
@@ -150,7 +161,7 @@ impl Job {
 #[derive(Debug, Default)]
 pub(super) struct Stages {
     jobs: Vec<Job>,
-    places: [Place; 2],
+    places: [Place; Slot::COUNT],
 }
 
 impl Stages {
@@ -158,10 +169,11 @@ impl Stages {
     pub(super) fn state(&self, lane: Lane) -> StageState {
         let s = self;
         let runs = |j: &Job| j.lane() == lane && j.progress == Progress::Running;
-        if s.jobs.iter().any(runs) {
-            StageState::Running
-        } else if s.startable(lane).is_some() {
+        let (runs, startable) = (s.jobs.iter().any(runs), s.startable(lane).is_some());
+        if startable && (!runs || lane == Lane::Change) {
             StageState::Waiting
+        } else if runs {
+            StageState::Running
         } else {
             StageState::Idle
         }
@@ -196,15 +208,25 @@ impl Stages {
         })
     }
 
-    fn can_start(&self, job: &Job) -> bool {
-        job.progress == Progress::Waiting && matches!(self.places[job.slot as usize], Place::Free)
+    /// The slot that a job may begin in now.
+    fn slot_for(&self, job: &Job) -> Option<Slot> {
+        let is_free = |slot: &Slot| matches!(self.places[usize::from(slot.number())], Place::Free);
+        let fits = |slot: &Slot| match job.slot {
+            Slot::Large(_) => matches!(slot, Slot::Large(_)),
+            own => *slot == own,
+        };
+        let slots = Slot::all().filter(|slot| fits(slot) && is_free(slot));
+        slots
+            .into_iter()
+            .next()
+            .filter(|_| job.progress == Progress::Waiting)
     }
 
     /// The first job that may begin now.
     fn startable(&self, lane: Lane) -> Option<usize> {
         self.jobs
             .iter()
-            .position(|j| j.lane() == lane && self.can_start(j))
+            .position(|j| j.lane() == lane && self.slot_for(j).is_some())
     }
 
     fn job(&mut self, seq: u32) -> Option<&mut Job> {
@@ -212,7 +234,7 @@ impl Stages {
     }
 
     fn place(&mut self, slot: Slot) -> &mut Place {
-        &mut self.places[slot as usize]
+        &mut self.places[usize::from(slot.number())]
     }
 
     /// Notes that a change uses staging objects: they are no longer there to be removed.
@@ -220,7 +242,10 @@ impl Stages {
         for place in &mut self.places {
             let Place::Whole(whole) = place else { continue };
             let Some(whole) = whole.upgrade() else { continue };
-            let takes = |op: &ObjectOp| matches!(op, ObjectOp::MoveOf(key) if *key == whole.key);
+            let takes = |op: &ObjectOp| match op {
+                ObjectOp::MoveOf(key) | ObjectOp::Take(key) => *key == whole.key,
+                _ => false,
+            };
             if objects.iter().any(|(_, ops)| ops.iter().any(takes)) {
                 *place = Place::Free;
             }

@@ -7,12 +7,17 @@ use spirula_maps::{EVersion, OsdId};
 
 use super::{Feed, Next, SyncSource};
 use crate::pg::backfill::Backfill;
+use crate::pg::bug::Bug;
+use crate::pg::coded;
 use crate::pg::config::Window;
 use crate::pg::copying::Copying;
-use crate::pg::copying::parts::Part;
+use crate::pg::copying::parts::Part as PushedPart;
 use crate::pg::counters::Counters;
+use crate::pg::dirty::Dirty;
 use crate::pg::fetch::{Fetched, ReadError};
-use crate::pg::message::{PeerBody, PeeringId};
+use crate::pg::layout::{Layout, Part};
+use crate::pg::log::LogEntry;
+use crate::pg::message::{PeerBody, PeeringId, RepOp};
 use crate::pg::object::ObjectInfo;
 use crate::pg::object::StoredObject;
 use crate::pg::outbox::Outbox;
@@ -22,6 +27,7 @@ use crate::pg::push::{Lacking, Push, PushPart, SyncPlan};
 use crate::pg::site::Site;
 use crate::pg::store_queue::{Pending, StoreQueue};
 use crate::pg::stored_copy::StoredCopy;
+use crate::pg::txn::Txn;
 
 /// Objects compared in one step of a backfill.
 const SCAN: usize = 256;
@@ -54,15 +60,46 @@ impl Feeding<'_> {
         from: OsdId,
         id: PeeringId,
         targets: Vec<(OsdId, SyncPlan)>,
+        parts: &[(OsdId, Part)],
         cx: &mut Ctx<'_>,
     ) {
         if self.site.interval.place.primary != Some(from) || !self.copy.exists {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
         let start = self.site.range().from;
+        let shape_of = |osd| {
+            let part = parts.iter().find(|(o, _)| *o == osd).map(|(_, part)| *part);
+            self.site.backend.shape(part.unwrap_or_default())
+        };
+        if self.backend_differs() && self.backfill.is_none() {
+            let is_made = |o: OsdId| {
+                targets
+                    .iter()
+                    .any(|(t, plan)| *t == o && !matches!(plan, SyncPlan::Replay(_)))
+            };
+            let holders = parts
+                .iter()
+                .rev()
+                .filter(|(o, _)| *o != self.site.whoami && !is_made(*o));
+            self.store.gathers.members = coded::holders(holders.copied());
+            // No copy changes in this attempt but by what is sent from here.
+            self.store.gathers.at = EVersion::ZERO;
+        }
+        let replays: Vec<(OsdId, EVersion)> = targets
+            .iter()
+            .filter_map(|(o, plan)| match plan {
+                SyncPlan::Replay(from) => Some((*o, *from)),
+                _ => None,
+            })
+            .collect();
+        let begun: Vec<(OsdId, Part)> = parts
+            .iter()
+            .filter(|(o, _)| self.backend_differs() && targets.iter().any(|(t, _)| t == o))
+            .copied()
+            .collect();
         let feeds: Vec<Feed> = targets
             .into_iter()
-            .map(|(o, plan)| Feed::new(o, plan, &start))
+            .map(|(o, plan)| Feed::new(o, shape_of(o), plan, &start))
             .collect();
         let n = feeds.len();
         // Answers to the questions of an earlier copy are not for this one.
@@ -72,8 +109,49 @@ impl Feeding<'_> {
             primary: from,
             feeds,
         });
+        for (osd, part) in begun
+            .into_iter()
+            .filter(|(o, _)| replays.iter().all(|(r, _)| r != o))
+        {
+            self.outbox.send(osd, id, PeerBody::Take(part), false, cx);
+        }
+        for (osd, from) in replays {
+            self.replay(osd, from, cx);
+        }
         for i in 0..n {
             self.pump_feed(i, cx);
+        }
+    }
+
+    /// Whether members hold different parts of an object.
+    fn backend_differs(&self) -> bool {
+        self.copy.info.part.layout != Layout::Whole
+    }
+
+    /// Sends a member the changes after a version, to be made there again.
+    fn replay(&mut self, target: OsdId, from: EVersion, cx: &mut Ctx<'_>) {
+        let mut prev = from;
+        let entries: Vec<&LogEntry> = self.copy.log.after(from).collect();
+        let changes: Vec<_> = self.copy.redo.after(from).collect();
+        let same = |(e, (v, _)): (&&LogEntry, &&(EVersion, Txn))| e.version == *v;
+        if entries.len() != changes.len() || !entries.iter().zip(&changes).all(same) {
+            // Another attempt may find another holder.
+            return self.abort_sync(None, cx);
+        }
+        for (entry, (version, txn)) in entries.into_iter().zip(changes) {
+            let body = PeerBody::Redo(RepOp {
+                prev,
+                entry: entry.to_bytes(),
+                trim_to: EVersion::ZERO,
+                stable: EVersion::ZERO,
+                txn: txn.clone(),
+            });
+            prev = *version;
+            self.outbox.send(target, self.id, body, false, cx);
+            let source = self.copying.source.as_mut();
+            if let Some(f) = source.and_then(|s| s.feeds.iter_mut().find(|f| f.target == target)) {
+                f.unacked.push_back(1);
+            }
         }
     }
 
@@ -138,9 +216,14 @@ impl Feeding<'_> {
         };
         let (now, usec) = (self.copy.info.last_update, cx.usec);
         let range = self.site.range();
+        let waits = self.copying.source.as_ref().is_some_and(SyncSource::replays);
         // The last feed that is done ends the copy, and with it those before it.
         let Some(f) = self.feed(i) else { return };
         let target = f.target;
+        if waits && !f.replays {
+            // The last of those that make changes again goes on with all.
+            return;
+        }
         if !f.is_at_work() {
             f.since = usec;
         }
@@ -153,8 +236,10 @@ impl Feeding<'_> {
             Next::Read(_, wants) if wants.is_empty() => self.push_part(i, Vec::new(), cx),
             Next::Read(key, wants) => {
                 f.waiting = true;
+                let shape = f.shape;
                 let (what, store) = (Pending::Source(i), &mut *self.store);
-                let asks = self.site.backend.read(key, wants, None, what, store, cx);
+                let of = (shape, store.gathers.members.clone());
+                let asks = self.site.backend.read_as(of, (key, wants), what, store, cx);
                 self.outbox.ask(self.id, asks, cx);
             }
             Next::List(from) => {
@@ -180,6 +265,9 @@ impl Feeding<'_> {
                     false => PeerBody::SyncDone(target),
                 };
                 self.outbox.send(primary, id, end, true, cx);
+                if waits {
+                    self.pump_feeds(cx);
+                }
             }
         }
     }
@@ -213,6 +301,10 @@ impl Feeding<'_> {
             impossible!("an object that was looked up to be under way"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         let changed = had.and_then(|had| self.copy.changed_since(had, &key));
+        let changed = match self.site.cfg.has_bug(Bug::KeptDirt) {
+            true => changed.map(|_| Dirty::default()),
+            false => changed,
+        };
         let has_room = !self.is_target_full();
         let f = self.under_way(i);
         f.roomless |= found.is_some() && !has_room;
@@ -253,7 +345,7 @@ impl Feeding<'_> {
         let Some(current) = &mut f.current else {
             impossible!("an object that was read to be under way"; pg = pgid, target = f.target);
         };
-        let Ok(Part { mut part, weight }) = current.part(answers, most) else {
+        let Ok(PushedPart { mut part, weight }) = current.part(answers, most) else {
             return self.cannot_read(i, cx);
         };
         let (total, ended) = (current.total(), current.has_ended());
@@ -280,12 +372,7 @@ impl Feeding<'_> {
         let f = self.under_way(i);
         f.unacked.push_back(weight);
         let target = f.target;
-        let part = self
-            .site
-            .backend
-            .portion(push.part, crate::pg::layout::Part::default());
-        let body = PeerBody::Push(Push { part, ..push });
-        self.outbox.send(target, self.id, body, false, cx);
+        self.outbox.send(target, self.id, PeerBody::Push(push), false, cx);
     }
 
     fn send_scan(&mut self, i: usize, objects: Vec<(Bytes, Bytes)>, next: Option<Bytes>, cx: &mut Ctx<'_>) {
@@ -385,9 +472,18 @@ impl Feeding<'_> {
         }
     }
 
-    /// Handles the possible loss of messages to or from a target.
+    /// Handles the possible loss of messages to or from a target, or of one that belongs elsewhere
+    /// and has data that are pushed: that may not know this attempt any more.
     pub(in crate::pg) fn source_peer_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
-        if self.copying.source.as_ref().is_some_and(|s| s.feeds(osd)) {
+        let is_member = self.site.interval.place.acting.of(osd).is_some();
+        let mut holders = self.store.gathers.members.values();
+        let is_holder = !is_member && holders.any(|o| *o == osd);
+        if self
+            .copying
+            .source
+            .as_ref()
+            .is_some_and(|s| is_holder || s.feeds(osd))
+        {
             self.abort_sync(None, cx);
         }
     }

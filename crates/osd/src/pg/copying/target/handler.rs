@@ -8,11 +8,14 @@ use spirula_invariant::{dropped, invariant};
 use spirula_maps::{EVersion, OsdId, snap};
 
 use super::{Pushed, Scan, SyncTarget};
+use crate::pg::bug::Bug;
 use crate::pg::copying::parts::{self, part_changes};
 use crate::pg::fetch::ReadError;
 use crate::pg::info::PgInfo;
 use crate::pg::key::{self, KeyRange};
-use crate::pg::message::{LogUpdate, PeerBody, PeeringId};
+use crate::pg::layout::Part;
+use crate::pg::log::LogEntry;
+use crate::pg::message::{LogUpdate, PeerBody, PeeringId, RepOp};
 use crate::pg::object::{ObjectInfo, StoredObject, forget_clone, removal};
 use crate::pg::outbox::Outbox;
 use crate::pg::output::{Claim, Ctx, Page};
@@ -22,7 +25,7 @@ use crate::pg::role::Role;
 use crate::pg::site::Site;
 use crate::pg::store_queue::{Commit, Pending, StoreQueue};
 use crate::pg::stored_copy::StoredCopy;
-use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
+use crate::pg::txn::{MetaOp, ObjectOp, Txn, is_storable, log_bytes};
 
 /// Own objects listed in one step of a comparison.
 const PAGE: usize = 512;
@@ -52,6 +55,12 @@ impl Receiving<'_> {
         id == self.id && (to_be || is_member)
     }
 
+    /// Whether a holder may have changes made again here: a copy that belongs elsewhere may be needed
+    /// to make others.
+    fn may_redo(&self, id: PeeringId) -> bool {
+        self.is_target(id) || id == self.id && matches!(self.role, Role::Stray)
+    }
+
     /// Marks the copy as a mixture of versions, durably before anything else.
     fn mark_incomplete(&mut self, cx: &mut Ctx<'_>) {
         // In a transaction of its own: one with a push may be refused.
@@ -59,6 +68,53 @@ impl Receiving<'_> {
         self.copy.mark_incomplete(self.site.pgid, &mut record);
         self.target.get_or_insert_default();
         self.store.record(record, cx);
+    }
+
+    /// Handles the holder's word which part of each object this copy is to hold. Objects of which it
+    /// has another part are of no use.
+    pub(in crate::pg) fn take(&mut self, from: OsdId, id: PeeringId, part: Part, cx: &mut Ctx<'_>) {
+        if !self.is_target(id) {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+        let keeps = self.site.cfg.has_bug(Bug::KeptRole);
+        let has_another = self.copy.exists && self.copy.info.part != part && !keeps;
+        self.target.get_or_insert_default().has_another = has_another;
+        // Until all are replaced the copy holds no one part.
+        let now = if has_another {
+            Part::mixed(part.layout)
+        } else {
+            part
+        };
+        if self.copy.info.part != now {
+            self.copy.info.part = now;
+            self.copy.info.incomplete = false;
+        }
+        self.mark_incomplete(cx);
+    }
+
+    /// Handles a change that this copy is to make again.
+    pub(in crate::pg) fn redo(&mut self, source: OsdId, id: PeeringId, op: RepOp, cx: &mut Ctx<'_>) {
+        if !self.may_redo(id) {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = source);
+        }
+        let RepOp {
+            prev, entry, mut txn, ..
+        } = op;
+        let decoded = decode_all::<LogEntry>(&entry).ok();
+        let is_sound = is_storable(&txn.objects) && !self.copy.info.incomplete && self.copy.exists;
+        let Some(e) = decoded.filter(|_| is_sound) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = source);
+        };
+        if prev != self.copy.info.last_update || e.version <= prev {
+            return dropped!(cx.perf.dropped, DropReason::PeerGap; pg = self.site.pgid, version = e.version);
+        }
+        let (pgid, v) = (self.site.pgid, e.version);
+        let before = self.copy.note_redo(pgid, v, EVersion::ZERO, &mut txn);
+        self.store.record(before, cx);
+        txn.meta.push(MetaOp::Put(key::log_key(pgid, v), entry));
+        self.copy.note_entry(e);
+        let begun = None;
+        self.store.submit(txn, Commit::Push { id, source, begun }, cx);
     }
 
     /// Handles a push of part of an object.
@@ -199,7 +255,7 @@ impl Receiving<'_> {
     }
 
     pub(in crate::pg) fn push_committed(&mut self, id: PeeringId, source: OsdId, cx: &mut Ctx<'_>) {
-        if !self.is_target(id) {
+        if !self.may_redo(id) {
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid, from = source);
         }
         self.outbox.send(source, id, PeerBody::PushAck, true, cx);
@@ -231,6 +287,7 @@ impl Receiving<'_> {
 
     /// Compares the own objects in that range.
     pub(in crate::pg) fn target_scanned(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+        let has_another = self.target.as_ref().is_some_and(|t| t.has_another);
         let Some(scan) = self.target.as_mut().and_then(|t| t.scan.as_mut()) else {
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
         };
@@ -243,7 +300,7 @@ impl Receiving<'_> {
         for (key, info) in mine {
             let version = decode_all::<ObjectInfo>(&info).ok().map(|i| i.version);
             match scan.theirs.get(&key) {
-                Some(v) if Some(*v) == version => drop(scan.theirs.remove(&key)),
+                Some(v) if Some(*v) == version && !has_another => drop(scan.theirs.remove(&key)),
                 Some(_) => {}
                 None => removed.push((key, removal(&info))),
             }

@@ -1,0 +1,162 @@
+//! Tests of replicated pools that must pass on coded ones.
+//!
+//! Left out are those about what only replicas can do: a survivor that serves alone, reads that other
+//! members answer, and clusters with OSDs of the release before.
+
+use super::coded::on_coded;
+
+/// Runs tests of a module with coded pools.
+macro_rules! on_coded {
+    ($module:ident: $($test:ident),+ $(,)?) => {
+        mod $module {
+            $(
+                #[test]
+                fn $test() {
+                    super::on_coded(crate::sim::$module::$test);
+                }
+            )+
+        }
+    };
+}
+
+on_coded!(classes:
+    a_call_sent_again_is_answered_as_before,
+    a_failed_call_undoes_what_ops_before_it_did,
+    calls_read_and_write_their_object,
+    classes_are_refused_by_name,
+    maps_that_methods_make_are_bounded_in_all_calls_together,
+    tags_of_new_versions_differ,
+    what_many_calls_read_is_fetched_together,
+    what_methods_read_is_bounded_however_much_they_are_asked_for,
+    what_writes_return_is_for_those_who_ask,
+);
+on_coded!(copy:
+    a_copy_has_everything_of_its_source_and_its_version,
+    a_question_of_another_osd_is_as_old_as_it_is,
+    copies_fail_as_with_the_official_osd,
+    copies_in_a_circle_and_lost_messages_end,
+);
+on_coded!(copying:
+    a_few_large_objects_are_copied_in_the_background_too,
+    a_target_counts_only_when_all_that_was_copied_is_durable_everywhere,
+    an_object_that_rotted_is_named_and_copied_once_it_is_written_anew,
+    few_pgs_copy_from_an_osd_and_to_one_at_a_time,
+    misplaced_objects_become_fewer_while_a_pg_moves,
+    what_an_operator_wants_comes_first,
+    what_logs_name_is_held_up_by_norecover_alone,
+);
+on_coded!(dups:
+    requests_are_recognised_beyond_the_log_and_after_a_restart_of_all,
+    they_are_forgotten_in_the_end,
+    what_is_forgotten_before_it_is_durable_is_answered_all_the_same,
+);
+on_coded!(hostile:
+    extreme_requests_are_answered_and_harm_nothing,
+    repeated_patterns_are_written_whole,
+    requests_for_a_map_that_does_not_come_wait_only_so_long_and_for_their_sender,
+    what_is_too_much_is_refused_with_its_errno,
+);
+on_coded!(omap:
+    a_range_removes_what_was_there_before_its_request,
+    a_request_sees_what_was_before_it_also_when_it_is_executed_again,
+    a_write_that_reads_does_not_wait_for_the_one_before_it,
+    bad_input_and_missing_objects_fail_as_with_the_official_osd,
+    omaps_are_copied_to_a_new_member_page_by_page,
+    pairs_are_set_listed_compared_and_removed,
+    the_header_is_kept_and_cleared_with_the_pairs,
+    values_by_keys_are_bounded,
+);
+on_coded!(ops:
+    a_full_pool_takes_only_what_does_not_grow_it,
+    a_member_without_room_stops_what_stores_and_nothing_else,
+    a_read_waits_for_the_write_before_it_to_be_durable_everywhere,
+    a_request_sent_again_is_answered_alike_also_if_it_failed,
+    a_write_is_read_back_with_its_version,
+    a_write_that_was_dropped_after_the_map_told_of_room_is_sent_again,
+    an_exclusive_create_fails_the_second_time,
+    attributes_are_set_compared_listed_and_removed,
+    checksums_are_those_of_the_official_osd,
+    data_ops_have_the_official_results,
+    filters_leave_objects_out_of_listings,
+    listings_page_through_namespaces_to_the_end_of_the_pg,
+    no_write_overtakes_one_that_was_dropped_for_lack_of_room,
+    several_ops_happen_all_or_not_at_all,
+    versions_count_failures_and_ops_without_effect_but_show_only_changes,
+    what_must_be_refused_is,
+    writesame_repeats_its_pattern,
+);
+on_coded!(parts:
+    a_copy_whose_clones_stand_for_many_snapshots_is_deleted_step_by_step,
+    objects_of_any_shape_are_recovered_while_requests_wait_and_in_the_background,
+    they_are_backfilled_with_their_clones_and_clones_of_many_snapshots_are_removed,
+    they_are_repaired,
+    what_changed_of_them_is_recovered,
+);
+on_coded!(patches:
+    a_patch_that_was_interrupted_never_counts,
+    clones_come_with_their_heads,
+    what_changes_while_it_is_copied_is_copied_again,
+    whatever_was_done_to_an_object_is_done_to_its_copy,
+);
+on_coded!(peering:
+    a_crash_at_any_step_loses_no_acknowledged_write,
+    a_deleted_pool_leaves_nothing_behind,
+    a_deletion_goes_on_when_the_store_can_list_again,
+    a_helper_that_was_marked_down_and_lives_is_asked_again,
+    a_lost_message_or_answer_is_made_good_on_the_new_connection,
+    a_member_tells_of_its_copy_only_when_that_is_durable,
+    a_member_that_is_replaced_gets_everything_and_the_old_copy_goes,
+    a_member_that_was_given_no_copy_is_an_answer_if_its_disk_is_not_new,
+    a_pg_that_moved_waits_for_a_down_osd_that_may_have_newer_data,
+    an_acknowledgement_before_the_last_replica_is_noticed,
+    flags_hold_up_copying_before_it_begins_and_in_between,
+    logs_stay_bounded_everywhere,
+    no_rebalance_does_not_keep_a_pg_degraded,
+    nothing_is_acknowledged_before_every_member_has_it,
+    one_that_cannot_read_what_others_have_too_is_not_asked_for_ever,
+    splits_share_out_log_and_objects,
+    with_a_member_away_a_pg_serves_and_the_member_gets_what_it_missed,
+    with_too_few_members_ops_are_held_and_go_on_when_one_returns,
+);
+on_coded!(random:
+    no_acknowledged_write_is_lost_in_random_histories,
+);
+on_coded!(repair:
+    a_clone_is_repaired_in_the_order_of_its_head,
+    a_read_waits_until_the_primary_has_a_good_copy,
+    a_write_that_reads_waits_and_later_ones_keep_their_order,
+    an_object_that_can_not_even_be_looked_up_is_repaired,
+    an_omap_is_repaired_too,
+    what_no_member_can_read_is_given_up,
+    who_can_not_read_an_object_does_not_bring_others_up,
+);
+on_coded!(room:
+    a_full_osd_that_is_copied_to_in_the_background_gets_what_was_removed,
+    who_has_no_room_for_the_few_objects_it_lacks_is_left_out_and_gets_what_was_removed,
+);
+on_coded!(snaps:
+    a_client_that_was_away_leaves_no_clones_of_purged_snapshots,
+    a_snapshot_keeps_what_was_there,
+    contexts_are_checked,
+    removed_snapshots_are_trimmed_and_leave_nothing,
+    rolling_back_makes_the_head_what_it_was,
+    snapshots_stay_true_in_random_histories,
+);
+on_coded!(stage:
+    a_clone_takes_a_large_omap_along,
+    a_crash_or_a_move_leaves_nothing_staged,
+    a_request_that_is_sent_again_while_it_is_staged_is_done_once,
+    other_objects_go_on_while_one_is_staged,
+    staged_changes_are_whole_in_random_histories,
+    what_is_not_taken_is_removed,
+);
+on_coded!(watch:
+    a_notification_ends_without_those_who_do_not_answer_or_leave,
+    a_watch_is_taken_up_again_after_its_connection_or_primary_was_lost,
+    a_watch_lives_by_its_pings_and_an_old_one_by_its_connection,
+    a_watcher_is_listed_notified_heard_and_removed,
+    the_end_of_a_watch_is_as_old_as_it_is,
+    watches_and_notifications_have_bounds,
+    what_a_shut_out_client_sent_is_refused_even_if_it_waited,
+    whoever_watches_a_deleted_object_is_told,
+);
