@@ -20,7 +20,7 @@ use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::sync::oneshot;
 
 use crate::clock::SECOND;
-use crate::history::{Answer, Contents, Op, decode, encode, whole_blocks};
+use crate::history::{Answer, Contents, HEAD, Op, decode, encode, whole_blocks};
 use crate::linear::MOST;
 use crate::net::{Kind, Label, Node};
 use crate::osd::mon_client;
@@ -32,6 +32,8 @@ pub(crate) const POOL: PoolId = PoolId::new(1);
 const KEY: &str = "pair";
 /// The pause of a client after it could not connect.
 const RETRY: u64 = SECOND / 10;
+/// The error of a comparison that differs at the first byte is this, and so on.
+const MAX_ERRNO: i32 = 4095;
 /// Requests to an object that are left over for the last reads.
 const SPARE: usize = 8;
 
@@ -109,6 +111,14 @@ fn extent(code: OpCode, data: Bytes) -> OsdOpIn {
     OsdOpIn::new(code, OpArgs::Extent(args), data)
 }
 
+fn truncate(to: usize) -> OsdOpIn {
+    let args = ExtentArgs {
+        offset: to as u64,
+        ..ExtentArgs::default()
+    };
+    OsdOpIn::new(OpCode::TRUNCATE, OpArgs::Extent(args), Bytes::new())
+}
+
 fn plain(code: OpCode, data: Vec<u8>) -> OsdOpIn {
     OsdOpIn::new(code, OpArgs::None, data)
 }
@@ -147,6 +157,12 @@ impl World {
             let after = self.rng.below(SECOND / 2);
             self.after(after, Event::Work(index, life, worker));
         }
+    }
+
+    /// Whether all clients know of the pool.
+    pub(crate) fn know_the_pool(&self) -> bool {
+        let knows = |c: &ClientNode| c.core.map().is_some_and(|m| m.pool(POOL).is_some());
+        self.clients.iter().all(knows)
     }
 
     /// All clients begin to work.
@@ -247,11 +263,24 @@ impl World {
                 3 => Op::Append(self.history.value()),
                 4 => Op::SetPair(self.history.value()),
                 5 if self.rng.one_in(3) => Op::Delete,
+                6 | 7 if self.setup.code.is_some() => self.edit(object),
                 _ => Op::Read,
             };
             self.ask(index, worker, object, op);
         } else {
             self.after(SECOND, Event::Work(index, life, worker));
+        }
+    }
+
+    /// A change of part of an object's data, which members of a coded pool add to their fragments.
+    fn edit(&mut self, object: usize) -> Op {
+        match self.history.first(object) {
+            Some(first) if self.rng.one_in(3) => Op::Cut(first),
+            Some(old) => Op::Replace {
+                old,
+                new: self.history.value(),
+            },
+            None => Op::Write(self.history.value()),
         }
     }
 
@@ -279,7 +308,8 @@ impl World {
     }
 
     fn send_somewhere(&mut self, index: usize, op: Op, msg: MOsdOp) -> Option<Way> {
-        let any = self.weather.working && self.setup.balanced && op.is_read() && self.rng.one_in(2);
+        let may = self.weather.working && self.setup.balanced && self.setup.code.is_none();
+        let any = may && op.is_read() && self.rng.one_in(2);
         match any.then(|| self.ask_member(index, &msg)).flatten() {
             Some(way) => Some(way),
             None => {
@@ -360,12 +390,22 @@ impl World {
             0..=7 if self.setup.fat => self.rng.between(50_000, 250_000),
             0 => self.rng.between(60_000, 90_000),
             1 | 2 => self.rng.between(3_000, 20_000),
+            // So that most objects have several units.
+            3..=5 if self.setup.code.is_some() => self.rng.between(3_000, 20_000),
             _ => self.rng.below(200),
         };
         let len = usize::try_from(len).unwrap_or(0);
-        let len = if len > 4000 { whole_blocks(len) } else { len };
+        let len = match op {
+            Op::Replace { old, .. } | Op::Cut(old) => self.history.len_of(old),
+            _ if len > 4000 => whole_blocks(len),
+            _ => len,
+        };
+        if let Op::Write(v) | Op::Append(v) | Op::Replace { new: v, .. } = op {
+            self.history.note_len(v, len);
+        }
         let sums = self.setup.sums;
         let body = |v| encode(v, len, sums);
+        let expects = |first| extent(OpCode::CMPEXT, body(first).slice(..HEAD));
         let name = ObjectName::from(format!("o{object}").as_str());
         let mut msg = request(ObjectLocator::pool(POOL), name);
         msg.mtime = self.clock.now();
@@ -378,6 +418,8 @@ impl World {
         msg.ops = match op {
             Op::Write(v) => vec![extent(OpCode::WRITEFULL, body(v))],
             Op::Append(v) => vec![extent(OpCode::APPEND, body(v))],
+            Op::Replace { old, new } => vec![expects(old), extent(OpCode::WRITE, body(new))],
+            Op::Cut(first) => vec![expects(first), truncate(HEAD + len)],
             Op::Delete => vec![plain(OpCode::DELETE, Vec::new())],
             Op::SetPair(v) => {
                 let pairs = OmapVals::from([(KEY.into(), v.to_le_bytes().to_vec().into())]);
@@ -582,11 +624,12 @@ impl World {
     }
 }
 
-/// The answer in a reply; `None` if the object that was to be read is damaged.
+/// The answer in a reply; `None` if the object is damaged that was to be read or compared.
 fn answer(op: Op, reply: &MOsdOpReply) -> Result<Option<Answer>, String> {
     match (op, Errno::of_result(reply.result)) {
         (Op::Read | Op::Delete, Some(ENOENT)) => Ok(Some(Answer::NoObject)),
-        (Op::Read, Some(EIO)) => Ok(None),
+        (Op::Read | Op::Replace { .. } | Op::Cut(_), Some(EIO)) => Ok(None),
+        (Op::Replace { .. } | Op::Cut(_), Some(e)) if e.code() >= MAX_ERRNO => Ok(Some(Answer::Differs)),
         (Op::Read, None) => {
             let part = |i: usize| reply.ops.get(i).map(|o| o.data.to_bytes()).unwrap_or_default();
             let data = decode(&part(0)).ok_or("data that nobody wrote")?;

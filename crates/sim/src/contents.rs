@@ -3,17 +3,32 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use spirula_denc::decode_all;
+use spirula_maps::PgId;
+use spirula_osd::pg::info::PgInfo;
+use spirula_osd::pg::key::{KeyRange, all_infos, parse_info_key, parse_object_key};
+use spirula_osd::pg::layout::Part;
 use spirula_store::device::SimDisk;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, PageLimit, Read, Store, Token, Way};
 
 /// An object as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
-    info: Bytes,
-    attrs: Vec<(Bytes, Bytes)>,
-    header: Bytes,
-    data: Bytes,
-    pairs: Vec<(Bytes, Bytes)>,
+    /// What the copy of its PG says that it holds.
+    pub(crate) part: Part,
+    pub(crate) info: Bytes,
+    pub(crate) attrs: Vec<(Bytes, Bytes)>,
+    pub(crate) header: Bytes,
+    pub(crate) data: Bytes,
+    pub(crate) pairs: Vec<(Bytes, Bytes)>,
+}
+
+impl Stored {
+    /// Whether all but the data, and which part of them it is, is the same.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let rest = |o: &Self| (o.info.clone(), o.attrs.clone(), o.header.clone(), o.pairs.clone());
+        rest(self) == rest(other)
+    }
 }
 
 /// Polls until an answer comes.
@@ -32,6 +47,7 @@ fn wait<T>(store: &mut Store, pick: impl Fn(Event) -> Option<T>) -> Result<T, St
 pub(crate) fn read(disk: &SimDisk) -> Result<BTreeMap<Bytes, Stored>, String> {
     let store = &mut crate::osd::open(disk)?;
     let text = |e: spirula_store::StoreError| e.to_string();
+    let infos = infos(store)?;
     let mut all = BTreeMap::new();
     let mut from = Some(ObjectKey::new(&[]));
     while let Some(start) = from {
@@ -42,7 +58,8 @@ pub(crate) fn read(disk: &SimDisk) -> Result<BTreeMap<Bytes, Stored>, String> {
         })?
         .map_err(text)?;
         for (key, _) in page.objects {
-            let object = object(store, &ObjectKey::new(&key))?;
+            let part = part(&key, &infos).unwrap_or_default();
+            let object = object(store, &ObjectKey::new(&key), part)?;
             all.insert(key, object);
         }
         from = page.next;
@@ -50,7 +67,35 @@ pub(crate) fn read(disk: &SimDisk) -> Result<BTreeMap<Bytes, Stored>, String> {
     Ok(all)
 }
 
-fn object(store: &mut Store, key: &ObjectKey) -> Result<Stored, String> {
+/// The infos of all PGs.
+fn infos(store: &mut Store) -> Result<BTreeMap<PgId, PgInfo>, String> {
+    let KeyRange { from, to } = all_infos();
+    let text = |e: spirula_store::StoreError| e.to_string();
+    store
+        .meta_list(&from, Some(&to), usize::MAX, Token(5))
+        .map_err(text)?;
+    let pairs = wait(store, |e| match e {
+        Event::Pairs(_, pairs) => Some(pairs),
+        _ => None,
+    })?
+    .map_err(text)?;
+    let info = |(key, value): (Bytes, Bytes)| {
+        let pg = parse_info_key(&key).ok_or("the key of a PG info that is none")?;
+        Ok((pg, decode_all(&value).map_err(|e| e.to_string())?))
+    };
+    pairs.pairs.into_iter().map(info).collect()
+}
+
+/// What the copy of an object's PG holds of it, if there is one.
+fn part(key: &[u8], infos: &BTreeMap<PgId, PgInfo>) -> Option<Part> {
+    let hash = parse_object_key(key)?.hash;
+    let mut of_object = infos
+        .iter()
+        .filter(|(pg, info)| pg.contains_hash(info.pg_num, hash));
+    of_object.next().map(|(_, info)| info.part)
+}
+
+fn object(store: &mut Store, key: &ObjectKey, part: Part) -> Result<Stored, String> {
     let text = |e: spirula_store::StoreError| e.to_string();
     let onode: Option<std::sync::Arc<Onode>> = match store.lookup(key, Token(2)).map_err(text)? {
         Lookup::Ready(found) => found,
@@ -78,6 +123,7 @@ fn object(store: &mut Store, key: &ObjectKey) -> Result<Stored, String> {
     })?
     .map_err(text)?;
     Ok(Stored {
+        part,
         info: onode.info().clone(),
         attrs: onode.attrs().to_vec(),
         header: onode.omap_header().clone(),

@@ -1,9 +1,11 @@
 //! Requests and answers of clients, and how an object behaves that one client uses at a time.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
-/// Bytes before the filler of a value.
-const HEAD: usize = 8;
+/// Bytes before the filler of a value: they name it.
+pub const HEAD: usize = 8;
 
 /// An operation on an object. Values are never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +18,15 @@ pub enum Op {
     Delete,
     /// Sets the object's pair to the value.
     SetPair(u32),
+    /// Replaces one value, if the data begins with it, by another of the same length.
+    Replace {
+        /// The value with which the data begins.
+        old: u32,
+        /// The value in its place.
+        new: u32,
+    },
+    /// Cuts off what follows a value, if the data begins with it.
+    Cut(u32),
     /// Reads the whole object.
     Read,
 }
@@ -27,6 +38,8 @@ pub enum Answer {
     Done,
     /// There is no such object.
     NoObject,
+    /// The data begins with another value than was expected.
+    Differs,
     /// The object.
     Found(Contents),
 }
@@ -63,6 +76,8 @@ impl Op {
                 o.pair = Some(v);
                 (Some(o), Answer::Done)
             }
+            Self::Replace { old, new } => Self::change_first(state, old, |data| data[0] = new),
+            Self::Cut(first) => Self::change_first(state, first, |data| data.truncate(1)),
             Self::Delete if state.is_some() => (None, Answer::Done),
             Self::Delete => (None, Answer::NoObject),
             Self::Read => {
@@ -71,6 +86,17 @@ impl Op {
             }
         };
         answer.is_none_or(|a| *a == right).then_some(next)
+    }
+
+    /// The state after a change of data that begin with `first`, and the right answer.
+    fn change_first(state: &State, first: u32, change: impl FnOnce(&mut Vec<u32>)) -> (State, Answer) {
+        match state.clone().filter(|o| o.data.first() == Some(&first)) {
+            Some(mut o) => {
+                change(&mut o.data);
+                (Some(o), Answer::Done)
+            }
+            None => (state.clone(), Answer::Differs),
+        }
     }
 
     /// Whether the operation only reads.
@@ -98,7 +124,10 @@ pub struct Call {
 pub struct History {
     objects: Vec<Vec<Call>>,
     clock: u64,
-    values: u32,
+    /// Bytes of filler of each value, once it was sent; values count from 1.
+    lens: Vec<usize>,
+    /// The value with which each object's data began as of the last answer that tells.
+    firsts: BTreeMap<usize, u32>,
     /// Reads that failed because every copy is damaged.
     pub unreadable: u64,
     /// Reads that were answered by members other than the primary.
@@ -108,8 +137,25 @@ pub struct History {
 impl History {
     /// A value that was never used.
     pub fn value(&mut self) -> u32 {
-        self.values += 1;
-        self.values
+        self.lens.push(0);
+        u32::try_from(self.lens.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Notes how many bytes of filler a value is sent with.
+    pub fn note_len(&mut self, value: u32, len: usize) {
+        if let Some(known) = self.lens.get_mut(place(value)) {
+            *known = len;
+        }
+    }
+
+    /// The value with which the object's data began as of the last answer that tells.
+    pub fn first(&self, object: usize) -> Option<u32> {
+        self.firsts.get(&object).copied()
+    }
+
+    /// The bytes of filler of a value that was sent.
+    pub fn len_of(&self, value: u32) -> usize {
+        self.lens.get(place(value)).copied().unwrap_or(0)
     }
 
     /// Records a request; returns its index.
@@ -133,6 +179,12 @@ impl History {
         self.clock += 1;
         let now = self.clock;
         if let Some(c) = self.objects.get_mut(object).and_then(|o| o.get_mut(call)) {
+            let first = match (c.op, &answer) {
+                (Op::Write(v) | Op::Replace { new: v, .. }, Answer::Done) => Some(v),
+                (Op::Read, Answer::Found(o)) => o.data.first().copied(),
+                _ => None,
+            };
+            self.firsts.extend(first.map(|v| (object, v)));
             c.end = Some((now, answer));
         }
     }
@@ -157,6 +209,11 @@ impl History {
         let answered = |c: &&Call| c.end.is_some();
         self.objects.iter().flatten().filter(answered).count()
     }
+}
+
+/// The place of a value among all.
+fn place(value: u32) -> usize {
+    usize::try_from(value).unwrap_or(0).wrapping_sub(1)
 }
 
 fn filler(value: u32, at: usize) -> u8 {
@@ -266,5 +323,15 @@ mod tests {
         assert!(Op::Read.apply(&o, Some(&Answer::NoObject)).is_none());
         assert!(Op::Delete.apply(&None, Some(&Answer::Done)).is_none());
         assert_eq!(after(&[Op::Write(1), Op::Delete]), None);
+        let replaced = [Op::Write(1), Op::Append(2), Op::Replace { old: 1, new: 3 }];
+        let data = |ops: &[Op]| after(ops).map(|o| o.data);
+        assert_eq!(data(&replaced), Some(vec![3, 2]));
+        assert_eq!(data(&[&replaced[..], &[Op::Cut(3)]].concat()), Some(vec![3]));
+        let state = after(&replaced);
+        for late in [Op::Replace { old: 1, new: 4 }, Op::Cut(1)] {
+            assert_eq!(late.apply(&state, Some(&Answer::Differs)), Some(state.clone()));
+            assert_eq!(late.apply(&state, Some(&Answer::Done)), None);
+            assert_eq!(late.apply(&None, Some(&Answer::Differs)), Some(None));
+        }
     }
 }

@@ -7,11 +7,12 @@
 //! stands in for Raft.
 //!
 //! At the end of a run all must be well again, every request answered, the history of every object
-//! linearizable ([`linear`]) and all copies equal.
+//! linearizable ([`linear`]), and all copies equal, or of coded pools fragments that belong together.
 
 mod client;
 mod clock;
 mod contents;
+mod copies;
 mod exec;
 mod fault;
 pub mod group;

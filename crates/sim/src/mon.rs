@@ -299,7 +299,10 @@ impl World {
             }
             n.applied = 1;
         }
-        let options = BTreeMap::from([("osd_heartbeat_grace".to_owned(), self.setup.grace.to_string())]);
+        let options = BTreeMap::from([
+            ("osd_heartbeat_grace".to_owned(), self.setup.grace.to_string()),
+            ("spirula_erasure_pools".to_owned(), "true".to_owned()),
+        ]);
         let life = n.life;
         let kv: Rc<dyn KvRead> = n.kv.clone();
         match Monitor::load(identity(m), kv, options, term, alone, now) {

@@ -31,8 +31,6 @@ use crate::world::{Event, FSID, World};
 const MEMORY: usize = 16 << 20;
 /// The buffer pool of an OSD in bytes.
 const PAYLOAD: usize = 64 << 20;
-/// Bytes of the store's log.
-const LOG: u64 = 1 << 20;
 /// The pause of a daemon after it could not connect.
 const LINK_PAUSE: u64 = SECOND / 5;
 /// The pause of a daemon after it could not connect for heartbeats.
@@ -132,14 +130,14 @@ pub(crate) fn mon_client(name: AuthName, addr: EntityAddr) -> MonClient {
     mon
 }
 
-fn format(disk: &SimDisk, id: OsdId) -> Result<(), String> {
+fn format(disk: &SimDisk, log: usize, id: OsdId) -> Result<(), String> {
     let dev: Arc<dyn BlockIo> = Arc::new(disk.clone());
     let whoami = u32::from(id);
     let options = MkfsOptions {
         fsid: FSID.0,
         osd_uuid: [whoami as u8 + 1; 16],
         whoami,
-        log_bytes: LOG,
+        log_bytes: log as u64,
         key: None,
     };
     mkfs_on(&dev, None, &options).map(drop).map_err(|e| e.to_string())
@@ -166,7 +164,7 @@ impl World {
     pub(crate) fn add_osd(&mut self, id: OsdId) {
         let seed = self.rng.number();
         let disk = SimDisk::new(self.setup.disk, seed);
-        if let Err(e) = format(&disk, id) {
+        if let Err(e) = format(&disk, self.setup.log, id) {
             self.fail(e);
         }
         let node = OsdNode {

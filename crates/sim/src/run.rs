@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
+use spirula_erasure::Layout as Code;
 use spirula_maps::{Epoch, OsdId};
+use spirula_osd::pg::layout::Layout;
 
 use crate::clock::SECOND;
-use crate::contents::{self, Stored};
+use crate::contents;
+use crate::copies::{self, Copies};
 use crate::history::Op;
 use crate::linear;
-use crate::setup::{Failure, Outcome, Setup};
+use crate::setup::{Failure, Outcome, Setup, UNIT};
 use crate::world::World;
 
 /// How long a cluster may take to come up.
@@ -79,15 +81,12 @@ impl World {
         if !all_up(self) {
             return Err(self.failure(format!("the OSDs do not come up:\n{}", self.report())));
         }
-        let (pg_num, size, min_size) = (self.setup.pg_num, self.setup.size, self.setup.min_size);
-        self.weather.pg_num = pg_num;
-        let create = format!(
-            r#"{{"prefix":"osd pool create","pool":"p","pg_num":{pg_num},"size":{size},"autoscale_mode":"off"}}"#
-        );
-        let min_size =
-            format!(r#"{{"prefix":"osd pool set","pool":"p","var":"min_size","val":"{min_size}"}}"#);
-        for command in [create, min_size] {
+        self.weather.pg_num = self.setup.pg_num;
+        for command in self.setup.pool_commands() {
             self.must(&command)?;
+        }
+        if !self.know_the_pool() {
+            self.run(START_TIME, Self::know_the_pool)?;
         }
         // In some runs the first PGs are made in unrest.
         if self.rng.one_in(2) {
@@ -187,9 +186,9 @@ impl World {
     }
 
     /// Checks, after every process has ended, that each object is on as many OSDs as it should,
-    /// with equal copies.
+    /// with copies that belong together.
     fn check_copies(&mut self) -> Result<(), Failure> {
-        let mut copies: BTreeMap<Bytes, Vec<(OsdId, Stored)>> = BTreeMap::new();
+        let mut copies = Copies::new();
         for id in OsdId::below(self.setup.osds) {
             self.kill_osd(id);
             let Some(n) = self.osds.get(&id) else { continue };
@@ -198,8 +197,15 @@ impl World {
                 copies.entry(key).or_default().push((id, object));
             }
         }
-        let equal = are_equal(&copies, usize::from(self.setup.size));
-        equal.map_err(|e| self.failure(e))
+        let layout = match self.setup.code {
+            None => Layout::Whole,
+            Some((k, m)) => {
+                let code = Code::new(k, m, UNIT).map_err(|e| self.failure(e.to_string()))?;
+                Layout::Coded(code)
+            }
+        };
+        let checked = copies::belong_together(&copies, usize::from(self.setup.size), layout);
+        checked.map_err(|e| self.failure(e))
     }
 
     /// The state of the cluster, for people.
@@ -234,47 +240,5 @@ impl World {
             }
         }
         out + &self.waiting()
-    }
-}
-
-/// Checks that each object has `size` copies, by the OSDs that they are on, and that they are
-/// equal.
-fn are_equal<T: PartialEq>(copies: &BTreeMap<Bytes, Vec<(OsdId, T)>>, size: usize) -> Result<(), String> {
-    for (key, all) in copies {
-        let on: Vec<OsdId> = all.iter().map(|(id, _)| *id).collect();
-        let key = key.escape_ascii();
-        if on.len() != size {
-            return Err(format!("{key} is on {on:?}"));
-        }
-        if all.windows(2).any(|w| w[0].1 != w[1].1) {
-            return Err(format!("the copies of {key} on {on:?} differ"));
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copy_that_is_missing_too_many_or_different_is_noticed() {
-        let check = |all: &[(u16, u8)]| {
-            let on = |all: &[(u16, u8)]| all.iter().map(|(n, copy)| (OsdId::new(*n), *copy)).collect();
-            let whole = (Bytes::from_static(b"a"), on(&[(0, 1), (1, 1), (2, 1)]));
-            are_equal(&BTreeMap::from([whole, (Bytes::from_static(b"b"), on(all))]), 3)
-        };
-        assert_eq!(check(&[(0, 5), (1, 5), (4, 5)]), Ok(()));
-        let differ = |e: &str| Err(e.to_owned());
-        assert_eq!(check(&[(0, 5), (1, 5)]), differ("b is on [0, 1]"));
-        assert_eq!(
-            check(&[(0, 5), (1, 5), (2, 5), (3, 5)]),
-            differ("b is on [0, 1, 2, 3]")
-        );
-        for odd in 0..3 {
-            let mut all = [(0, 5), (1, 5), (2, 5)];
-            all[odd].1 = 6;
-            assert_eq!(check(&all), differ("the copies of b on [0, 1, 2] differ"));
-        }
     }
 }

@@ -7,6 +7,9 @@ use spirula_osd::pg::config::PgConfig;
 
 use crate::history::Sums;
 
+/// The bytes of a stripe's unit: few, so that objects have many.
+pub(crate) const UNIT: u32 = 4096;
+
 /// A cluster, its clients and their work, and the faults.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -18,7 +21,9 @@ pub struct Setup {
     pub per_host: u32,
     /// How many hosts share a rack; 0 for no racks.
     pub per_rack: u32,
-    /// Copies of each object.
+    /// The erasure code of the pool: how many data and coding units a stripe has. None for copies.
+    pub code: Option<(u8, u8)>,
+    /// Copies of each object, or units of a stripe.
     pub size: u8,
     /// Copies that a PG needs to serve.
     pub min_size: u8,
@@ -28,7 +33,7 @@ pub struct Setup {
     pub clients: usize,
     /// The first of the clients that only read, so that they see what others have written.
     pub readers: usize,
-    /// Reads go to all members in turn, not only to the primary.
+    /// Reads go to all members in turn, not only to the primary; of a pool with copies.
     pub balanced: bool,
     /// Requests that each client has under way at a time.
     pub workers: usize,
@@ -52,6 +57,8 @@ pub struct Setup {
     pub faults: Faults,
     /// Bytes of each OSD's disk.
     pub disk: usize,
+    /// Bytes of the store's log there.
+    pub log: usize,
     /// The OSDs' settings.
     pub pg: PgConfig,
 }
@@ -137,6 +144,7 @@ impl Default for Setup {
             osds: 4,
             per_host: 1,
             per_rack: 0,
+            code: None,
             size: 3,
             min_size: 2,
             pg_num: 4,
@@ -154,6 +162,7 @@ impl Default for Setup {
             grace: 20,
             faults: Faults::ALL,
             disk: 12 << 20,
+            log: 1 << 20,
             pg: PgConfig {
                 // Few, so that logs do not reach back to an OSD that was away.
                 log_entries_per_pg: 20..=20,
@@ -182,8 +191,87 @@ impl Setup {
         at
     }
 
-    /// The cluster of a seed: small and large ones, calm and wild ones.
+    /// The operator's commands that make the pool.
+    pub(crate) fn pool_commands(&self) -> Vec<String> {
+        let (pg_num, size, min_size) = (self.pg_num, self.size, self.min_size);
+        let create = |more: &str| {
+            format!(
+                r#"{{"prefix":"osd pool create","pool":"p","pg_num":{pg_num},"autoscale_mode":"off",{more}}}"#
+            )
+        };
+        let mut commands = match self.code {
+            None => vec![create(&format!(r#""size":{size}"#))],
+            Some((k, m)) => {
+                let enough = self.osds / self.per_host >= u32::from(size);
+                let domain = if enough { "host" } else { "osd" };
+                let profile =
+                    format!(r#"["k={k}","m={m}","stripe_unit={UNIT}","crush-failure-domain={domain}"]"#);
+                vec![
+                    format!(r#"{{"prefix":"osd erasure-code-profile set","name":"c","profile":{profile}}}"#),
+                    create(r#""pool_type":"erasure","erasure_code_profile":"c""#),
+                ]
+            }
+        };
+        commands.push(format!(
+            r#"{{"prefix":"osd pool set","pool":"p","var":"min_size","val":"{min_size}"}}"#
+        ));
+        commands
+    }
+
+    /// The cluster of a seed: small and large ones, calm and wild ones. A third have coded pools.
     pub fn of(seed: u64) -> Self {
+        let copies = Self::with_copies(seed);
+        match seed / 6 % 3 {
+            2 => copies.coded(seed),
+            _ => copies,
+        }
+    }
+
+    /// The cluster with an erasure-coded pool, all OSDs of which may be away in some seeds.
+    #[must_use]
+    pub fn coded(self, seed: u64) -> Self {
+        let of = usize::try_from(seed % 6).unwrap_or(0);
+        let (osds, code, min_size, most_down) = [
+            (3, (2, 1), 2, 2),
+            (4, (2, 1), 2, 4),
+            (5, (3, 2), 3, 3),
+            (6, (3, 2), 4, 2),
+            (6, (4, 2), 4, 6),
+            (7, (4, 2), 5, 3),
+        ][of];
+        Self {
+            osds,
+            code: Some(code),
+            size: code.0 + code.1,
+            min_size,
+            most_down,
+            // The records of changes have all that clients write, and lie in the log too.
+            disk: 15 << 20,
+            log: 4 << 20,
+            ..self
+        }
+    }
+
+    /// The cluster whose PGs serve only while what is on any one OSD is on others too, also
+    /// without one of their members.
+    #[must_use]
+    pub fn redundant(self) -> Self {
+        let code = self.code.map(|(k, m)| (k, m.max(2)));
+        let (size, min_size) = match code {
+            Some((k, m)) => (k + m, k + 1),
+            None => (3, 2),
+        };
+        Self {
+            osds: self.osds.max(u32::from(size) + 1),
+            code,
+            size,
+            min_size,
+            ..self
+        }
+    }
+
+    /// The cluster of a seed, with copies.
+    fn with_copies(seed: u64) -> Self {
         let n = |places: u64, of: u64| usize::try_from(seed / places % of).unwrap_or(0);
         let base = Self::default();
         let (osds, size, min_size, most_down) = [
@@ -223,8 +311,8 @@ impl Setup {
             pg_num,
             per_host: 2,
             per_rack: 2,
-            size: 3,
-            min_size: 2,
+            size: base.code.map_or(3, |_| base.size),
+            min_size: base.code.map_or(2, |_| base.min_size),
             most_down: [2, 4, 8][n(3)],
             objects: 40,
             seconds: 15,
@@ -240,7 +328,15 @@ impl Setup {
             objects: 30,
             pause: 500_000,
             seconds: 30,
-            disk: 8 << 20,
+            disk: match base.code {
+                None => base.disk - (4 << 20),
+                // The records of changes take much of the index, which does not become smaller.
+                Some(_) => base.disk + (4 << 20),
+            },
+            log: match base.code {
+                None => base.log,
+                Some(_) => 2 * base.log,
+            },
             ..base
         }
     }
@@ -249,9 +345,6 @@ impl Setup {
     pub fn misdirected(seed: u64) -> Self {
         let base = Self::of(seed);
         Self {
-            osds: base.osds.max(4),
-            size: 3,
-            min_size: 2,
             // A misdirected write leaves old data where it should have gone.
             sums: Sums::Own,
             // A store's log may have lost its end: other OSDs must have the lost entries.
@@ -265,7 +358,7 @@ impl Setup {
                 calm: 2,
                 ..Faults::NONE
             },
-            ..base
+            ..base.redundant()
         }
     }
 }

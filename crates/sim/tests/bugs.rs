@@ -18,7 +18,7 @@ type Kind = fn(u64) -> Setup;
 
 /// Each bug, the clusters in which it is looked for, and the number of seeds within which it is
 /// caught.
-const BUGS: [(Bug, &str, Kind, u64); 14] = [
+const BUGS: [(Bug, &str, Kind, u64); 22] = [
     (Bug::NoPrior, "unlucky", unlucky, 50),
     (Bug::NoHistory, "unlucky", unlucky, 50),
     (Bug::SkippedObject, "unlucky", unlucky, 50),
@@ -26,16 +26,24 @@ const BUGS: [(Bug, &str, Kind, u64); 14] = [
     (Bug::TwiceDone, "unlucky", unlucky, 50),
     (Bug::DirtyRead, "isolated", isolated, 200),
     (Bug::NoUpThru, "hurried", hurried, 100),
-    (Bug::NoLease, "isolated", isolated, 100),
+    (Bug::NoLease, "isolated", isolated, 200),
     (Bug::NoSharedWait, "isolated", isolated, 200),
     (Bug::KeptDivergent, "abandoned", abandoned, 100),
     (Bug::EarlyAck, "dark", dark, 200),
     (Bug::NoMinSize, "lonely", lonely, 100),
     (Bug::NoResend, "shaky", shaky, 100),
     (Bug::KeptTemporary, "unlucky", unlucky, 50),
+    (Bug::ForgottenDelta, "coded unlucky", coded_unlucky, 20),
+    (Bug::TwiceAdded, "busy", busy, 100),
+    (Bug::KeptCut, "busy", busy, 100),
+    (Bug::MixedVersions, "busy", busy, 100),
+    (Bug::EarlyForget, "coded unlucky", coded_unlucky, 50),
+    (Bug::CountedHoles, "coded lonely", coded_lonely, 100),
+    (Bug::KeptRole, "busy", busy, 100),
+    (Bug::KeptDirt, "coded unlucky", coded_unlucky, 100),
 ];
 
-const KINDS: [(&str, Kind); 7] = [
+const KINDS: [(&str, Kind); 10] = [
     ("unlucky", unlucky),
     ("isolated", isolated),
     ("abandoned", abandoned),
@@ -43,6 +51,9 @@ const KINDS: [(&str, Kind); 7] = [
     ("shaky", shaky),
     ("lonely", lonely),
     ("hurried", hurried),
+    ("coded unlucky", coded_unlucky),
+    ("busy", busy),
+    ("coded lonely", coded_lonely),
 ];
 
 fn pick<T: Copy>(seed: u64, of: &[T]) -> T {
@@ -51,8 +62,19 @@ fn pick<T: Copy>(seed: u64, of: &[T]) -> T {
 
 /// A small cluster, all OSDs of which may be away.
 fn small(seed: u64) -> Setup {
-    let base = Setup::of(seed);
-    let (osds, size, min_size) = pick(seed, &[(3, 3, 2), (4, 2, 1), (3, 2, 1), (4, 3, 2), (3, 3, 1)]);
+    small_of(Setup::of(seed), seed)
+}
+
+/// A small cluster with a coded pool.
+fn small_coded(seed: u64) -> Setup {
+    small_of(Setup::of(seed).coded(seed), seed)
+}
+
+fn small_of(base: Setup, seed: u64) -> Setup {
+    let (osds, size, min_size) = match base.code {
+        None => pick(seed, &[(3, 3, 2), (4, 2, 1), (3, 2, 1), (4, 3, 2), (3, 3, 1)]),
+        Some(_) => (base.osds, base.size, base.min_size),
+    };
     Setup {
         mons: 1,
         osds,
@@ -67,13 +89,21 @@ fn small(seed: u64) -> Setup {
 
 /// Small and unlucky clusters, in which the last OSD with some data is often away.
 fn unlucky(seed: u64) -> Setup {
+    unlucky_of(small(seed), seed)
+}
+
+fn coded_unlucky(seed: u64) -> Setup {
+    unlucky_of(small_coded(seed), seed)
+}
+
+fn unlucky_of(base: Setup, seed: u64) -> Setup {
     Setup {
         calm_ms: pick(seed / 5, &[150, 300, 600]),
         faults: Faults {
             clients: 0,
             ..Faults::ALL
         },
-        ..small(seed)
+        ..base
     }
 }
 
@@ -135,30 +165,48 @@ fn dark(seed: u64) -> Setup {
     }
 }
 
-/// Clusters of which often one OSD is left, which may not serve.
+/// Clusters of which often one OSD is left, or as many as hold all data, which may not serve.
 fn lonely(seed: u64) -> Setup {
+    lonely_of(small(seed))
+}
+
+fn coded_lonely(seed: u64) -> Setup {
+    lonely_of(small_coded(seed))
+}
+
+fn lonely_of(base: Setup) -> Setup {
+    let (code, size) = match base.code {
+        None => (None, 3),
+        Some(_) => (Some((2, 2)), 4),
+    };
     Setup {
-        osds: 3,
-        size: 3,
-        min_size: 2,
-        most_down: 3,
+        code,
+        osds: size.into(),
+        size,
+        min_size: size - 1,
+        most_down: size.into(),
         calm_ms: 700,
         faults: Faults {
             deaths: 10,
             slanders: 2,
             ..Faults::NONE
         },
-        ..small(seed)
+        ..base
     }
 }
 
-/// Clusters in which one OSD alone may serve, and is often gone before the changing monitors have
-/// recorded that it does.
+/// Clusters in which one OSD alone may serve, or as few as hold all data, and is often gone before
+/// the changing monitors have recorded that it does.
 fn hurried(seed: u64) -> Setup {
+    let base = small(seed);
+    let (osds, size, min_size) = match base.code {
+        None => (3, 3, 1),
+        Some((k, m)) => (u32::from(k + m), k + m, k),
+    };
     Setup {
-        osds: 3,
-        size: 3,
-        min_size: 1,
+        osds,
+        size,
+        min_size,
         calm_ms: 400,
         pause: 200_000,
         objects: 12,
@@ -169,7 +217,7 @@ fn hurried(seed: u64) -> Setup {
             monitors: 3,
             ..Faults::NONE
         },
-        ..small(seed)
+        ..base
     }
 }
 
@@ -185,6 +233,27 @@ fn shaky(seed: u64) -> Setup {
             ..Faults::NONE
         },
         ..small(seed)
+    }
+}
+
+/// Clusters with coded pools whose clients change few objects at the same time, while PGs move, disks
+/// are slow and connections break.
+fn busy(seed: u64) -> Setup {
+    let base = small_coded(seed);
+    Setup {
+        osds: u32::from(base.size) + 1,
+        calm_ms: 150,
+        pause: 150_000,
+        objects: 5,
+        seconds: 15,
+        faults: Faults {
+            breaks: 6,
+            slow_disks: 3,
+            moves: 2,
+            deaths: 1,
+            ..Faults::NONE
+        },
+        ..base
     }
 }
 

@@ -86,10 +86,7 @@ fn damaged_disks_never_return_what_nobody_wrote() {
             },
             calm_ms: 500,
             // Otherwise an OSD could serve alone, and the damaged disk have the only copy.
-            size: 3,
-            min_size: 2,
-            osds: base.osds.max(4),
-            ..base
+            ..base.redundant()
         }
     });
 }
