@@ -81,8 +81,9 @@ impl Pg {
                 self.serving().staging().stage_read(seq, r, cx)
             }
             (Pending::Gather(number, round), StoreReply::Fetched(r, _)) => {
-                let answered = self.serving().shares().here((number, round), r, cx);
-                self.all_answered(answered, cx);
+                if let Some((token, all)) = self.serving().shares().here((number, round), r, cx) {
+                    self.answered(token, all, cx);
+                }
             }
             (Pending::Fragment(asked), StoreReply::Fetched(r, _)) => {
                 let key = asked.key.clone();
@@ -108,17 +109,6 @@ impl Pg {
                 "an answer to the question";
                 pg = self.site.pgid, epoch = self.site.map.epoch(), question = format!("{what:?}"), answer = format!("{reply:?}")
             ),
-        }
-    }
-
-    /// Handles the answers to questions whose data is gathered.
-    pub(super) fn all_answered(
-        &mut self,
-        answers: impl IntoIterator<Item = (Token, StoreReply)>,
-        cx: &mut Ctx<'_>,
-    ) {
-        for (token, reply) in answers {
-            self.answered(token, reply, cx);
         }
     }
 
@@ -245,7 +235,9 @@ impl Pg {
             PeerBody::FragmentWant(want) => self.led().fragment_wanted(from, id, want, cx),
             PeerBody::Fragment { number, found } => {
                 let answered = self.serving().shares().of_member(from, number, found, cx);
-                self.all_answered(answered, cx);
+                if let Some((token, all)) = answered {
+                    self.answered(token, all, cx);
+                }
             }
             PeerBody::Repair(r) => self.serving().repairing().repair_message(from, r, cx),
         }

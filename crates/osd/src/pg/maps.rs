@@ -74,8 +74,9 @@ impl Pg {
             self.new_interval(cx);
         } else {
             self.same_interval(cx);
-            let answered = self.serving().shares().give_up_on_dead(cx);
-            self.all_answered(answered, cx);
+            for (token, all) in self.serving().shares().give_up_on_dead(cx) {
+                self.handle_store(token, all, cx);
+            }
         }
     }
 

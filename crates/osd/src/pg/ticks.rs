@@ -18,8 +18,9 @@ impl Pg {
             self.serving().lease(|l| l.reset(osd));
             self.backfill(|b| b.backfill_reset(osd, cx));
         }
-        let answered = self.serving().shares().ask_again(osd, cx);
-        self.all_answered(answered, cx);
+        for (token, all) in self.serving().shares().ask_again(osd, cx) {
+            self.handle_store(token, all, cx);
+        }
         self.feeding().source_peer_reset(osd, cx);
         self.serving().repairing().repair_reset(osd, cx);
         self.copying.incoming.released(osd);
@@ -37,8 +38,9 @@ impl Pg {
         match &self.role {
             Role::Active(a) if cx.usec.saturating_sub(a.sent) > patience => {
                 self.serving().resend_writes(None, cx);
-                let answered = self.serving().shares().ask_all_again(cx);
-                self.all_answered(answered, cx);
+                for (token, all) in self.serving().shares().ask_all_again(cx) {
+                    self.handle_store(token, all, cx);
+                }
             }
             Role::Stray => self.led().announce(cx),
             Role::Deleting => self.deleting().delete_tick(cx),
