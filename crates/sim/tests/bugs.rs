@@ -34,7 +34,7 @@ const BUGS: [(Bug, &str, Kind, u64); 22] = [
     (Bug::NoResend, "shaky", shaky, 100),
     (Bug::KeptTemporary, "unlucky", unlucky, 50),
     (Bug::ForgottenDelta, "coded unlucky", coded_unlucky, 20),
-    (Bug::TwiceAdded, "busy", busy, 100),
+    (Bug::TwiceAdded, "coded unlucky", coded_unlucky, 50),
     (Bug::KeptCut, "busy", busy, 100),
     (Bug::MixedVersions, "busy", busy, 100),
     (Bug::EarlyForget, "coded unlucky", coded_unlucky, 50),
@@ -236,20 +236,20 @@ fn shaky(seed: u64) -> Setup {
     }
 }
 
-/// Clusters with coded pools whose clients change few objects at the same time, while PGs move, disks
-/// are slow and connections break.
+/// Clusters with coded pools whose clients change few objects at the same time, while connections
+/// break, disks are slow and PGs move.
 fn busy(seed: u64) -> Setup {
     let base = small_coded(seed);
     Setup {
         osds: u32::from(base.size) + 1,
-        calm_ms: 150,
+        calm_ms: 60,
         pause: 150_000,
         objects: 5,
         seconds: 15,
         faults: Faults {
-            breaks: 6,
+            breaks: 8,
             slow_disks: 3,
-            moves: 2,
+            moves: 1,
             deaths: 1,
             ..Faults::NONE
         },

@@ -38,7 +38,7 @@ pub enum Bug {
     KeptTemporary,
     /// A member with a coding fragment does not add differences to it.
     ForgottenDelta,
-    /// A member with a coding fragment adds differences again that were sent again.
+    /// A member that makes a change again adds the differences to its fragments twice.
     TwiceAdded,
     /// A member with a coding fragment leaves in it what was cut off of the object.
     KeptCut,

@@ -223,20 +223,21 @@ impl StoreQueue {
         }
     }
 
-    /// Adds differences to coding fragments once more, as simulations want it.
-    pub(super) fn add_again(&mut self, mut txn: Txn, cx: &mut Ctx<'_>) {
-        let adds = |op: &ObjectOp| {
+    /// Adds the differences of a transaction to the fragments before it does, as simulations want it.
+    pub(super) fn add_early(&mut self, txn: &Txn, cx: &mut Ctx<'_>) {
+        let adds = |op: &&ObjectOp| {
             matches!(
                 op,
                 ObjectOp::Step(Step::Write { .. } | Step::Patch { .. } | Step::Punch { .. })
             )
         };
-        for (_, ops) in &mut txn.objects {
-            ops.retain(adds);
-        }
-        txn.objects.retain(|(_, ops)| !ops.is_empty() && self.is_coding());
-        txn.meta.clear();
-        self.record(txn, cx);
+        let of_object = |(key, ops): &(Bytes, Vec<ObjectOp>)| {
+            let ops: Vec<ObjectOp> = ops.iter().filter(adds).cloned().collect();
+            (!ops.is_empty()).then(|| (key.clone(), ops))
+        };
+        let objects = txn.objects.iter().filter_map(of_object).collect();
+        let meta = Vec::new();
+        self.record(Txn { objects, meta }, cx);
     }
 
     /// Submits a transaction that nothing waits for, if it changes anything.

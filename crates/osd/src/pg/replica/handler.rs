@@ -54,9 +54,6 @@ impl Following<'_> {
         };
         if e.version <= self.copy.info.last_update {
             // Sent again.
-            if self.site.cfg.has_bug(Bug::TwiceAdded) {
-                self.store.add_again(txn, cx);
-            }
             let committed = r.committed;
             if e.version <= committed {
                 self.outbox

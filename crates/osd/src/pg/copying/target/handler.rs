@@ -114,6 +114,9 @@ impl Receiving<'_> {
         txn.meta.push(MetaOp::Put(key::log_key(pgid, v), entry));
         self.copy.note_entry(e);
         let begun = None;
+        if self.site.cfg.has_bug(Bug::TwiceAdded) {
+            self.store.add_early(&txn, cx);
+        }
         self.store.submit(txn, Commit::Push { id, source, begun }, cx);
     }
 
