@@ -22,10 +22,8 @@ use super::config::PgConfig;
 use super::fetch::{Pieces, Want};
 use super::info::PgInfo;
 use super::layout::{Part, Shape};
-use super::log::PgLog;
-use super::message::{LogUpdate, PeerBody, PeerMessage, PeeringId, RepOp};
+use super::message::{PeerBody, PeerMessage, PeeringId, RepOp};
 use super::output::{Ctx, Output, Reader};
-use super::push::SyncPlan;
 use super::store_queue::{Pending, StoreQueue};
 use super::txn::{ObjectOp, Txn};
 
@@ -162,17 +160,6 @@ pub(super) trait Backend: Debug + Send + Sync {
 
     /// Whether the copies that have all that the newest one has are enough to make any other.
     fn is_whole(&self, copies: &Copies, newest: &PgInfo) -> bool;
-
-    /// The objects that a member with the log `theirs` lacks of a copy with the log `auth`, and the
-    /// update of its log; `None` if the logs do not tell. `exact`: the member's objects are as its
-    /// log says.
-    fn lacking(
-        &self,
-        auth: &PgLog,
-        theirs: &PgLog,
-        exact: bool,
-        cfg: &PgConfig,
-    ) -> Option<(SyncPlan, LogUpdate)>;
 
     /// The members that may be able to give an object to another one that can't read it, the likeliest
     /// first. `bad`: members that can't read something of it.

@@ -13,6 +13,7 @@ use spirula_maps::{EVersion, PgId, snap};
 use super::bug::Bug;
 use super::coded::fold::Fragments;
 use super::coded::redo::Redo;
+use super::compare::compare;
 use super::dirty::Dirty;
 use super::dups::{DupBatch, Dups};
 use super::info::PgInfo;
@@ -306,7 +307,7 @@ impl StoredCopy {
     /// The objects that a copy with this log lacks of this one. `exact`: that copy's objects are as
     /// its log says.
     pub(super) fn plan_for(&self, theirs: &PgLog, exact: bool, site: &Site) -> SyncPlan {
-        let lacking = site.backend.lacking(&self.log, theirs, exact, &site.cfg);
+        let lacking = compare(&self.log, theirs, exact, &site.cfg);
         lacking.map_or(SyncPlan::Backfill, |(plan, _)| plan)
     }
 

@@ -61,7 +61,7 @@ impl Fragments {
         let mut adds = Vec::new();
         for (object, (_, ops)) in txn.objects.iter_mut().enumerate() {
             if ops.iter().any(|op| matches!(op, ObjectOp::Stage { .. })) {
-                self.stage(object, ops, &mut adds);
+                stage(object, ops, &mut adds);
                 continue;
             }
             // Steps that follow each other make sums together.
@@ -81,40 +81,40 @@ impl Fragments {
 
     /// Adds the changes that steps make of the fragment to those of the object.
     fn steps(&self, object: usize, steps: &[Step], ops: &mut Vec<ObjectOp>, adds: &mut Vec<Adding>) {
-        for op in joined(self.layout.carry_out(&self.code, self.unit, steps)) {
-            if let FragmentOp::Add { offset, delta } = &op {
-                adds.push(Adding {
-                    object,
-                    op: ops.len(),
-                    offset: *offset,
-                    len: delta.len() as u64,
-                    base: None,
-                });
-            }
-            ops.push(in_store(op));
+        let changes = self.layout.carry_out(&self.code, self.unit, steps);
+        put((object, None), changes, ops, adds);
+    }
+}
+
+/// Replaces what is staged of a large change by writes.
+fn stage(object: usize, ops: &mut Vec<ObjectOp>, adds: &mut Vec<Adding>) {
+    for op in std::mem::take(ops) {
+        match op {
+            ObjectOp::Stage { ops: staged, base } => put((object, Some(&base)), staged, ops, adds),
+            op => ops.push(op),
         }
     }
+}
 
-    /// Replaces what is staged of a large change by writes.
-    fn stage(&self, object: usize, ops: &mut Vec<ObjectOp>, adds: &mut Vec<Adding>) {
-        for op in std::mem::take(ops) {
-            let ObjectOp::Stage { ops: staged, base } = op else {
-                ops.push(op);
-                continue;
-            };
-            for op in joined(staged) {
-                if let FragmentOp::Add { offset, delta } = &op {
-                    adds.push(Adding {
-                        object,
-                        op: ops.len(),
-                        offset: *offset,
-                        len: delta.len() as u64,
-                        base: Some(base.clone()),
-                    });
-                }
-                ops.push(in_store(op));
-            }
+/// Adds changes of the fragment to those of the object with this place in its transaction. `base`: the
+/// object to whose fragment differences are added, if that is another one.
+fn put(
+    (object, base): (usize, Option<&Bytes>),
+    changes: Vec<FragmentOp>,
+    ops: &mut Vec<ObjectOp>,
+    adds: &mut Vec<Adding>,
+) {
+    for op in joined(changes) {
+        if let FragmentOp::Add { offset, delta } = &op {
+            adds.push(Adding {
+                object,
+                op: ops.len(),
+                offset: *offset,
+                len: delta.len() as u64,
+                base: base.cloned(),
+            });
         }
+        ops.push(in_store(op));
     }
 }
 

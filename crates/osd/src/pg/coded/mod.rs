@@ -21,15 +21,11 @@ use spirula_invariant::impossible;
 use spirula_maps::{EVersion, OsdId, Positions};
 
 use super::backend::{Backend, Change, Copies, Sent, newest_activation, send_to_all};
-use super::compare;
 use super::config::PgConfig;
 use super::fetch::{Pieces, Want};
 use super::info::PgInfo;
 use super::layout::{Layout, Part, Shape};
-use super::log::PgLog;
-use super::message::LogUpdate;
 use super::output::{Ctx, Output, Reader};
-use super::push::SyncPlan;
 use super::store_queue::{Pending, StoreQueue};
 use super::txn::{ObjectOp, Txn, step_logged};
 use gather::{Holders, is_data};
@@ -136,16 +132,6 @@ impl Backend for Coded {
         let current = known.filter(|(o, i)| self.is_current(*o, i, newest));
         let roles: BTreeSet<u8> = current.map(|(_, i)| i.part.role).collect();
         roles.len() >= self.layout.k().into()
-    }
-
-    fn lacking(
-        &self,
-        auth: &PgLog,
-        theirs: &PgLog,
-        exact: bool,
-        cfg: &PgConfig,
-    ) -> Option<(SyncPlan, LogUpdate)> {
-        compare::compare(auth, theirs, exact, cfg)
     }
 
     /// Any member that can read an object's metadata: its data come from all of them.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spirula_invariant::invariant;
 use spirula_maps::{EVersion, OsdId, OsdOrNone, Positions};
 
+use crate::pg::compare::compare;
 use crate::pg::info::PgInfo;
 use crate::pg::message::LogUpdate;
 use crate::pg::peering::handler::Agreeing;
@@ -59,7 +60,7 @@ impl Agreeing<'_> {
             let log = if m == me { Some(own) } else { p.logs.get(&m) };
             let compared = auth_log
                 .zip(log.filter(|_| usable))
-                .and_then(|(a, o)| backend.lacking(a, o, info.is_some_and(|i| !i.ahead), &cfg));
+                .and_then(|(a, o)| compare(a, o, info.is_some_and(|i| !i.ahead), &cfg));
             let (plan, update) = compared.unwrap_or_else(|| {
                 let entries = auth_log.map(|l| l.iter().cloned().collect()).unwrap_or_default();
                 let dups = if p.auth == Some(me) {

@@ -12,15 +12,11 @@ use spirula_maps::{EVersion, OsdId, Positions};
 use super::backend::{Backend, Change, Copies, Sent, newest_activation, send_to_all};
 use super::coded::gather::Holders;
 use super::coded::want::FragmentWant;
-use super::compare;
 use super::config::PgConfig;
 use super::fetch::{Pieces, Want};
 use super::info::PgInfo;
 use super::layout::{Part, Shape};
-use super::log::PgLog;
-use super::message::LogUpdate;
 use super::output::{Ctx, Reader};
-use super::push::SyncPlan;
 use super::store_queue::{Pending, StoreQueue};
 use super::txn::{ObjectOp, Txn};
 
@@ -67,16 +63,6 @@ impl Backend for Replicated {
 
     fn replays(&self, _: &PgInfo, _: &PgInfo) -> bool {
         false
-    }
-
-    fn lacking(
-        &self,
-        auth: &PgLog,
-        theirs: &PgLog,
-        exact: bool,
-        cfg: &PgConfig,
-    ) -> Option<(SyncPlan, LogUpdate)> {
-        compare::compare(auth, theirs, exact, cfg)
     }
 
     fn givers(&self, acting: &Positions, bad: &BTreeSet<OsdId>) -> Vec<OsdId> {
