@@ -77,9 +77,17 @@ int Test::mon(const std::string &json, std::string *out, std::string *said) {
   return r;
 }
 
+int Test::make_pool(const std::string &name, int pgs) {
+  const char *profile = getenv("CONFORMANCE_PROFILE");
+  std::string type = profile ? std::string(R"("erasure","erasure_code_profile":")") + profile + "\"" : R"("replicated")";
+  std::string n = std::to_string(pgs);
+  return mon(R"({"prefix":"osd pool create","pool":")" + name + R"(","pg_num":)" + n + R"(,"pgp_num":)" + n +
+             R"(,"pool_type":)" + type + "}");
+}
+
 librados::IoCtx Test::own_pool(const std::string &suffix) {
   std::string own = pool + "-" + suffix;
-  mon(R"({"prefix":"osd pool create","pool":")" + own + R"(","pg_num":4,"pgp_num":4,"pool_type":"replicated"})");
+  make_pool(own, 4);
   pools_.push_back(own);
   librados::IoCtx out;
   rados.wait_for_latest_osdmap();
@@ -161,8 +169,7 @@ int main(int argc, char **argv) {
     });
   };
   bool ready = with_client("setup", [&](Test &t) {
-    int r = t.mon(R"({"prefix":"osd pool create","pool":")" + pool +
-                  R"(","pg_num":8,"pgp_num":8,"pool_type":"replicated"})");
+    int r = t.make_pool(pool, 8);
     t.mon(R"({"prefix":"osd pool application enable","pool":")" + pool + R"(","app":"conformance"})");
     t.mon(R"({"prefix":"config set","who":"mon","name":"mon_allow_pool_delete","value":"true"})");
     if (r < 0) {

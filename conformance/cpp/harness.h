@@ -70,6 +70,8 @@ public:
   int mon(const std::string &json, std::string *out = nullptr, std::string *said = nullptr);
   // A new pool for this case alone; removed when the case ends.
   librados::IoCtx own_pool(const std::string &suffix);
+  // Makes a pool: erasure-coded if CONFORMANCE_PROFILE names a profile.
+  int make_pool(const std::string &name, int pgs);
   // The data, xattrs and existence of an object in one text.
   std::string object(const std::string &oid);
   // `write_full`, which leaves `data` as it is; librados empties it.

@@ -539,7 +539,9 @@ int main(int argc, char **argv) {
   if (!admin.open(false)) fail("can't connect");
   std::string name = "model-" + std::to_string(getpid());
   command(admin.rados, R"({"prefix":"config set","who":"mon","name":"mon_allow_pool_delete","value":"true"})");
-  if (command(admin.rados, R"({"prefix":"osd pool create","pool":")" + name + R"(","pg_num":16,"pgp_num":16,"pool_type":"replicated"})") < 0)
+  const char *profile = getenv("CONFORMANCE_PROFILE");
+  std::string type = profile ? std::string(R"("erasure","erasure_code_profile":")") + profile + "\"" : R"("replicated")";
+  if (command(admin.rados, R"({"prefix":"osd pool create","pool":")" + name + R"(","pg_num":16,"pgp_num":16,"pool_type":)" + type + "}") < 0)
     fail("can't make a pool");
   pool = name;
   for (int i = 0; i < options.objects; i++) {

@@ -70,10 +70,16 @@ class Test:
         code, out, said = self.rados.mon_command(json.dumps(command), b'')
         return code, out.decode(), said
 
+    def make_pool(self, name, pgs):
+        """Makes a pool: erasure-coded if the environment names a profile. (errno, output, text)"""
+        profile = os.environ.get('CONFORMANCE_PROFILE')
+        kind = {'pool_type': 'erasure', 'erasure_code_profile': profile} if profile else {'pool_type': 'replicated'}
+        return self.mon(prefix='osd pool create', pool=name, pg_num=pgs, pgp_num=pgs, **kind)
+
     def own_pool(self, suffix):
         """An I/O context of a new pool of this case."""
         name = f'{self.pool}-{suffix}'
-        self.mon(prefix='osd pool create', pool=name, pg_num=4, pgp_num=4, pool_type='replicated')
+        self.make_pool(name, 4)
         self.pools.append(name)
         self.rados.wait_for_latest_osdmap()
         return self.rados.open_ioctx(name)
@@ -116,7 +122,7 @@ def main():
 
     def setup():
         t = Test('setup', pool)
-        code, _, said = t.mon(prefix='osd pool create', pool=pool, pg_num=8, pgp_num=8, pool_type='replicated')
+        code, _, said = t.make_pool(pool, 8)
         if code:
             raise RuntimeError(said)
         t.mon(prefix='osd pool application enable', pool=pool, app='conformance')

@@ -192,6 +192,7 @@ options! {
     osd_pool_default_pg_num Uint Advanced "32" ["mon"] "placement groups of new pools";
     osd_pool_default_pgp_num Uint Advanced "0" ["mon"] "placement groups of new pools for placement; 0 for pg_num";
     osd_pool_default_size Uint Advanced "3" ["mon"] "replicas of new pools";
+    osd_pool_default_type Str Advanced "replicated" ["mon"] "type of new pools: replicated or erasure";
     osd_pool_erasure_code_stripe_unit Size Advanced "4096" ["mon"] "bytes of a stripe of a new erasure-coded pool that each chunk with data has, unless its profile says it";
     osd_recovery_max_active Uint Advanced "0" ["osd"] "pushes that a background copy has under way while no client works; 0 for the default";
     osd_recovery_max_chunk Size Advanced "8388608" ["osd"] "bytes in a push of a background copy; 1 MiB at most";

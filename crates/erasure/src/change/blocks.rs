@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
+use rangemap::RangeSet;
 use spirula_denc::Extent;
 
 use super::{Pieces, copy_of, len};
@@ -54,4 +56,13 @@ pub(super) fn padded(pieces: &Pieces) -> Pieces {
     all.extend(copies);
     all.sort_by_key(|(offset, _)| *offset);
     all
+}
+
+/// What [`padded`] pieces have and the pieces themselves have not.
+pub(super) fn gaps(pieces: &Pieces, padded: &Pieces) -> impl Iterator<Item = Extent> {
+    let range = |(offset, data): &(u64, Bytes)| *offset..offset.saturating_add(data.len() as u64);
+    let mut gaps: RangeSet<u64> = padded.iter().map(range).collect();
+    let pieces = pieces.iter().map(range).filter(|r| !r.is_empty());
+    pieces.for_each(|r| gaps.remove(r));
+    gaps.into_iter().map(Extent::from)
 }

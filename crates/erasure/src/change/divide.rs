@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use spirula_denc::Extent;
 
-use super::blocks::{BLOCK, padded, partly_covered};
+use super::blocks::{BLOCK, gaps, padded, partly_covered};
 use super::{Pieces, Step};
 use crate::Layout;
 
@@ -28,6 +28,9 @@ pub struct Divided {
     pub staged: Vec<Step>,
     /// What members do as they make the change, before they take over what is staged.
     pub inline: Vec<Step>,
+    /// What members do afterwards: blocks that are staged may have zeros where the change has
+    /// nothing. These become holes, as they would be without staging.
+    pub holes: Vec<Step>,
 }
 
 impl Layout {
@@ -58,11 +61,17 @@ impl Divided {
         if !fresh {
             self.discard(range, true);
         }
-        let pieces = padded(pieces);
-        let Some((at, last)) = pieces.last() else { return };
+        let whole = padded(pieces);
+        let Some((at, last)) = whole.last() else { return };
         let end = range.end().max(at + last.len() as u64);
+        self.holes
+            .extend(gaps(pieces, &whole).map(|range| Step::Discard { range, coding: false }));
         let range = (range.offset..end).into();
-        self.staged.push(Step::Stripes { range, fresh, pieces });
+        self.staged.push(Step::Stripes {
+            range,
+            fresh,
+            pieces: whole,
+        });
     }
 
     fn part_of_stripe(&mut self, columns: &Columns, step: &Step) {

@@ -52,18 +52,28 @@ fn make(members: &mut Members, divided: &Divided, max: u64) {
         for (at, block) in staged {
             fragment.write(at as u64, &block);
         }
+        for op in layout.carry_out(&members.code, unit, &divided.holes) {
+            fragment.carry_out(&op);
+        }
     }
 }
 
 /// Checks that a fragment is what it is to be, with nothing but zeros behind its end. It has all
-/// blocks that it is to have. Zeros that were once behind the end are the only others.
-fn check(found: &Fragment, expected: &Fragment, is_first: bool, what: &str) {
+/// blocks that it is to have. Zeros that were once behind the end are the only others. Data of a new
+/// object have the same holes, to the byte.
+fn check(unit: Unit, found: &Fragment, expected: &Fragment, is_first: bool, what: &str) {
     let end = expected.bytes.len();
     let mut expected = expected.clone();
     expected.resize(end.max(found.bytes.len()));
     let mut found = found.clone();
     found.resize(expected.bytes.len());
     assert!(found.bytes == expected.bytes, "{what}: bytes differ");
+    if is_first && matches!(unit, Unit::Data(_)) {
+        assert!(
+            found.stored[..end] == expected.stored[..end],
+            "{what}: holes differ"
+        );
+    }
     for at in (0..end).step_by(BLOCK) {
         let block = at..(at + BLOCK).min(end);
         let has = |of: &Fragment| of.stored[block.clone()].contains(&true);
@@ -131,7 +141,8 @@ fn turns(layout: Layout, rng: &mut Rng, what: &str) {
         make(&mut in_two, &divided, max);
         for (role, fragment) in &in_two.fragments {
             let what = format!("{what}, role {role}");
-            check(fragment, &at_once.fragments[role], turn == 0, &what);
+            let unit = layout.unit_of(*role).unwrap();
+            check(unit, fragment, &at_once.fragments[role], turn == 0, &what);
         }
         let gone: Vec<Vec<usize>> = choices(layout.m().into(), layout.roles().into()).collect();
         let gone = gone[rng.index(gone.len())].iter().map(|role| *role as u8);

@@ -229,7 +229,7 @@ fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let pool_type = call
         .args
         .opt_str("pool_type")
-        .unwrap_or_else(|| "replicated".to_owned());
+        .unwrap_or_else(|| m.view.values.get("osd_pool_default_type").to_owned());
     if name.starts_with('.') && name.len() == 1 {
         return refuse(errno::EINVAL, "bad pool name");
     }

@@ -181,8 +181,8 @@ pub(super) trait Backend: Debug + Send + Sync {
     fn portions(&self, size: u64, ops: &[ObjectOp], old: &Pieces, cfg: &PgConfig) -> Option<Vec<Vec<Step>>>;
 
     /// The changes of an object as they go to the members, where the most is staged in the object
-    /// with this key.
-    fn take(&self, size: u64, ops: Vec<ObjectOp>, old: &Pieces, stage: Bytes) -> Vec<ObjectOp>;
+    /// with this key. `None`: it was staged in this object itself.
+    fn take(&self, size: u64, ops: Vec<ObjectOp>, old: &Pieces, stage: Option<Bytes>) -> Vec<ObjectOp>;
 
     /// Sends a change to the other members. Returns the transaction that this OSD itself is to
     /// store, and the messages.

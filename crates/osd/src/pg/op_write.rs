@@ -270,7 +270,7 @@ impl Serving<'_> {
         if let Some((_, ops)) = change.objects.last_mut() {
             let (backend, logical) = (&self.site.backend, std::mem::take(ops));
             *ops = match staged {
-                Some(stage) => backend.take(size, logical, &old, stage),
+                Some(stage) => backend.take(size, logical, &old, Some(stage)),
                 None => backend.code(size, logical, &old),
             };
         }

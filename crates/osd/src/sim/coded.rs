@@ -419,3 +419,21 @@ fn deaths(seed: u64) {
     }
     sim.assert_copies(layout.roles().into(), format!("seed {seed}"));
 }
+
+/// Large objects are copied in several parts, each of which is staged at once.
+#[test]
+fn a_large_object_is_copied_in_parts() {
+    on_coded(|| {
+        let mut sim = Sim::with_config(3, 3, 8, 1, PgConfig::default());
+        sim.settle();
+        let text: String = (0..1_300_000)
+            .map(|i| format!("{:07}", i * 37 % 9_999_991))
+            .collect();
+        assert!(text.len() as u64 > PgConfig::default().copy_chunk);
+        sim.write_full("source", &text);
+        let request = sim.build("target", vec![copy::copy("source")]);
+        sim.submit(request);
+        sim.settle();
+        assert_eq!(sim.read("target").unwrap(), text.as_bytes());
+    });
+}

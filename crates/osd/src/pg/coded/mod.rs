@@ -36,6 +36,10 @@ use want::FragmentWant;
 /// together from them.
 const MOST_PLACES: usize = 512 << 10;
 
+/// The most holes within blocks that a large change makes, as each takes room in the log. A write
+/// has one at most where it begins, and one where it ends; more are zeros instead.
+const MOST_HOLES: usize = 8;
+
 /// Members have fragments by this layout.
 #[derive(Debug)]
 pub(super) struct Coded {
@@ -169,13 +173,15 @@ impl Backend for Coded {
         (!portions.is_empty()).then_some(portions)
     }
 
-    fn take(&self, size: u64, ops: Vec<ObjectOp>, old: &Pieces, stage: Bytes) -> Vec<ObjectOp> {
+    fn take(&self, size: u64, ops: Vec<ObjectOp>, old: &Pieces, stage: Option<Bytes>) -> Vec<ObjectOp> {
         let change = self.change(size, &ops);
-        let inline = self.layout.divide(change.steps(self.layout, old)).inline;
+        let divided = self.layout.divide(change.steps(self.layout, old));
         // What is taken ends with whole blocks.
         let end = Step::Truncate { size: change.size() };
-        let inline = inline.into_iter().map(ObjectOp::Step);
-        with_data(ops, inline.chain([ObjectOp::Take(stage), ObjectOp::Step(end)]))
+        let holes = divided.holes.into_iter().take(MOST_HOLES);
+        let rest = holes.chain([end]).map(ObjectOp::Step);
+        let inline = divided.inline.into_iter().map(ObjectOp::Step);
+        with_data(ops, inline.chain(stage.map(ObjectOp::Take)).chain(rest))
     }
 
     fn write(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {

@@ -85,7 +85,7 @@ impl Backend for Replicated {
         None
     }
 
-    fn take(&self, _: u64, ops: Vec<ObjectOp>, _: &Pieces, _: Bytes) -> Vec<ObjectOp> {
+    fn take(&self, _: u64, ops: Vec<ObjectOp>, _: &Pieces, _: Option<Bytes>) -> Vec<ObjectOp> {
         ops
     }
 

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirula_erasure as coding;
 use spirula_errno::*;
 use spirula_invariant::{dropped, impossible, invariant};
 
-use super::{Job, Lane, Place, Progress, Source};
+use super::{Job, Lane, Place, Progress, Source, Step};
 use crate::pg::account::Room;
 use crate::pg::copy::CopyFetch;
-use crate::pg::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
+use crate::pg::fetch::{Answer, Fetched, OmapRange, Pieces, ReadError, Want, key_after};
 use crate::pg::output::Ctx;
 use crate::pg::perf::DropReason;
 use crate::pg::serving::Serving;
@@ -20,16 +21,16 @@ use crate::pg::txn::{ObjectOp, PAIR_LOGGED, log_bytes_of};
 
 /// Divides changes among transactions that log at most `max` bytes each, unless a single pair logs
 /// more.
-fn divide(ops: Vec<ObjectOp>, max: usize) -> VecDeque<Vec<ObjectOp>> {
-    let mut out: VecDeque<Vec<ObjectOp>> = VecDeque::new();
+fn divide(ops: Vec<ObjectOp>, max: usize) -> VecDeque<Step> {
+    let mut out: VecDeque<Step> = VecDeque::new();
     let mut used = usize::MAX;
     let mut add = |op: ObjectOp| {
         let bytes = log_bytes_of(std::slice::from_ref(&op));
         used = used.saturating_add(bytes);
         if let Some(last) = out.back_mut().filter(|_| used <= max) {
-            last.push(op);
+            last.ops.push(op);
         } else {
-            out.push_back(vec![op]);
+            out.push_back(vec![op].into());
             used = bytes;
         }
     };
@@ -53,6 +54,15 @@ fn divide(ops: Vec<ObjectOp>, max: usize) -> VecDeque<Vec<ObjectOp>> {
         }
     }
     out
+}
+
+/// The steps that bring portions of a change to the members. `base`: the object that is changed.
+fn portions_of(portions: Vec<Vec<coding::Step>>, base: &Bytes) -> impl DoubleEndedIterator<Item = Step> {
+    let portion = |steps| ObjectOp::Portion {
+        steps,
+        base: base.clone(),
+    };
+    portions.into_iter().map(move |p| vec![portion(p)].into())
 }
 
 /// Builds staging objects for ops that wait.
@@ -108,10 +118,6 @@ impl Staging<'_> {
             Want::Large(portions, base) => (Want::Large(Vec::new(), base.clone()), portions, base),
             want => (want, Vec::new(), Bytes::new()),
         };
-        let step = |steps| {
-            let base = base.clone();
-            vec![ObjectOp::Portion { steps, base }]
-        };
         jobs.push(Job {
             seq,
             want,
@@ -120,7 +126,7 @@ impl Staging<'_> {
             progress,
             begun: false,
             end: 0,
-            steps: portions.into_iter().map(step).collect(),
+            steps: portions_of(portions, &base).collect(),
         });
     }
 
@@ -213,8 +219,8 @@ impl Staging<'_> {
             // It was given up while its last step was under way.
             return;
         };
-        if let Some(ops) = job.steps.pop_front() {
-            return self.send_step(seq, ops, cx);
+        if let Some(step) = job.steps.pop_front() {
+            return self.send_step(seq, step, cx);
         }
         match &mut job.source {
             Source::Object {
@@ -225,12 +231,12 @@ impl Staging<'_> {
                 self.read_pairs(seq, key, from, page, cx);
             }
             Source::Copy(fetch) if !fetch.is_complete() => self.ask_for_part(seq, cx),
-            _ if !job.begun => self.send_step(seq, Vec::new(), cx),
+            _ if !job.begun => self.send_step(seq, Vec::new().into(), cx),
             _ => self.stage_whole(seq, cx),
         }
     }
 
-    fn send_step(&mut self, seq: u32, mut ops: Vec<ObjectOp>, cx: &mut Ctx<'_>) {
+    fn send_step(&mut self, seq: u32, step: Step, cx: &mut Ctx<'_>) {
         let Some(Pending::Op(r)) = self.serving.store.pending.get(&seq) else {
             impossible!("a staging object to be built for an op that waits"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), job = seq);
         };
@@ -249,11 +255,24 @@ impl Staging<'_> {
             "a step of a staging object to be made when it is its turn";
             pg = pgid, job = seq
         );
+        let (key, end) = (stage_key(pgid, job.slot), job.end);
+        let (backend, nothing) = (&self.serving.site.backend, Pieces::new());
+        if !step.staged
+            && let Some(portions) = backend.portions(end, &step.ops, &nothing, &self.serving.site.cfg)
+        {
+            let steps = &mut self.job(seq).steps;
+            steps.push_front(Step { staged: true, ..step });
+            portions_of(portions, &key)
+                .rev()
+                .for_each(|p| steps.push_front(p));
+            return self.stage_next(seq, cx);
+        }
+        let Step { mut ops, staged } = step;
+        let job = self.job(seq);
         if !job.begun {
             ops.splice(..0, job.beginning());
             job.begun = true;
         }
-        let (slot, end) = (job.slot, job.end);
         let written = ops.iter().map(|op| match op {
             ObjectOp::Write { offset, data } => offset + data.len() as u64,
             _ => 0,
@@ -265,8 +284,11 @@ impl Staging<'_> {
             "data of a staging object to be added behind what it has";
             pg = pgid, job = seq, end = end
         );
-        let ops = backend.code(end, ops, &Vec::new());
-        let objects = vec![(stage_key(self.serving.site.pgid, slot), ops)];
+        let ops = match staged {
+            true => backend.take(end, ops, &nothing, None),
+            false => backend.code(end, ops, &nothing),
+        };
+        let objects = vec![(key, ops)];
         self.serving.replicate_own(Some(seq), objects, cx);
     }
 
@@ -382,9 +404,9 @@ mod tests {
             10_000,
         );
         assert!(steps.len() > 12);
-        assert!(steps.iter().skip(1).all(|s| log_bytes_of(s) <= 10_000));
+        assert!(steps.iter().skip(1).all(|s| log_bytes_of(&s.ops) <= 10_000));
         let (mut found, mut rest) = (Vec::new(), Vec::new());
-        for op in steps.into_iter().flatten() {
+        for op in steps.into_iter().flat_map(|s| s.ops) {
             match op {
                 ObjectOp::OmapSet(p) => found.extend(p),
                 other => rest.push(other),

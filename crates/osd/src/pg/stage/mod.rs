@@ -105,6 +105,21 @@ enum Source {
     Change,
 }
 
+/// A change of a staging object.
+#[derive(Debug)]
+struct Step {
+    ops: Vec<ObjectOp>,
+    /// Whether the most of the data is there already, as members got what becomes of their own
+    /// fragments.
+    staged: bool,
+}
+
+impl From<Vec<ObjectOp>> for Step {
+    fn from(ops: Vec<ObjectOp>) -> Self {
+        Self { ops, staged: false }
+    }
+}
+
 /// The building of a staging object that an op waits for.
 #[derive(Debug)]
 struct Job {
@@ -119,7 +134,7 @@ struct Job {
     /// The end of the data that it has.
     end: u64,
     /// Steps that were not sent yet.
-    steps: VecDeque<Vec<ObjectOp>>,
+    steps: VecDeque<Step>,
 }
 
 impl Job {
