@@ -299,10 +299,7 @@ impl World {
             }
             n.applied = 1;
         }
-        let options = BTreeMap::from([
-            ("osd_heartbeat_grace".to_owned(), self.setup.grace.to_string()),
-            ("spirula_erasure_pools".to_owned(), "true".to_owned()),
-        ]);
+        let options = BTreeMap::from([("osd_heartbeat_grace".to_owned(), self.setup.grace.to_string())]);
         let life = n.life;
         let kv: Rc<dyn KvRead> = n.kv.clone();
         match Monitor::load(identity(m), kv, options, term, alone, now) {

@@ -4,7 +4,7 @@
 use crate::common::Cluster;
 
 /// The repository's `conformance` directory.
-const CONFORMANCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance");
+pub(crate) const CONFORMANCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance");
 
 #[test]
 fn librados_cannot_tell_spirula_from_ceph() {

@@ -8,7 +8,7 @@ use crate::common::{Cluster, output, spirula};
 const MIB: usize = 1 << 20;
 
 /// Unique content: every 4 KiB name the object and the block.
-fn content(object: &str, len: usize) -> Vec<u8> {
+pub(crate) fn content(object: &str, len: usize) -> Vec<u8> {
     let block = |i: usize| format!("{object} block {i:08} ").repeat(400).into_bytes()[..4096].to_vec();
     (0..len.div_ceil(4096)).flat_map(block).take(len).collect()
 }
@@ -17,8 +17,15 @@ fn device(c: &Cluster, osd: &str) -> PathBuf {
     c.dir().join(format!("osd.{osd}")).join("block")
 }
 
-/// Flips a bit in the middle of each of these blocks of an object.
+/// Flips a bit in the middle of each of these blocks of an object, all of which the OSD has.
 fn damage(c: &Cluster, osd: &str, object: &str, blocks: &[usize]) {
+    let found = damage_found(c, osd, object, blocks);
+    assert_eq!(found, blocks.len(), "{object} is not on osd.{osd}");
+}
+
+/// Flips a bit in the middle of each of these blocks of an object that the OSD has. Returns their
+/// number.
+pub(crate) fn damage_found(c: &Cluster, osd: &str, object: &str, blocks: &[usize]) -> usize {
     let file = std::fs::File::options()
         .read(true)
         .write(true)
@@ -43,7 +50,7 @@ fn damage(c: &Cluster, osd: &str, object: &str, blocks: &[usize]) {
         }
         at += n as u64;
     }
-    assert!(wanted.is_empty(), "{object} is not on osd.{osd}");
+    blocks.len() - wanted.len()
 }
 
 /// The OSDs that have an object, its primary first.
@@ -54,7 +61,7 @@ fn acting(c: &Cluster, object: &str) -> Vec<String> {
     said.split_whitespace().map(str::to_owned).collect()
 }
 
-fn repaired(c: &Cluster) -> (u64, u64) {
+pub(crate) fn repaired(c: &Cluster) -> (u64, u64) {
     c.sh("for i in 0 1 2; do ceph tell osd.$i flush_pg_stats > /dev/null; done; sleep 1");
     let said = c.sh(
         "ceph pg dump all -f json 2>/dev/null | python3 -c 'import json, sys
@@ -65,7 +72,7 @@ print(d[\"pg_stats_sum\"][\"stat_sum\"][\"num_objects_repaired\"], d[\"osd_stats
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-fn fsck(c: &Cluster, osd: &str) -> bool {
+pub(crate) fn fsck(c: &Cluster, osd: &str) -> bool {
     let out = spirula()
         .args(["store", "fsck", "--deep"])
         .arg(device(c, osd))

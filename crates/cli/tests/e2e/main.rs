@@ -21,6 +21,7 @@ mod crash;
 mod damage;
 mod degraded;
 mod encryption;
+mod erasure;
 mod failure;
 mod files;
 mod first_light;

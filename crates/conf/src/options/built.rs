@@ -218,7 +218,6 @@ options! {
     setgroup Str Advanced "" ["mon mgr osd mds"] "group that a daemon becomes when it is started as root";
     setuser Str Advanced "" ["mon mgr osd mds"] "user that a daemon becomes when it is started as root";
     setuser_match_path Str Advanced "" ["mon mgr osd mds"] "stay root unless this belongs to setuser and setgroup";
-    spirula_erasure_pools Bool Dev "false" ["mon"] "let erasure-coded pools be made, which the OSDs do not serve yet (ours)";
     spirula_manager_silence Float Advanced "60" ["mon"] "seconds after which a manager that says nothing is killed and another one started (ours)";
     spirula_slow_disk_ratio Float Advanced "10" ["mon"] "how many times longer than others' an OSD's commits may take before health names its disk; 0 for never (ours)";
     spirula_slow_disk_time Float Advanced "50" ["mon"] "milliseconds below which commits are never called slow (ours)";

@@ -33,21 +33,9 @@ impl NewErasure {
     }
 }
 
-/// Refuses such pools until OSDs serve them.
-fn check_open(m: &View) -> Result<(), Reply> {
-    if m.values.flag("spirula_erasure_pools") {
-        return Ok(());
-    }
-    refuse(
-        errno::EOPNOTSUPP,
-        "erasure-coded pools are not supported by this version",
-    )
-}
-
 /// A new pool of one PG. Its rule and the default profile become part of the next map, where they
 /// are not there.
 pub(super) fn pool(m: &mut Turn<'_>, new: &NewErasure) -> Result<PgPool, Reply> {
-    check_open(m.view)?;
     let mut profile = erasure_profile::find(m, &new.profile).unwrap_or_default();
     let code = erasure::read(&mut profile)?;
     check_served(&code)?;

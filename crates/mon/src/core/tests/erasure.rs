@@ -170,9 +170,6 @@ fn erasure_world() -> (World, u64) {
     let mut w = World::new();
     let admin = w.admin();
     (0..3).for_each(|o| w.boot(o));
-    let open =
-        json!({"prefix": "config set", "who": "mon", "name": "spirula_erasure_pools", "value": "true"});
-    run(&mut w, admin, &open);
     // As a cluster is made with it.
     let create = json!({"prefix": "osd pool create", "pool": "first", "pg_num": 1, "pool_type": "erasure"});
     run(&mut w, admin, &create);
@@ -284,18 +281,21 @@ fn stripes_are_as_wide_as_recorded() {
 }
 
 #[test]
-fn no_such_pools_are_made_before_osds_serve_them() {
-    let mut w = World::new();
-    let admin = w.admin();
-    (0..3).for_each(|o| w.boot(o));
-    let epoch = w.mon.view.state.osd.map.epoch;
-    let create = r#"{"prefix":"osd pool create","pool":"e","pg_num":8,"pool_type":"erasure"}"#;
-    let ack = w.command(admin, create);
-    assert_eq!(
-        (-ack.result, ack.status.as_str()),
-        (95, "erasure-coded pools are not supported by this version")
-    );
-    assert_eq!(w.mon.view.state.osd.map.epoch, epoch);
+fn pools_are_erasure_coded_where_that_is_the_default() {
+    let (mut w, admin) = erasure_world();
+    let default =
+        json!({"prefix": "config set", "who": "mon", "name": "osd_pool_default_type", "value": "erasure"});
+    run(&mut w, admin, &default);
+    for (name, stated) in [("coded", None), ("copied", Some("replicated"))] {
+        let mut create = json!({"prefix": "osd pool create", "pool": name});
+        if let Some(stated) = stated {
+            create["pool_type"] = stated.into();
+        }
+        run(&mut w, admin, &create);
+        let map = &w.mon.view.state.osd.map;
+        let kind = map.pool(map.pool_id(name).unwrap()).unwrap().kind.name();
+        assert_eq!(kind, stated.unwrap_or("erasure"));
+    }
 }
 
 /// A pool of 4+2 chunks on three OSDs.
