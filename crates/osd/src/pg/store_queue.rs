@@ -283,6 +283,12 @@ impl StoreQueue {
         unreadable
     }
 
+    /// Goes on after the calls of the PG that this one was split off from have gone out.
+    pub(super) fn go(&mut self, cx: &mut Ctx<'_>) {
+        self.folds.go();
+        self.call_on(cx);
+    }
+
     /// Looks an object up.
     pub(super) fn look_up(&mut self, key: Bytes, what: Pending, cx: &mut Ctx<'_>) {
         let token = self.token(what);

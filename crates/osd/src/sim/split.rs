@@ -1,0 +1,130 @@
+//! PGs that are split while transactions of theirs wait for fragments to be read.
+
+use super::coded::on_coded;
+use super::*;
+use crate::pg::message::PeerBody;
+use spirula_proto::internal::Protocol;
+
+/// An object that is in PG `seed` when there are `pg_num` PGs.
+fn object_in(sim: &Sim, seed: u32, pg_num: u32) -> String {
+    let is_there = |name: &String| PgId::new(POOL, seed).contains_hash(pg_num, sim.object(name).hash);
+    (0..).map(|i| format!("o{i}")).find(is_there).unwrap()
+}
+
+impl Sim {
+    /// Runs steps, in a fixed order, as long as there are some other than these.
+    fn run_but(&mut self, waits: impl Fn(&Self, Step) -> bool) {
+        while let Some(step) = self.steps().into_iter().find(|s| !waits(self, *s)) {
+            self.step(step);
+        }
+    }
+
+    fn split_to(&mut self, pg_num: u32) {
+        self.change_map(|m| m.pools.get_mut(&POOL).unwrap().pg_num = pg_num);
+    }
+}
+
+/// What becomes of the OSD whose transaction waits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Then {
+    Lives,
+    Crashes,
+    /// The pool is deleted.
+    LosesPool,
+}
+
+const OLD: &str = "old";
+const NEW: &str = "new";
+
+/// A change of an object waits for the fragment that it is added to, on the OSD that is returned.
+/// Meanwhile the pool gets more PGs, one of which has the object then, and everything else goes on.
+fn split_while_one_waits(sim: &mut Sim, name: &str, pg_nums: &[u32]) -> OsdId {
+    let change = sim.build(name, vec![write_at(100, NEW)]);
+    let primary = sim.map().placement(change.pgid).primary.unwrap();
+    sim.submit(change).unwrap();
+    // The old bytes are fetched, and the change is on its way to the members.
+    let is_on_its_way = |sim: &Sim, step| match step {
+        Step::Deliver(a, b) => {
+            let msg = PeerMessage::from_raw(&sim.links[&(a, b)][0], Edition::Current);
+            matches!(msg.unwrap().body, PeerBody::RepOp(_))
+        }
+        step => matches!(step, Step::Flush(_)),
+    };
+    sim.run_but(is_on_its_way);
+    for id in OsdId::below(3).filter(|o| *o != primary) {
+        sim.step(Step::Deliver(primary, id));
+    }
+    let waiting: Vec<OsdId> = OsdId::below(3)
+        .filter(|o| !sim.nodes[o].answers.is_empty())
+        .collect();
+    let [coding] = waiting[..] else {
+        panic!("{waiting:?}");
+    };
+    assert!(!sim.nodes[&coding].store.has_unflushed());
+    for pg_num in pg_nums {
+        sim.split_to(*pg_num);
+        sim.run_but(|_, step| step == Step::Answer(coding));
+    }
+    coding
+}
+
+/// The PGs that were split off ask nothing of the store that would overtake the transaction.
+#[test]
+fn what_waits_for_a_fragment_comes_before_what_pgs_do_that_are_split_off() {
+    let pg_nums: [&[u32]; 4] = [&[2], &[4], &[2, 4], &[2, 3, 8]];
+    for pg_nums in pg_nums {
+        for then in [Then::Lives, Then::Crashes, Then::LosesPool] {
+            on_coded(|| history(pg_nums, then));
+        }
+    }
+}
+
+fn history(pg_nums: &[u32], then: Then) {
+    let case = format!("{pg_nums:?}, {then:?}");
+    let mut sim = Sim::new(3, 3, 1, 2);
+    sim.settle();
+    let last = pg_nums[pg_nums.len() - 1];
+    let name = object_in(&sim, last - 1, last);
+    let mut text = OLD.repeat(4000);
+    sim.write_full(&name, &text);
+    sim.settle();
+    let coding = split_while_one_waits(&mut sim, &name, pg_nums);
+    text.replace_range(100..100 + NEW.len(), NEW);
+    match then {
+        Then::Lives => {
+            // The others' data is not enough to read the object.
+            let key = crate::pg::key::object_key(&sim.object(&name));
+            let pgid = sim.pgid_of(&sim.object(&name));
+            let primary = sim.map().placement(pgid).primary.unwrap();
+            let data = OsdId::below(3).find(|o| ![coding, primary].contains(o)).unwrap();
+            sim.nodes.get_mut(&data).unwrap().store.rotten.insert(key);
+            let read = sim.build(&name, vec![extent(OpCode::READ, 0, 0, "")]);
+            let tid = sim.submit(read).unwrap();
+            sim.run_but(|_, step| step == Step::Answer(coding));
+            sim.run_some(100_000);
+            let found = sim.reply_to(tid).unwrap().ops[0].data.to_bytes();
+            assert!(found == text, "{case}: {:?}", &found[..200]);
+        }
+        Then::Crashes => {
+            sim.crash_and_mark_down(coding);
+            sim.settle();
+            sim.start_and_mark_up(coding);
+        }
+        Then::LosesPool => {
+            sim.change_map(|m| m.pools.clear());
+            sim.run_but(|_, step| step == Step::Answer(coding));
+            sim.settle();
+            for n in sim.nodes.values() {
+                assert_eq!(n.store.objects().len(), 0, "{case}");
+                assert_eq!(n.core.as_ref().unwrap().pgs().count(), 0, "{case}");
+            }
+            return; // No object is left to be read.
+        }
+    }
+    sim.settle();
+    sim.settle();
+    assert!(sim.all_clean(), "{case}: {:?}", sim.states());
+    let found = sim.read(&name).unwrap();
+    assert!(found == text, "{case}: {:?}", &found[..200]);
+    sim.assert_all_agree();
+}
