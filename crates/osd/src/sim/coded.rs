@@ -316,7 +316,8 @@ fn data_and_keys_are_answered_together_in_whichever_order_they_come() {
     }
 }
 
-/// Members die and return, also several at once and all of them, while ops are under way.
+/// Members die and return, also several at once and all of them, while ops are under way and PGs are
+/// split.
 #[test]
 fn what_was_acknowledged_is_there_whoever_dies() {
     for seed in seeds(40) {
@@ -362,6 +363,9 @@ fn deaths(seed: u64) {
                 sim.run_some(rng.index(20));
             }
             sent.push((at, tids, states));
+        }
+        if rng.one_in(3) {
+            sim.split();
         }
         sim.run_some(rng.index(60));
         let up: Vec<OsdId> = OsdId::below(osds.into()).filter(|o| !down.contains(o)).collect();

@@ -3,6 +3,7 @@
 use super::coded::on_coded;
 use super::*;
 use crate::pg::message::PeerBody;
+use crate::pg::txn::ObjectOp;
 use spirula_proto::internal::Protocol;
 
 /// An object that is in PG `seed` when there are `pg_num` PGs.
@@ -127,4 +128,53 @@ fn history(pg_nums: &[u32], then: Then) {
     let found = sim.read(&name).unwrap();
     assert!(found == text, "{case}: {:?}", &found[..200]);
     sim.assert_all_agree();
+}
+
+/// A large change is staged everywhere and then taken, but not on a member whose connection broke.
+/// It makes the change again in the PG that has the object since a split.
+#[test]
+fn what_is_staged_is_there_to_be_taken_in_a_pg_that_is_split_off() {
+    for seed in (1..40).step_by(2) {
+        for pg_nums in [&[2][..], &[2, 4]] {
+            on_coded(|| taken_after_split(seed, pg_nums));
+        }
+    }
+}
+
+fn taken_after_split(seed: u64, pg_nums: &[u32]) {
+    let mut sim = Sim::new(3, 3, 1, seed);
+    sim.settle();
+    let last = pg_nums[pg_nums.len() - 1];
+    let name = object_in(&sim, last - 1, last);
+    sim.write_full(&name, OLD);
+    let text = NEW.repeat(8000);
+    let change = sim.build(&name, vec![write_full(&text)]);
+    let primary = sim.map().placement(change.pgid).primary.unwrap();
+    let behind = OsdId::below(3).find(|o| *o != primary).unwrap();
+    sim.submit(change).unwrap();
+    let takes = |sim: &Sim, step| match step {
+        Step::Deliver(a, b) if b == behind => {
+            let msg = PeerMessage::from_raw(&sim.links[&(a, b)][0], Edition::Current).unwrap();
+            let takes = |op: &ObjectOp| matches!(op, ObjectOp::Take(_));
+            match msg.body {
+                PeerBody::RepOp(op) => op.txn.objects.iter().any(|(_, ops)| ops.iter().any(takes)),
+                _ => false,
+            }
+        }
+        _ => false,
+    };
+    sim.run_but(takes);
+    assert!(
+        sim.steps().contains(&Step::Deliver(primary, behind)),
+        "seed {seed}"
+    );
+    sim.cut_link(primary, behind);
+    for pg_num in pg_nums {
+        sim.split_to(*pg_num);
+    }
+    sim.settle();
+    sim.settle();
+    assert!(sim.all_clean(), "seed {seed}, {pg_nums:?}: {:?}", sim.states());
+    assert!(sim.read(&name).unwrap() == text, "seed {seed}, {pg_nums:?}");
+    sim.assert_copies(3, format!("seed {seed}, {pg_nums:?}"));
 }
