@@ -58,7 +58,12 @@ impl Splitting<'_> {
             self.store.record(txn, cx);
             new
         };
-        let new = children.iter().map(&mut split_off).collect();
+        let mut new: Vec<Pg> = children.iter().map(&mut split_off).collect();
+        for child in new.iter_mut().filter(|child| child.copy.exists) {
+            // A copy is told of when all that its PG has submitted is durable: so its own commits
+            // include one that comes after those of this PG.
+            child.copy.save_info(child.site.pgid, &mut child.store, cx);
+        }
         // Behind the records of the children.
         let slots = children.iter().map(|(_, slot)| *slot);
         self.store.folds.precede(slots.collect());

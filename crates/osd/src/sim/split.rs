@@ -2,7 +2,7 @@
 
 use super::coded::on_coded;
 use super::*;
-use crate::pg::message::PeerBody;
+use crate::pg::message::{PeerBody, PeeringId};
 use crate::pg::txn::ObjectOp;
 use spirula_proto::internal::Protocol;
 
@@ -177,4 +177,51 @@ fn taken_after_split(seed: u64, pg_nums: &[u32]) {
     assert!(sim.all_clean(), "seed {seed}, {pg_nums:?}: {:?}", sim.states());
     assert!(sim.read(&name).unwrap() == text, "seed {seed}, {pg_nums:?}");
     sim.assert_copies(3, format!("seed {seed}, {pg_nums:?}"));
+}
+
+/// The log of a PG that is split off has writes that its parent submitted. It is told only once they
+/// are durable, also after intervals of which nothing need be remembered.
+#[test]
+fn a_pg_that_is_split_off_tells_of_its_copy_only_when_that_is_durable() {
+    let mut sim = Sim::new(3, 3, 1, 3);
+    sim.settle();
+    let name = object_in(&sim, 1, 2);
+    let write = sim.build(&name, vec![write_full(NEW)]);
+    let primary = sim.map().placement(write.pgid).primary.unwrap();
+    sim.submit(write).unwrap();
+    sim.run_but(|_, step| matches!(step, Step::Deliver(..) | Step::Flush(_)));
+    let child = PgId::new(POOL, 1);
+    sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 1);
+    sim.split_to(2);
+    let asks = sim.map().placement(child).primary.unwrap();
+    let member = OsdId::below(3).find(|o| ![primary, asks].contains(o)).unwrap();
+    sim.step(Step::Deliver(primary, member));
+    // Maps come, and the store is slow.
+    for epoch in std::mem::take(&mut sim.nodes.get_mut(&member).unwrap().maps) {
+        let map = sim.maps[&epoch].clone();
+        sim.with(member, |core, cx| core.handle_map(map, false, true, cx));
+    }
+    let id = PeeringId {
+        epoch: sim.map().epoch,
+        round: 1,
+    };
+    let body = PeerBody::Query;
+    let ask = PeerMessage {
+        pgid: child,
+        id,
+        body,
+    };
+    sim.with(member, |core, cx| core.handle_peer(asks, ask, cx));
+    let told = |sim: &Sim| {
+        let sent = sim.links.get(&(member, asks)).into_iter().flatten();
+        let sent = sent.map(|m| PeerMessage::from_raw(m, Edition::Current).unwrap());
+        let of_child = sent.filter(|m| m.pgid == child);
+        of_child
+            .filter(|m| matches!(m.body, PeerBody::Notify { info: Some(_), .. }))
+            .count()
+    };
+    assert!(sim.nodes[&member].store.has_unflushed());
+    assert_eq!(told(&sim), 0);
+    sim.step(Step::Flush(member));
+    assert_eq!(told(&sim), 1);
 }
