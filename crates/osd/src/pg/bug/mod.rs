@@ -1,6 +1,8 @@
 //! Deliberate bugs, which the simulation must catch: that shows what it would notice. Only tests
 //! can switch one on, by the feature `bugs`.
 
+pub(super) mod effect;
+
 /// A bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
