@@ -5,6 +5,8 @@ use spirula_erasure::{Step, Unit};
 
 use crate::pg::fetch::Want;
 use crate::pg::output::{Ctx, Output};
+use crate::pg::site::Site;
+use crate::pg::staged;
 use crate::pg::store_queue::{Pending, StoreQueue};
 use crate::pg::txn::{ObjectOp, Txn};
 
@@ -30,6 +32,13 @@ pub(in crate::pg) fn add_early(store: &mut StoreQueue, txn: &Txn, cx: &mut Ctx<'
         (!ops.is_empty()).then(|| (key.clone(), ops))
     };
     let objects = txn.objects.iter().filter_map(of_object).collect();
+    let meta = Vec::new();
+    store.record(Txn { objects, meta }, cx);
+}
+
+/// Removes all that is staged, as when a PG is activated.
+pub(in crate::pg) fn sweep(site: &Site, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
+    let objects = staged::no_stages(site.pgid, store.layout());
     let meta = Vec::new();
     store.record(Txn { objects, meta }, cx);
 }

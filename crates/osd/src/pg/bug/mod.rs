@@ -42,6 +42,8 @@ pub enum Bug {
     ForgottenDelta,
     /// A member that makes a change again adds the differences to its fragments twice.
     TwiceAdded,
+    /// A member removes all that is staged before it makes changes again, one of which may take it.
+    EarlySweep,
     /// A member with a coding fragment leaves in it what was cut off of the object.
     KeptCut,
     /// A member answers at once for its fragment, also where it lacks the write before the question.

@@ -117,6 +117,9 @@ impl Receiving<'_> {
         if self.site.cfg.has_bug(Bug::TwiceAdded) {
             effect::add_early(self.store, &txn, cx);
         }
+        if self.site.cfg.has_bug(Bug::EarlySweep) {
+            effect::sweep(self.site, self.store, cx);
+        }
         self.store.submit(txn, Commit::Push { id, source, begun }, cx);
     }
 
