@@ -277,6 +277,7 @@ impl Core {
     }
 
     fn with(&mut self, slot: u32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Pg, &mut Ctx<'_>)) {
+        let mut freed = Vec::new();
         if let Some(pg) = self.pgs.get_mut(&slot) {
             let _told = pg.at_work();
             let before = (pg.seen().trim_state(), turns::of(pg));
@@ -284,6 +285,7 @@ impl Core {
             pg.settle(cx);
             self.trims_changed |= pg.seen().trim_state() != before.0;
             self.copies_changed |= turns::of(pg) != before.1;
+            freed = pg.splitting().freed();
             if pg.seen().is_gone() {
                 let pgid = pg.pgid();
                 self.pgs.remove(&slot);
@@ -293,6 +295,14 @@ impl Core {
         }
         for lane in Lane::ALL {
             self.schedule_stages(lane, slot, cx);
+        }
+        self.let_go(freed, cx);
+    }
+
+    /// Lets PGs call the store that waited for calls of the PG that they were split off from.
+    fn let_go(&mut self, slots: Vec<u32>, cx: &mut Ctx<'_>) {
+        for slot in slots {
+            self.with(slot, cx, |pg, cx| pg.splitting().go(cx));
         }
     }
 
@@ -560,7 +570,7 @@ impl Core {
             let children = pgid.split_children(old, pool.pg_num).into_iter();
             let children: Vec<(PgId, u32)> = children.map(|child| (child, self.slot())).collect();
             if let Some(pg) = self.pgs.get_mut(&slot) {
-                let split = pg.split(&children, pool.pg_num, shared, cx);
+                let split = pg.splitting().split(&children, pool.pg_num, shared, cx);
                 for ((_, child_slot), new) in children.iter().zip(split) {
                     self.add(*child_slot, new);
                 }

@@ -18,7 +18,7 @@ type Kind = fn(u64) -> Setup;
 
 /// Each bug, the clusters in which it is looked for, and the number of seeds within which it is
 /// caught.
-const BUGS: [(Bug, &str, Kind, u64); 22] = [
+const BUGS: [(Bug, &str, Kind, u64); 23] = [
     (Bug::NoPrior, "unlucky", unlucky, 50),
     (Bug::NoHistory, "unlucky", unlucky, 50),
     (Bug::SkippedObject, "unlucky", unlucky, 50),
@@ -35,6 +35,7 @@ const BUGS: [(Bug, &str, Kind, u64); 22] = [
     (Bug::KeptTemporary, "unlucky", unlucky, 50),
     (Bug::ForgottenDelta, "coded unlucky", coded_unlucky, 20),
     (Bug::TwiceAdded, "coded unlucky", coded_unlucky, 50),
+    (Bug::EarlySweep, "staged", staged, 50),
     (Bug::KeptCut, "busy", busy, 100),
     (Bug::MixedVersions, "busy", busy, 100),
     (Bug::EarlyForget, "coded unlucky", coded_unlucky, 50),
@@ -43,7 +44,7 @@ const BUGS: [(Bug, &str, Kind, u64); 22] = [
     (Bug::KeptDirt, "coded unlucky", coded_unlucky, 100),
 ];
 
-const KINDS: [(&str, Kind); 10] = [
+const KINDS: [(&str, Kind); 11] = [
     ("unlucky", unlucky),
     ("isolated", isolated),
     ("abandoned", abandoned),
@@ -52,6 +53,7 @@ const KINDS: [(&str, Kind); 10] = [
     ("lonely", lonely),
     ("hurried", hurried),
     ("coded unlucky", coded_unlucky),
+    ("staged", staged),
     ("busy", busy),
     ("coded lonely", coded_lonely),
 ];
@@ -94,6 +96,19 @@ fn unlucky(seed: u64) -> Setup {
 
 fn coded_unlucky(seed: u64) -> Setup {
     unlucky_of(small_coded(seed), seed)
+}
+
+/// Such clusters in which most changes of several blocks are so large that members stage them first.
+fn staged(seed: u64) -> Setup {
+    let base = coded_unlucky(seed);
+    Setup {
+        pg: PgConfig {
+            large_change: 5000,
+            portion: 8192,
+            ..base.pg.clone()
+        },
+        ..base
+    }
 }
 
 fn unlucky_of(base: Setup, seed: u64) -> Setup {

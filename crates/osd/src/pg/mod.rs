@@ -270,11 +270,6 @@ impl Pg {
         self.serving().handle_client_closed(conn, cx);
     }
 
-    /// Drops the watches that have timed out, or whose client is on the blocklist.
-    pub fn check_watches(&mut self, cx: &mut Ctx<'_>) {
-        self.serving().check_watches(cx);
-    }
-
     /// Grants the PG's turn to trim.
     pub fn grant_trim(&mut self, cx: &mut Ctx<'_>) {
         self.serving().trimming().grant_trim(cx);

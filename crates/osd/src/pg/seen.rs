@@ -151,6 +151,7 @@ impl<'a> Seen<'a> {
             && (!self.site.is_to_be_here() || self.site.map.pool(self.site.pgid.pool).is_none())
             && self.store.commits.is_empty()
             && self.store.pending.is_empty()
+            && self.store.folds.is_empty()
             && self.copying.source.is_none()
             && self.copying.target.is_none()
     }

@@ -5,7 +5,7 @@ use spirula_maps::PgId;
 
 use super::key;
 use super::layout::Layout;
-use super::txn::ObjectOp;
+use super::txn::{ObjectOp, Txn};
 
 /// The purpose of a staging object. A PG has at most one of each, and an op takes the first two in
 /// this order.
@@ -63,4 +63,28 @@ pub(super) fn no_stages(pgid: PgId, layout: Layout) -> Vec<(Bytes, Vec<ObjectOp>
     let keys = Slot::all().filter(may_be).map(|slot| stage_key(pgid, slot));
     let keys = keys.chain([key::repair_key(pgid)]);
     keys.map(|key| (key, vec![ObjectOp::Remove])).collect()
+}
+
+/// The changes that give a PG that is split off what is staged of large changes, whose objects may be
+/// its own: a member that lacks such a change makes it again in that PG.
+pub(super) fn shared(pgid: PgId, child: PgId) -> Vec<(Bytes, Vec<ObjectOp>)> {
+    let large = Slot::all().filter(|slot| matches!(slot, Slot::Large(_)));
+    let clone = |slot| {
+        (
+            stage_key(child, slot),
+            vec![ObjectOp::CloneOfData(stage_key(pgid, slot))],
+        )
+    };
+    large.map(clone).collect()
+}
+
+/// Makes a change take what is staged from the PG that it belongs to since a split.
+pub(super) fn taken_by(pgid: PgId, change: &mut Txn) {
+    for op in change.objects.iter_mut().flat_map(|(_, ops)| ops) {
+        if let ObjectOp::Take(stage) = op
+            && let Some(slot) = stage.last()
+        {
+            *stage = key::stage_key(pgid, *slot);
+        }
+    }
 }

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_denc::Micros;
-use spirula_erasure::{Step, Unit};
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, OsdId};
 
@@ -21,7 +20,7 @@ use super::op::ClientOp;
 use super::output::{Claim, Ctx, Output, Reader, Token};
 use super::reading::Reading;
 use super::repair::Asked;
-use super::txn::{ObjectOp, Txn};
+use super::txn::Txn;
 
 /// The purpose of a transaction.
 #[derive(Debug)]
@@ -209,37 +208,6 @@ impl StoreQueue {
         self.call_on(cx);
     }
 
-    /// Whether this copy has coding fragments.
-    fn is_coding(&self) -> bool {
-        let unit = self.fragments.as_ref().map(|f| f.unit);
-        matches!(unit, Some(Unit::Parity(_)))
-    }
-
-    /// Leaves steps of a transaction out of coding fragments, as simulations want it.
-    pub(super) fn leave_out(&self, txn: &mut Txn, is_one: impl Fn(&Step) -> bool) {
-        let stays = |op: &ObjectOp| !matches!(op, ObjectOp::Step(step) if is_one(step));
-        for (_, ops) in txn.objects.iter_mut().filter(|_| self.is_coding()) {
-            ops.retain(stays);
-        }
-    }
-
-    /// Adds the differences of a transaction to the fragments before it does, as simulations want it.
-    pub(super) fn add_early(&mut self, txn: &Txn, cx: &mut Ctx<'_>) {
-        let adds = |op: &&ObjectOp| {
-            matches!(
-                op,
-                ObjectOp::Step(Step::Write { .. } | Step::Patch { .. } | Step::Punch { .. })
-            )
-        };
-        let of_object = |(key, ops): &(Bytes, Vec<ObjectOp>)| {
-            let ops: Vec<ObjectOp> = ops.iter().filter(adds).cloned().collect();
-            (!ops.is_empty()).then(|| (key.clone(), ops))
-        };
-        let objects = txn.objects.iter().filter_map(of_object).collect();
-        let meta = Vec::new();
-        self.record(Txn { objects, meta }, cx);
-    }
-
     /// Submits a transaction that nothing waits for, if it changes anything.
     pub(super) fn record(&mut self, txn: Txn, cx: &mut Ctx<'_>) {
         if !txn.is_empty() {
@@ -283,6 +251,12 @@ impl StoreQueue {
         unreadable
     }
 
+    /// Goes on after the calls of the PG that this one was split off from have gone out.
+    pub(super) fn go(&mut self, cx: &mut Ctx<'_>) {
+        self.folds.go();
+        self.call_on(cx);
+    }
+
     /// Looks an object up.
     pub(super) fn look_up(&mut self, key: Bytes, what: Pending, cx: &mut Ctx<'_>) {
         let token = self.token(what);
@@ -311,18 +285,6 @@ impl StoreQueue {
             reader,
         };
         self.call(read, cx);
-    }
-
-    /// Reads parts of an object before the writes that wait for its fragment, as simulations want
-    /// it.
-    pub(super) fn read_early(&mut self, key: Bytes, wants: Vec<Want>, what: Pending, cx: &mut Ctx<'_>) {
-        let (token, reader) = (self.token(what), None);
-        cx.out.push(Output::Read {
-            token,
-            key,
-            wants,
-            reader,
-        });
     }
 
     /// Lists objects in a range of keys.

@@ -275,6 +275,9 @@ impl StoredCopy {
         let log = self.log.split_off(|o| child.contains_hash(pg_num, o.hash));
         let (kept, is_theirs) = (pgid, |v| log.contains(v));
         let redo = self.redo.split_off(kept, child, is_theirs, &mut txn.meta);
+        if self.exists && self.info.part.layout != Layout::Whole {
+            txn.objects = staged::shared(pgid, child);
+        }
         let new = Self {
             exists: self.exists,
             info: self.info.clone(),

@@ -114,7 +114,36 @@ fn random_op(rng: &mut Rng, object: &mut Object, most: u64, is_first: bool) -> O
     }
 }
 
-/// Ops of many kinds on one object under way at once, while connections break.
+impl Sim {
+    /// Makes one PG more, up to four.
+    fn split(&mut self) {
+        self.change_map(|m| {
+            let pool = m.pools.get_mut(&POOL).unwrap();
+            pool.pg_num = (pool.pg_num + 1).min(4);
+        });
+    }
+}
+
+/// A client's write, which is sent again when its PG is split.
+#[derive(Default)]
+struct Write {
+    ops: Vec<OsdOpIn>,
+    snapc: SnapContext,
+    reqid: Option<ReqId>,
+    tids: Vec<u64>,
+}
+
+impl Write {
+    fn send(&mut self, sim: &mut Sim) {
+        let mut request = sim.build("a", self.ops.clone());
+        request.reqid = *self.reqid.get_or_insert(request.reqid);
+        request.retry_attempt = self.tids.len() as i32;
+        request.snapc = self.snapc.clone();
+        self.tids.extend(sim.submit(request));
+    }
+}
+
+/// Ops of many kinds on one object under way at once, while connections break and its PG is split.
 #[test]
 fn fragments_are_true_whatever_the_ops_and_lost_messages() {
     for seed in 0..150 {
@@ -135,8 +164,13 @@ fn history(seed: u64) {
     let mut object = Object::default();
     let most = layout.stripe_width() * 2 + 100;
     for round in 0..6 {
-        let mut writes = Vec::new();
+        let mut writes = Vec::<Write>::new();
         for _ in 0..4 {
+            if rng.one_in(10) {
+                // The client sends again what was not answered, in its order.
+                sim.split();
+                writes.iter_mut().for_each(|w| w.send(&mut sim));
+            }
             if object.exists && rng.one_in(8) {
                 let id = object.snaps.last().map_or(1, |(id, _)| id + 1);
                 object.snaps.push((id, object.data.clone()));
@@ -144,10 +178,16 @@ fn history(seed: u64) {
             let ops = (0..=rng.index(3))
                 .map(|i| random_op(&mut rng, &mut object, most, i == 0))
                 .collect();
-            let mut request = sim.build("a", ops);
-            request.snapc.seq = object.snaps.last().map_or(0, |(id, _)| *id);
-            request.snapc.snaps = object.snaps.iter().rev().map(|(id, _)| *id).collect();
-            writes.extend(sim.submit(request));
+            let mut write = Write {
+                ops,
+                snapc: SnapContext {
+                    seq: object.snaps.last().map_or(0, |(id, _)| *id),
+                    snaps: object.snaps.iter().rev().map(|(id, _)| *id).collect(),
+                },
+                ..Write::default()
+            };
+            write.send(&mut sim);
+            writes.push(write);
             sim.run_some(rng.index(30));
             if rng.one_in(3) {
                 let (a, b) = (sim.random_osd(osds.into()), sim.random_osd(osds.into()));
@@ -158,10 +198,11 @@ fn history(seed: u64) {
         }
         sim.run_some(100_000);
         sim.pass(15);
-        for tid in writes {
-            let reply = sim
-                .reply_to(tid)
-                .unwrap_or_else(|| panic!("seed {seed}: {:?}", sim.states()));
+        for write in writes {
+            let mut replies = write.tids.iter().filter_map(|tid| sim.reply_to(*tid));
+            let Some(reply) = replies.next() else {
+                panic!("seed {seed}: {:?}", sim.states());
+            };
             assert!(matches!(reply.result, 0 | -2), "seed {seed}: {}", reply.result);
         }
         let found = sim.read("a").unwrap_or_default();
@@ -275,7 +316,8 @@ fn data_and_keys_are_answered_together_in_whichever_order_they_come() {
     }
 }
 
-/// Members die and return, also several at once and all of them, while ops are under way.
+/// Members die and return, also several at once and all of them, while ops are under way and PGs are
+/// split.
 #[test]
 fn what_was_acknowledged_is_there_whoever_dies() {
     for seed in seeds(40) {
@@ -321,6 +363,9 @@ fn deaths(seed: u64) {
                 sim.run_some(rng.index(20));
             }
             sent.push((at, tids, states));
+        }
+        if rng.one_in(3) {
+            sim.split();
         }
         sim.run_some(rng.index(60));
         let up: Vec<OsdId> = OsdId::below(osds.into()).filter(|o| !down.contains(o)).collect();

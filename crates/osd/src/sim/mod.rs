@@ -26,6 +26,7 @@ mod repair;
 mod replica_read;
 mod room;
 mod snaps;
+mod split;
 mod stage;
 mod store;
 mod watch;

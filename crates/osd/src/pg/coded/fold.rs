@@ -2,7 +2,8 @@
 //!
 //! A step that adds to a fragment needs what the fragment has. It is read first, and the transaction
 //! gets the result: a store that replays its log must not add twice. All that the PG asks of the
-//! store afterwards waits behind, so that the order stays.
+//! store afterwards waits behind, so that the order stays; so does all that PGs ask which are split
+//! off meanwhile, as what waits may change objects that are theirs now.
 
 use std::collections::VecDeque;
 
@@ -196,6 +197,8 @@ enum Call {
     },
     /// Anything that can be asked as it is.
     Plain(Output),
+    /// The place where the PGs in these slots were split off: their calls come after those before.
+    Split(Vec<u32>),
 }
 
 /// A read of a fragment for the first transaction of the queue.
@@ -210,12 +213,41 @@ pub(in crate::pg) struct Folds {
     calls: VecDeque<Call>,
     /// The number of the read that the first call waits for.
     pub(in crate::pg) reading: Option<u32>,
+    /// Whether all calls wait for those of the PG that this one was split off from.
+    is_preceded: bool,
+    /// The slots of PGs that were split off, and need wait no longer.
+    freed: Vec<u32>,
 }
 
 impl Folds {
-    /// Whether nothing waits.
+    /// The calls of a PG that is split off; `is_preceded`: those of the other PG come first.
+    pub(in crate::pg) fn of_split(is_preceded: bool) -> Self {
+        Self {
+            is_preceded,
+            ..Self::default()
+        }
+    }
+
+    /// Whether nothing waits, and the next call need not.
     pub(in crate::pg) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.calls.is_empty() && !self.is_preceded
+    }
+
+    /// Lets the PGs in these slots, which were split off, wait for the calls that wait here.
+    pub(in crate::pg) fn precede(&mut self, slots: Vec<u32>) {
+        if !self.is_empty() {
+            self.calls.push_back(Call::Split(slots));
+        }
+    }
+
+    /// The slots of the PGs that need wait no longer.
+    pub(in crate::pg) fn freed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.freed)
+    }
+
+    /// Notes that the calls of the PG that this one was split off from have gone out.
+    pub(in crate::pg) fn go(&mut self) {
+        self.is_preceded = false;
     }
 
     /// Adds a call that comes after those that wait.
@@ -236,27 +268,31 @@ impl Folds {
 
     /// The next call, if it need not wait.
     pub(in crate::pg) fn pop(&mut self) -> Option<Output> {
-        match self.calls.pop_front()? {
-            Call::Plain(call) => Some(call),
-            Call::Add {
-                token,
-                claim,
-                txn,
-                adds,
-                ..
-            } if adds.is_empty() => Some(Output::Submit { token, txn, claim }),
-            waits => {
-                self.calls.push_front(waits);
-                None
+        while !self.is_preceded {
+            match self.calls.pop_front()? {
+                Call::Plain(call) => return Some(call),
+                Call::Split(slots) => self.freed.extend(slots),
+                Call::Add {
+                    token,
+                    claim,
+                    txn,
+                    adds,
+                    ..
+                } if adds.is_empty() => return Some(Output::Submit { token, txn, claim }),
+                waits => {
+                    self.calls.push_front(waits);
+                    break;
+                }
             }
         }
+        None
     }
 
     /// The read that the first call waits for: one object's after the other's.
     pub(in crate::pg) fn wanted(&self) -> Option<FragmentRead> {
         let Some(Call::Add {
             txn, adds, by_blocks, ..
-        }) = self.calls.front()
+        }) = self.calls.front().filter(|_| !self.is_preceded)
         else {
             return None;
         };

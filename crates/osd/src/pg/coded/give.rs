@@ -4,7 +4,7 @@ use spirula_invariant::dropped;
 use spirula_maps::OsdId;
 
 use super::want::{FragmentWant, fragment_want};
-use crate::pg::bug::Bug;
+use crate::pg::bug::{Bug, effect};
 use crate::pg::fetch::{Answer, Fetched, Pieces};
 use crate::pg::led::Led;
 use crate::pg::message::{PeerBody, PeeringId};
@@ -45,7 +45,7 @@ impl Led<'_> {
         });
         let what = Pending::Fragment(asked);
         match overtakes {
-            true => self.store.read_early(want.key, wants, what, cx),
+            true => effect::read_early(self.store, want.key, wants, what, cx),
             false => self.store.read(want.key, wants, None, what, cx),
         }
     }

@@ -15,6 +15,7 @@ use spirula_proto::BytesList;
 
 use crate::pg::key::{self, KeyRange};
 use crate::pg::log::LogEntry;
+use crate::pg::staged;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 
 /// The bytes of a large record.
@@ -125,7 +126,10 @@ impl Redo {
             .into_iter()
             .partition(|(v, _)| is_theirs(*v));
         self.changes = ours;
-        let theirs = Self { changes: theirs };
+        let mut theirs = Self { changes: theirs };
+        for (_, change) in &mut theirs.changes {
+            staged::taken_by(child, change);
+        }
         for (version, change) in &theirs.changes {
             txn.push(MetaOp::Delete(key::redo_key(pgid, *version)));
             txn.push(MetaOp::Put(key::redo_key(child, *version), record_of(change)));

@@ -7,7 +7,7 @@ use spirula_maps::{EVersion, OsdId};
 use spirula_proto::mon::LogPriority;
 
 use super::Replica;
-use crate::pg::bug::Bug;
+use crate::pg::bug::{Bug, effect};
 use crate::pg::copying::Copying;
 use crate::pg::key;
 use crate::pg::leadership::Leadership;
@@ -84,12 +84,10 @@ impl Following<'_> {
         let before = self.copy.note_redo(self.site.pgid, v, stable, &mut txn);
         self.store.record(before, cx);
         if self.site.cfg.has_bug(Bug::ForgottenDelta) {
-            self.store
-                .leave_out(&mut txn, |s| matches!(s, Step::Patch { .. }));
+            effect::leave_out(self.store, &mut txn, |s| matches!(s, Step::Patch { .. }));
         }
         if self.site.cfg.has_bug(Bug::KeptCut) {
-            self.store
-                .leave_out(&mut txn, |s| matches!(s, Step::Punch { .. }));
+            effect::leave_out(self.store, &mut txn, |s| matches!(s, Step::Punch { .. }));
         }
         txn.meta.push(MetaOp::Put(key::log_key(self.site.pgid, v), entry));
         self.copy.note_entry(e);

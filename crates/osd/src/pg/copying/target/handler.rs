@@ -8,7 +8,7 @@ use spirula_invariant::{dropped, invariant};
 use spirula_maps::{EVersion, OsdId, snap};
 
 use super::{Pushed, Scan, SyncTarget};
-use crate::pg::bug::Bug;
+use crate::pg::bug::{Bug, effect};
 use crate::pg::copying::parts::{self, part_changes};
 use crate::pg::fetch::ReadError;
 use crate::pg::info::PgInfo;
@@ -115,7 +115,10 @@ impl Receiving<'_> {
         self.copy.note_entry(e);
         let begun = None;
         if self.site.cfg.has_bug(Bug::TwiceAdded) {
-            self.store.add_early(&txn, cx);
+            effect::add_early(self.store, &txn, cx);
+        }
+        if self.site.cfg.has_bug(Bug::EarlySweep) {
+            effect::sweep(self.site, self.store, cx);
         }
         self.store.submit(txn, Commit::Push { id, source, begun }, cx);
     }

@@ -1,6 +1,8 @@
 //! Deliberate bugs, which the simulation must catch: that shows what it would notice. Only tests
 //! can switch one on, by the feature `bugs`.
 
+pub(super) mod effect;
+
 /// A bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
@@ -40,6 +42,8 @@ pub enum Bug {
     ForgottenDelta,
     /// A member that makes a change again adds the differences to its fragments twice.
     TwiceAdded,
+    /// A member removes all that is staged before it makes changes again, one of which may take it.
+    EarlySweep,
     /// A member with a coding fragment leaves in it what was cut off of the object.
     KeptCut,
     /// A member answers at once for its fragment, also where it lacks the write before the question.

@@ -1,0 +1,227 @@
+//! PGs that are split while transactions of theirs wait for fragments to be read.
+
+use super::coded::on_coded;
+use super::*;
+use crate::pg::message::{PeerBody, PeeringId};
+use crate::pg::txn::ObjectOp;
+use spirula_proto::internal::Protocol;
+
+/// An object that is in PG `seed` when there are `pg_num` PGs.
+fn object_in(sim: &Sim, seed: u32, pg_num: u32) -> String {
+    let is_there = |name: &String| PgId::new(POOL, seed).contains_hash(pg_num, sim.object(name).hash);
+    (0..).map(|i| format!("o{i}")).find(is_there).unwrap()
+}
+
+impl Sim {
+    /// Runs steps, in a fixed order, as long as there are some other than these.
+    fn run_but(&mut self, waits: impl Fn(&Self, Step) -> bool) {
+        while let Some(step) = self.steps().into_iter().find(|s| !waits(self, *s)) {
+            self.step(step);
+        }
+    }
+
+    fn split_to(&mut self, pg_num: u32) {
+        self.change_map(|m| m.pools.get_mut(&POOL).unwrap().pg_num = pg_num);
+    }
+}
+
+/// What becomes of the OSD whose transaction waits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Then {
+    Lives,
+    Crashes,
+    /// The pool is deleted.
+    LosesPool,
+}
+
+const OLD: &str = "old";
+const NEW: &str = "new";
+
+/// A change of an object waits for the fragment that it is added to, on the OSD that is returned.
+/// Meanwhile the pool gets more PGs, one of which has the object then, and everything else goes on.
+fn split_while_one_waits(sim: &mut Sim, name: &str, pg_nums: &[u32]) -> OsdId {
+    let change = sim.build(name, vec![write_at(100, NEW)]);
+    let primary = sim.map().placement(change.pgid).primary.unwrap();
+    sim.submit(change).unwrap();
+    // The old bytes are fetched, and the change is on its way to the members.
+    let is_on_its_way = |sim: &Sim, step| match step {
+        Step::Deliver(a, b) => {
+            let msg = PeerMessage::from_raw(&sim.links[&(a, b)][0], Edition::Current);
+            matches!(msg.unwrap().body, PeerBody::RepOp(_))
+        }
+        step => matches!(step, Step::Flush(_)),
+    };
+    sim.run_but(is_on_its_way);
+    for id in OsdId::below(3).filter(|o| *o != primary) {
+        sim.step(Step::Deliver(primary, id));
+    }
+    let waiting: Vec<OsdId> = OsdId::below(3)
+        .filter(|o| !sim.nodes[o].answers.is_empty())
+        .collect();
+    let [coding] = waiting[..] else {
+        panic!("{waiting:?}");
+    };
+    assert!(!sim.nodes[&coding].store.has_unflushed());
+    for pg_num in pg_nums {
+        sim.split_to(*pg_num);
+        sim.run_but(|_, step| step == Step::Answer(coding));
+    }
+    coding
+}
+
+/// The PGs that were split off ask nothing of the store that would overtake the transaction.
+#[test]
+fn what_waits_for_a_fragment_comes_before_what_pgs_do_that_are_split_off() {
+    let pg_nums: [&[u32]; 4] = [&[2], &[4], &[2, 4], &[2, 3, 8]];
+    for pg_nums in pg_nums {
+        for then in [Then::Lives, Then::Crashes, Then::LosesPool] {
+            on_coded(|| history(pg_nums, then));
+        }
+    }
+}
+
+fn history(pg_nums: &[u32], then: Then) {
+    let case = format!("{pg_nums:?}, {then:?}");
+    let mut sim = Sim::new(3, 3, 1, 2);
+    sim.settle();
+    let last = pg_nums[pg_nums.len() - 1];
+    let name = object_in(&sim, last - 1, last);
+    let mut text = OLD.repeat(4000);
+    sim.write_full(&name, &text);
+    sim.settle();
+    let coding = split_while_one_waits(&mut sim, &name, pg_nums);
+    text.replace_range(100..100 + NEW.len(), NEW);
+    match then {
+        Then::Lives => {
+            // The others' data is not enough to read the object.
+            let key = crate::pg::key::object_key(&sim.object(&name));
+            let pgid = sim.pgid_of(&sim.object(&name));
+            let primary = sim.map().placement(pgid).primary.unwrap();
+            let data = OsdId::below(3).find(|o| ![coding, primary].contains(o)).unwrap();
+            sim.nodes.get_mut(&data).unwrap().store.rotten.insert(key);
+            let read = sim.build(&name, vec![extent(OpCode::READ, 0, 0, "")]);
+            let tid = sim.submit(read).unwrap();
+            sim.run_but(|_, step| step == Step::Answer(coding));
+            sim.run_some(100_000);
+            let found = sim.reply_to(tid).unwrap().ops[0].data.to_bytes();
+            assert!(found == text, "{case}: {:?}", &found[..200]);
+        }
+        Then::Crashes => {
+            sim.crash_and_mark_down(coding);
+            sim.settle();
+            sim.start_and_mark_up(coding);
+        }
+        Then::LosesPool => {
+            sim.change_map(|m| m.pools.clear());
+            sim.run_but(|_, step| step == Step::Answer(coding));
+            sim.settle();
+            for n in sim.nodes.values() {
+                assert_eq!(n.store.objects().len(), 0, "{case}");
+                assert_eq!(n.core.as_ref().unwrap().pgs().count(), 0, "{case}");
+            }
+            return; // No object is left to be read.
+        }
+    }
+    sim.settle();
+    sim.settle();
+    assert!(sim.all_clean(), "{case}: {:?}", sim.states());
+    let found = sim.read(&name).unwrap();
+    assert!(found == text, "{case}: {:?}", &found[..200]);
+    sim.assert_all_agree();
+}
+
+/// A large change is staged everywhere and then taken, but not on a member whose connection broke.
+/// It makes the change again in the PG that has the object since a split.
+#[test]
+fn what_is_staged_is_there_to_be_taken_in_a_pg_that_is_split_off() {
+    for seed in (1..40).step_by(2) {
+        for pg_nums in [&[2][..], &[2, 4]] {
+            on_coded(|| taken_after_split(seed, pg_nums));
+        }
+    }
+}
+
+fn taken_after_split(seed: u64, pg_nums: &[u32]) {
+    let mut sim = Sim::new(3, 3, 1, seed);
+    sim.settle();
+    let last = pg_nums[pg_nums.len() - 1];
+    let name = object_in(&sim, last - 1, last);
+    sim.write_full(&name, OLD);
+    let text = NEW.repeat(8000);
+    let change = sim.build(&name, vec![write_full(&text)]);
+    let primary = sim.map().placement(change.pgid).primary.unwrap();
+    let behind = OsdId::below(3).find(|o| *o != primary).unwrap();
+    sim.submit(change).unwrap();
+    let takes = |sim: &Sim, step| match step {
+        Step::Deliver(a, b) if b == behind => {
+            let msg = PeerMessage::from_raw(&sim.links[&(a, b)][0], Edition::Current).unwrap();
+            let takes = |op: &ObjectOp| matches!(op, ObjectOp::Take(_));
+            match msg.body {
+                PeerBody::RepOp(op) => op.txn.objects.iter().any(|(_, ops)| ops.iter().any(takes)),
+                _ => false,
+            }
+        }
+        _ => false,
+    };
+    sim.run_but(takes);
+    assert!(
+        sim.steps().contains(&Step::Deliver(primary, behind)),
+        "seed {seed}"
+    );
+    sim.cut_link(primary, behind);
+    for pg_num in pg_nums {
+        sim.split_to(*pg_num);
+    }
+    sim.settle();
+    sim.settle();
+    assert!(sim.all_clean(), "seed {seed}, {pg_nums:?}: {:?}", sim.states());
+    assert!(sim.read(&name).unwrap() == text, "seed {seed}, {pg_nums:?}");
+    sim.assert_copies(3, format!("seed {seed}, {pg_nums:?}"));
+}
+
+/// The log of a PG that is split off has writes that its parent submitted. It is told only once they
+/// are durable, also after intervals of which nothing need be remembered.
+#[test]
+fn a_pg_that_is_split_off_tells_of_its_copy_only_when_that_is_durable() {
+    let mut sim = Sim::new(3, 3, 1, 3);
+    sim.settle();
+    let name = object_in(&sim, 1, 2);
+    let write = sim.build(&name, vec![write_full(NEW)]);
+    let primary = sim.map().placement(write.pgid).primary.unwrap();
+    sim.submit(write).unwrap();
+    sim.run_but(|_, step| matches!(step, Step::Deliver(..) | Step::Flush(_)));
+    let child = PgId::new(POOL, 1);
+    sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 1);
+    sim.split_to(2);
+    let asks = sim.map().placement(child).primary.unwrap();
+    let member = OsdId::below(3).find(|o| ![primary, asks].contains(o)).unwrap();
+    sim.step(Step::Deliver(primary, member));
+    // Maps come, and the store is slow.
+    for epoch in std::mem::take(&mut sim.nodes.get_mut(&member).unwrap().maps) {
+        let map = sim.maps[&epoch].clone();
+        sim.with(member, |core, cx| core.handle_map(map, false, true, cx));
+    }
+    let id = PeeringId {
+        epoch: sim.map().epoch,
+        round: 1,
+    };
+    let body = PeerBody::Query;
+    let ask = PeerMessage {
+        pgid: child,
+        id,
+        body,
+    };
+    sim.with(member, |core, cx| core.handle_peer(asks, ask, cx));
+    let told = |sim: &Sim| {
+        let sent = sim.links.get(&(member, asks)).into_iter().flatten();
+        let sent = sent.map(|m| PeerMessage::from_raw(m, Edition::Current).unwrap());
+        let of_child = sent.filter(|m| m.pgid == child);
+        of_child
+            .filter(|m| matches!(m.body, PeerBody::Notify { info: Some(_), .. }))
+            .count()
+    };
+    assert!(sim.nodes[&member].store.has_unflushed());
+    assert_eq!(told(&sim), 0);
+    sim.step(Step::Flush(member));
+    assert_eq!(told(&sim), 1);
+}
