@@ -47,6 +47,8 @@ struct Change {
     objects: Vec<(Bytes, Vec<ObjectOp>)>,
     /// The clone that is left behind.
     clones: Vec<SnapId>,
+    /// The objects that no member could read and that get new contents.
+    renewed: Vec<Bytes>,
     /// The ranges of the head that change.
     dirty: Dirty,
     usage: Usage,
@@ -99,6 +101,7 @@ impl Change {
             state,
             objects,
             clones: clone.iter().map(|c| c.id).collect(),
+            renewed: Vec::new(),
             dirty,
             usage,
             io,
@@ -267,6 +270,10 @@ impl Serving<'_> {
             now: cx.now,
         };
         let mut change = Change::of((draft, io), (key, state), &snap_context, last, times);
+        if let Role::Active(a) = &*self.role {
+            let lost = &a.repairs.lost;
+            change.renewed = lost.renewed(&change.objects, change.state.info.size);
+        }
         if let Some((_, ops)) = change.objects.last_mut() {
             let (backend, logical) = (&self.site.backend, std::mem::take(ops));
             *ops = match staged {
@@ -318,14 +325,13 @@ impl Serving<'_> {
             clones: change.clones,
             dirty: change.dirty,
         };
-        let head_size = change.state.info.size;
         if let Some(c) = self.ops.contexts.set_state(&key, change.state) {
             c.uncommitted += 1;
         }
         self.counters.add_io(change.io);
         self.ops.stages.taken(&change.objects);
         if let Some(lost) = self.role.lost() {
-            lost.rewritten(&change.objects, head_size);
+            change.renewed.iter().for_each(|key| lost.remove(key));
         }
         let txn = Txn {
             objects: change.objects,

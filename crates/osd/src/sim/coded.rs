@@ -295,6 +295,35 @@ fn a_fragment_that_rotted_is_repaired_by_whoever_needs_it() {
     }
 }
 
+/// An object of which too few fragments can be read is named, until it is written anew: in one step,
+/// or in two.
+#[test]
+fn what_too_few_members_can_read_is_named_until_it_is_written_anew() {
+    for new in [source_text(), "x".to_owned()] {
+        on_coded(|| {
+            let mut sim = Sim::new(3, 3, 1, 5);
+            sim.settle();
+            sim.write_full("a", &source_text());
+            let key = crate::pg::key::object_key(&sim.object("a"));
+            for node in sim.nodes.values_mut() {
+                node.store.rotten.insert(key.clone());
+            }
+            assert_eq!(sim.read("a").unwrap_err(), -spirula_errno::EIO);
+            sim.pass(20);
+            sim.settle();
+            assert!(!sim.all_clean(), "{:?}", sim.states());
+            sim.write_full("a", &new);
+            for node in sim.nodes.values_mut() {
+                // All blocks are new.
+                node.store.rotten.remove(&key);
+            }
+            sim.settle();
+            assert!(sim.all_clean(), "{:?}", sim.states());
+            assert_eq!(sim.read("a").unwrap(), new);
+        });
+    }
+}
+
 /// Data of another member's unit and omap keys of this one, in one request.
 #[test]
 fn data_and_keys_are_answered_together_in_whichever_order_they_come() {

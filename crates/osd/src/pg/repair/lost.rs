@@ -50,24 +50,27 @@ impl Lost {
     }
 
     /// Removes an object that can be read again.
-    pub(super) fn remove(&mut self, key: &Bytes) {
+    pub(in crate::pg) fn remove(&mut self, key: &Bytes) {
         self.keys.remove(key);
         self.given_up.remove(key);
     }
 
-    /// Removes the objects to which a change gives new contents; the head has this size.
-    pub(in crate::pg) fn rewritten(&mut self, objects: &[(Bytes, Vec<ObjectOp>)], head_size: u64) {
+    /// The objects to which a change gives new contents, as clients state it; the head has this size
+    /// afterwards.
+    pub(in crate::pg) fn renewed(&self, objects: &[(Bytes, Vec<ObjectOp>)], head_size: u64) -> Vec<Bytes> {
         let all_new = |op: &ObjectOp| match op {
             ObjectOp::Remove | ObjectOp::CloneOf(_) | ObjectOp::MoveOf(_) => true,
             ObjectOp::Write { offset: 0, data } => data.len() as u64 >= head_size,
             ObjectOp::Truncate { size } => *size == 0,
             _ => false,
         };
-        for (key, ops) in objects {
-            if ops.iter().any(all_new) {
-                self.remove(key);
-            }
-        }
+        let is_renewed =
+            |(key, ops): &&(Bytes, Vec<ObjectOp>)| self.keys.contains(key) && ops.iter().any(all_new);
+        objects
+            .iter()
+            .filter(is_renewed)
+            .map(|(key, _)| key.clone())
+            .collect()
     }
 
     /// Notes that a clone is to be deleted.

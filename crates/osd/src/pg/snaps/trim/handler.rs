@@ -308,7 +308,8 @@ impl Trimming<'_> {
             c.uncommitted += 1;
         }
         if let Some(lost) = self.serving.role.lost() {
-            lost.rewritten(&done.objects, u64::MAX);
+            let renewed = lost.renewed(&done.objects, u64::MAX);
+            renewed.iter().for_each(|key| lost.remove(key));
         }
         let pause = self.serving.site.cfg.snap_trim_sleep;
         if let Some(t) = self.serving.role.trimmer() {
