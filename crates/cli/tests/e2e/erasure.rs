@@ -35,6 +35,10 @@ fn clients_cannot_tell_them_from_replicated_pools() {
          rbd bench --io-type write --io-size 4K --io-total 4M --io-pattern rand e/b; rbd flatten e/b; \
          rbd export e/a@s {dir}/out; cmp {dir}/in {dir}/out"
     ));
+    // Far more reads at once than there is room for.
+    c.sh("timeout 60 rados bench -p e 3 write -t 32 --no-cleanup; \
+         for i in 1 2 3 4; do timeout 60 rados bench -p e 4 rand -t 64 & done; \
+         for i in 1 2 3 4; do wait -n; done; rados -p e cleanup");
     let said = c.sh(&format!(
         "timeout 300 {} --ops 3000 --kill {dir}/run --every 4 --hasty 2",
         program("model").replace("; ", "; CONFORMANCE_PROFILE=e ")

@@ -12,6 +12,7 @@ use spirula_proto::{MsgType, RawMessage};
 
 use super::dropped::{DropCounts, Dropped};
 use super::maps::Maps;
+use super::shares::keep_share;
 use super::shell::Shared;
 use super::state::Osd;
 use crate::pg::message::PeerMessage;
@@ -223,7 +224,8 @@ impl Osd {
     pub fn osd_message(&mut self, osd: OsdId, msg: &RawMessage) -> spirula_proto::Result<()> {
         match msg.kind() {
             kind if PeerMessage::is_kind(kind) => {
-                let m = self.peers.versions.read(osd, msg)?;
+                let mut m = self.peers.versions.read(osd, msg)?;
+                keep_share(&mut m, self.io.read_pool());
                 self.drive(|core, cx| core.handle_peer(osd, m, cx));
             }
             MsgType::HEARTBEAT => self.space.note(osd, &msg.decode()?),

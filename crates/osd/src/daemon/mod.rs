@@ -41,6 +41,7 @@ mod read_turns;
 mod report;
 mod run;
 mod setup;
+mod shares;
 mod shell;
 mod slow;
 mod space;

@@ -331,7 +331,8 @@ impl Osd {
                 key,
                 wants,
                 reader,
-            } => self.io.read(token, key, wants, reader)?,
+                has_room,
+            } => self.io.read(token, key, wants, reader, has_room)?,
             Output::List { token, from, to, max } => self.io.listing().list(token, from, to, max)?,
             Output::ListRecords { token, from, to, max } => {
                 self.io.listing().list_records(token, &from, to, max)?

@@ -109,8 +109,14 @@ impl StoreIo {
         key: Bytes,
         wants: Vec<Want>,
         reader: Option<Reader>,
+        has_room: bool,
     ) -> Result<(), StoreError> {
-        self.reading().read(token, key, wants, reader)
+        self.reading().read(token, key, wants, reader, has_room)
+    }
+
+    /// The pool that data is read into.
+    pub(super) fn read_pool(&self) -> &Pool {
+        &self.reads.pool
     }
 
     /// Looks an object up.

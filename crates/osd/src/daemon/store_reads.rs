@@ -57,12 +57,27 @@ pub(super) struct Deferred {
     needs: ReadBytes,
     /// The most bytes of pairs for each want.
     most_pairs: usize,
+    /// Whether room was taken for it before.
+    has_room: bool,
 }
 
 impl Deferred {
     /// A read's first attempt, which takes room for [`FIRST_PAIRS`].
     pub(super) fn new(token: Token, key: Bytes, wants: Vec<Want>, reader: Option<Reader>) -> Self {
         Self::within(FIRST_PAIRS, token, key, wants, reader)
+    }
+
+    /// A read for which room was taken before.
+    pub(super) fn with_room(token: Token, key: Bytes, wants: Vec<Want>) -> Self {
+        Self {
+            needs: ReadBytes::default(),
+            most_pairs: usize::MAX,
+            has_room: true,
+            token,
+            key,
+            wants,
+            reader: None,
+        }
     }
 
     fn within(most_pairs: usize, token: Token, key: Bytes, wants: Vec<Want>, reader: Option<Reader>) -> Self {
@@ -76,6 +91,7 @@ impl Deferred {
         Self {
             needs: wants.iter().map(room).sum(),
             most_pairs,
+            has_room: false,
             token,
             key,
             wants,
@@ -95,9 +111,10 @@ impl Deferred {
         party.map_or(0, |p| p.reading().saturating_add(p.unread()))
     }
 
-    /// The read's party; 0 for the OSD itself.
+    /// The read's party; 0 for the OSD itself, and 1 if the read has room: it waits for no other.
     pub(super) fn party(&self) -> u64 {
-        self.reader.as_ref().map_or(0, |r| party(&r.client))
+        let own = u64::from(self.has_room);
+        self.reader.as_ref().map_or(own, |r| party(&r.client))
     }
 
     /// The read's connection; 0 for the OSD itself.
@@ -301,8 +318,12 @@ impl Reading<'_> {
         key: Bytes,
         wants: Vec<Want>,
         reader: Option<Reader>,
+        has_room: bool,
     ) -> Result<(), StoreError> {
-        let read = Deferred::new(token, key, wants, reader);
+        let read = match has_room {
+            true => Deferred::with_room(token, key, wants),
+            false => Deferred::new(token, key, wants, reader),
+        };
         let waits = !self.reads.turns.is_empty() && self.reads.turns.has(read.party());
         if !waits && !self.held.has(token.slot()) && self.reads.may_begin(&read) {
             return self.read_now(read);
@@ -362,6 +383,7 @@ impl Reading<'_> {
             reader,
             needs,
             most_pairs,
+            has_room: _,
         } = read;
         let is_large = needs.total() > LITTLE;
         self.reads.large += usize::from(is_large);
@@ -429,6 +451,7 @@ impl Reading<'_> {
                     self.store.omap_get(&key, &k.keys, limit, t)?;
                     left += 1;
                 }
+                Want::Room(_) => answer = Ok(Answer::Room),
                 Want::Object(other) => {
                     let onode = self.store.load(&ObjectKey::new(other))?;
                     answer = Ok(Answer::Object(onode.map(|o| stored_object(&o))));

@@ -80,10 +80,14 @@ impl Pg {
             (Pending::Stage(seq), StoreReply::Fetched(r, _)) => {
                 self.serving().staging().stage_read(seq, r, cx)
             }
-            (Pending::Gather(number, round), StoreReply::Fetched(r, _)) => {
-                if let Some((token, all)) = self.serving().shares().here((number, round), r, cx) {
+            (Pending::Gather(number, round), StoreReply::Fetched(r, room)) => {
+                if let Some((token, all)) = self.serving().shares().here((number, round), (r, room), cx) {
                     self.answered(token, all, cx);
                 }
+            }
+            (Pending::Gather(number, _), StoreReply::NotRead) => {
+                self.store.gathers.forget(number);
+                self.answered(Token::new(token.slot(), number), StoreReply::NotRead, cx);
             }
             (Pending::Fragment(asked), StoreReply::Fetched(r, _)) => {
                 let key = asked.key.clone();

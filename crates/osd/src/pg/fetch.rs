@@ -202,6 +202,9 @@ pub enum Want {
     OmapHeader,
     /// The record of another object, which has this key.
     Object(Bytes),
+    /// Room for this many bytes, which this OSD and other members are about to read for one
+    /// question.
+    Room(u64),
     /// A range of bytes of the object with this key, which takes the object's place. The PG asks for
     /// it as for [`Want::Data`] of that object.
     Base(Bytes, ReadRange),
@@ -232,6 +235,7 @@ impl Want {
     pub(crate) fn cost(&self) -> u64 {
         match self {
             Self::Data(r) | Self::Base(_, r) => r.len,
+            Self::Room(bytes) => *bytes,
             Self::Omap(r) => r.max_bytes as u64,
             Self::OmapKeys(k) => k.cost(),
             Self::Extents(_)
@@ -248,6 +252,7 @@ impl Want {
     pub fn room(&self) -> ReadBytes {
         match self {
             Self::Data(r) | Self::Base(_, r) => ReadBytes::buffers(r.len),
+            Self::Room(bytes) => ReadBytes::buffers(*bytes),
             Self::Omap(r) => ReadBytes::heap(r.max_bytes.saturating_add(LARGEST_PAIR)),
             Self::OmapKeys(k) if k.values => ReadBytes::heap(k.max_bytes.saturating_add(LARGEST_PAIR)),
             _ => ReadBytes::default(),
@@ -309,6 +314,8 @@ pub enum Answer {
     Omap(OmapPage),
     /// The answer to [`Want::OmapHeader`].
     OmapHeader(Bytes),
+    /// The answer to [`Want::Room`]: the room comes with it.
+    Room,
     /// The answer to [`Want::Object`]; `None` if the object does not exist.
     Object(Option<StoredObject>),
     /// The answer to [`Want::Copy`]: the object, or why there is none.
@@ -327,7 +334,7 @@ impl Answer {
             Self::OmapHeader(b) => b.len(),
             Self::Object(o) => o.as_ref().map_or(0, StoredObject::len),
             Self::Copy(copied) => return copied.as_ref().map_or(0, |c| c.len()),
-            Self::Staged(_) => 0,
+            Self::Staged(_) | Self::Room => 0,
         };
         n as u64
     }
@@ -361,6 +368,7 @@ impl Fetched {
     pub fn room(&self) -> ReadBytes {
         match self.want {
             Want::Data(_) | Want::Base(..) => ReadBytes::buffers(self.len()),
+            Want::Room(_) => self.want.room(),
             _ if self.want.is_pairs() => ReadBytes::heap(usize::try_from(self.len()).unwrap_or(usize::MAX)),
             _ => ReadBytes::default(),
         }

@@ -97,6 +97,9 @@ pub enum Output {
         wants: Vec<Want>,
         /// The client; `None` for the PG itself.
         reader: Option<Reader>,
+        /// Whether the read begins though there is no room: room was taken for it, here or by the
+        /// member that asks. Those that have room would wait for those that wait for it.
+        has_room: bool,
     },
     /// List objects.
     List {

@@ -8,6 +8,7 @@ use spirula_denc::Micros;
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, OsdId};
 
+use super::account::Room;
 use super::coded::fold::{Folds, Fragments};
 use super::coded::gather::{Ask, Gathers, Holders};
 use super::coded::want::FragmentWant;
@@ -114,8 +115,8 @@ pub(super) struct FragmentAsked {
 pub(super) struct Gathered {
     /// Questions to members.
     pub(super) asks: Vec<(OsdId, FragmentWant)>,
-    /// The question and its answers, once all data is there.
-    pub(super) answers: Option<(Token, Vec<Fetched>)>,
+    /// The question, its answers and the room that they take, once all data is there.
+    pub(super) answers: Option<(Token, Vec<Fetched>, Room)>,
     /// Whether nobody waits for the share any more.
     pub(super) late: bool,
     /// The object, if this OSD can't read its fragment.
@@ -239,6 +240,7 @@ impl StoreQueue {
                 key: read.key,
                 wants: read.wants,
                 reader: None,
+                has_room: true,
             });
         }
     }
@@ -283,6 +285,20 @@ impl StoreQueue {
             key,
             wants,
             reader,
+            has_room: false,
+        };
+        self.call(read, cx);
+    }
+
+    /// Reads parts of an object for which room was taken, here or by the member that asks.
+    pub(super) fn read_with_room(&mut self, key: Bytes, wants: Vec<Want>, what: Pending, cx: &mut Ctx<'_>) {
+        let token = self.token(what);
+        let read = Output::Read {
+            token,
+            key,
+            wants,
+            reader: None,
+            has_room: true,
         };
         self.call(read, cx);
     }
@@ -314,6 +330,7 @@ impl StoreQueue {
         &mut self,
         (key, wants): (Bytes, Vec<Want>),
         of: (Shape, Holders),
+        reader: Option<Reader>,
         what: Pending,
         cx: &mut Ctx<'_>,
     ) -> Vec<(OsdId, FragmentWant)> {
@@ -322,7 +339,7 @@ impl StoreQueue {
         };
         let (own, seq) = (fragments.clone(), self.token(what).seq());
         let asks = self.gathers.begin(seq, (key, wants), of, &own);
-        self.ask(asks, cx)
+        self.ask(asks, reader, cx)
     }
 
     /// How this copy holds objects.
@@ -343,13 +360,28 @@ impl StoreQueue {
             .collect()
     }
 
-    /// Asks this OSD's store. Returns the questions to members.
-    fn ask(&mut self, asks: Vec<Ask>, cx: &mut Ctx<'_>) -> Vec<(OsdId, FragmentWant)> {
+    /// Asks this OSD's store; `reader` is the client, if room is to be taken. Returns the questions
+    /// to members.
+    fn ask(
+        &mut self,
+        asks: Vec<Ask>,
+        mut reader: Option<Reader>,
+        cx: &mut Ctx<'_>,
+    ) -> Vec<(OsdId, FragmentWant)> {
         let mut members = Vec::new();
         for ask in asks {
             match ask {
-                Ask::Here { number, key, wants } => {
-                    self.read(key, wants, None, Pending::Gather(number.0, number.1), cx);
+                Ask::Here {
+                    number,
+                    key,
+                    wants,
+                    has_room,
+                } => {
+                    let what = Pending::Gather(number.0, number.1);
+                    match has_room {
+                        true => self.read_with_room(key, wants, what, cx),
+                        false => self.read(key, wants, reader.take(), what, cx),
+                    }
                 }
                 Ask::Member(osd, want) => members.push((osd, want)),
             }
@@ -361,7 +393,7 @@ impl StoreQueue {
     pub(super) fn gathered_here(
         &mut self,
         number: (u32, u32),
-        answers: Vec<Fetched>,
+        (answers, room): (Vec<Fetched>, Room),
         cx: &mut Ctx<'_>,
     ) -> Gathered {
         let Some(own) = self.fragments.clone() else {
@@ -369,7 +401,7 @@ impl StoreQueue {
         };
         let is_bad = answers.iter().any(|f| f.answer.is_err());
         let unreadable = self.gathers.object(number.0).filter(|_| is_bad).cloned();
-        let asks = self.gathers.read_here(number, answers, &own);
+        let asks = self.gathers.read_here(number, answers, room, &own);
         Gathered {
             unreadable,
             ..self.gather_on(number, asks, &own, cx)
@@ -400,11 +432,11 @@ impl StoreQueue {
         cx: &mut Ctx<'_>,
     ) -> Gathered {
         let Some(asks) = asks else { return Gathered::late() };
-        let asks = self.ask(asks, cx);
+        let asks = self.ask(asks, None, cx);
         let answers = self.gathers.end(number.0, own);
         Gathered {
             asks,
-            answers: answers.map(|all| (Token::new(self.slot, number.0), all)),
+            answers: answers.map(|(all, room)| (Token::new(self.slot, number.0), all, room)),
             late: false,
             unreadable: None,
         }

@@ -112,6 +112,7 @@ impl Object {
                 panic!("not for the store")
             }
             Want::OmapHeader => Answer::OmapHeader(self.omap_header.clone()),
+            Want::Room(_) => Answer::Room,
             Want::Object(_) => unreachable!("is about another object"),
         }
     }

@@ -57,5 +57,6 @@ pub(in crate::pg) fn read_early(
         key,
         wants,
         reader,
+        has_room: true,
     });
 }

@@ -11,6 +11,7 @@ use spirula_maps::{EVersion, OsdId};
 
 use super::fold::Fragments;
 use super::want::{FragmentWant, fragment_want};
+use crate::pg::account::Room;
 use crate::pg::fetch::{Answer, Fetched, Pieces, ReadError, Want};
 use crate::pg::layout::Shape;
 
@@ -43,6 +44,9 @@ struct Gathering {
     /// The units that are awaited, and whether the store is asked for other wants.
     awaited: Vec<Unit>,
     awaits_others: bool,
+    /// The room for all that is read, and whether it is awaited: nobody is asked before.
+    room: Room,
+    awaits_room: bool,
 }
 
 /// A read of a fragment: by this OSD's store, or by another member.
@@ -54,6 +58,8 @@ pub(in crate::pg) enum Ask {
         number: (u32, u32),
         key: Bytes,
         wants: Vec<Want>,
+        /// Whether there is room for what is read.
+        has_room: bool,
     },
     /// By a member.
     Member(OsdId, FragmentWant),
@@ -102,8 +108,10 @@ impl Gathers {
             read: FragmentPieces::new(),
             awaited: Vec::new(),
             awaits_others: false,
+            room: Room::default(),
+            awaits_room: false,
         };
-        let asks = all.ask(own.unit, true);
+        let asks = all.begin(own.unit);
         self.under_way.insert(token, all);
         asks
     }
@@ -148,9 +156,14 @@ impl Gathers {
         &mut self,
         number: (u32, u32),
         answers: Vec<Fetched>,
+        room: Room,
         own: &Fragments,
     ) -> Option<Vec<Ask>> {
         let g = self.under_way.get_mut(&number.0)?;
+        g.room.join(room);
+        if std::mem::take(&mut g.awaits_room) {
+            return Some(g.ask(own.unit, true, true));
+        }
         let mut pieces = Ok(Pieces::new());
         let mut answers = answers.into_iter();
         // They are asked for in the first round, whatever comes of that.
@@ -197,7 +210,7 @@ impl Gathers {
                     g.gather = again;
                     g.round += 1;
                     g.read.clear();
-                    return Some(g.ask(own.unit, false));
+                    return Some(g.ask(own.unit, false, true));
                 }
                 g.read.clear();
                 g.awaited.clear();
@@ -207,14 +220,20 @@ impl Gathers {
         Some(Vec::new())
     }
 
-    /// The answers to the question `token`, once all are there.
-    pub(in crate::pg) fn end(&mut self, token: u32, own: &Fragments) -> Option<Vec<Fetched>> {
+    /// The answers to the question `token`, once all are there, and the room that they take.
+    pub(in crate::pg) fn end(&mut self, token: u32, own: &Fragments) -> Option<(Vec<Fetched>, Room)> {
         let g = self.under_way.get(&token)?;
-        if !g.awaited.is_empty() || g.awaits_others {
+        if !g.awaited.is_empty() || g.awaits_others || g.awaits_room {
             return None;
         }
-        let g = self.under_way.remove(&token)?;
-        Some(g.answers(own))
+        let mut g = self.under_way.remove(&token)?;
+        let room = std::mem::take(&mut g.room);
+        Some((g.answers(own), room))
+    }
+
+    /// Forgets a question: its client has gone.
+    pub(in crate::pg) fn forget(&mut self, token: u32) {
+        self.under_way.remove(&token);
     }
 }
 
@@ -256,8 +275,27 @@ impl Gathering {
         }
     }
 
-    /// The reads of fragments. `first`: those of other wants, too.
-    fn ask(&mut self, own: Unit, first: bool) -> Vec<Ask> {
+    /// What is asked first: the store alone, or else for room, which all that is read takes as long
+    /// as others have not answered.
+    fn begin(&mut self, own: Unit) -> Vec<Ask> {
+        let reads = self.gather.reads();
+        if reads.keys().all(|unit| *unit == own) {
+            return self.ask(own, true, false);
+        }
+        self.awaits_room = true;
+        let data = reads.values().flatten().map(|e| e.len).sum::<u64>();
+        let others = self.wants.iter().filter(|w| !is_data(w));
+        let others: usize = others.map(|w| w.room().total()).sum();
+        vec![Ask::Here {
+            number: (self.token, self.round),
+            key: self.key.clone(),
+            wants: vec![Want::Room(data.saturating_add(others as u64))],
+            has_room: false,
+        }]
+    }
+
+    /// The reads of fragments. `first`: those of other wants, too. `has_room`: for what this OSD reads.
+    fn ask(&mut self, own: Unit, first: bool, has_room: bool) -> Vec<Ask> {
         let (mut here, mut asks) = (Vec::new(), Vec::new());
         let reads = self.gather.reads();
         if first {
@@ -279,6 +317,7 @@ impl Gathering {
                 number,
                 key,
                 wants: here,
+                has_room,
             });
         }
         asks

@@ -46,7 +46,7 @@ impl Led<'_> {
         let what = Pending::Fragment(asked);
         match overtakes {
             true => effect::read_early(self.store, want.key, wants, what, cx),
-            false => self.store.read(want.key, wants, None, what, cx),
+            false => self.store.read_with_room(want.key, wants, what, cx),
         }
     }
 

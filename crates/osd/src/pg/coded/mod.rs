@@ -203,7 +203,7 @@ impl Backend for Coded {
     ) -> Vec<(OsdId, FragmentWant)> {
         if wants.iter().any(is_data) {
             let members = store.gathers.members.clone();
-            return store.gather((key, wants), (Shape::Whole, members), what, cx);
+            return store.gather((key, wants), (Shape::Whole, members), reader, what, cx);
         }
         store.read(key, wants, reader, what, cx);
         Vec::new()
@@ -218,7 +218,7 @@ impl Backend for Coded {
         cx: &mut Ctx<'_>,
     ) -> Vec<(OsdId, FragmentWant)> {
         if wants.iter().any(is_data) {
-            return store.gather((key, wants), of, what, cx);
+            return store.gather((key, wants), of, None, what, cx);
         }
         store.read(key, wants, None, what, cx);
         Vec::new()

@@ -26,7 +26,7 @@ impl Shares<'_> {
     pub(in crate::pg) fn here(
         &mut self,
         number: (u32, u32),
-        read: Vec<Fetched>,
+        read: (Vec<Fetched>, Room),
         cx: &mut Ctx<'_>,
     ) -> Option<Answered> {
         let gathered = self.serving.store.gathered_here(number, read, cx);
@@ -83,9 +83,15 @@ impl Shares<'_> {
             dropped!(cx.perf.dropped, late; pg = self.serving.site.pgid);
             return None;
         }
-        self.serving.outbox.ask(self.serving.lead.id, gathered.asks, cx);
-        let (token, answers) = gathered.answers?;
-        Some((token, StoreReply::Fetched(answers, Room::default())))
+        if let Some((token, answers, room)) = gathered.answers {
+            return Some((token, StoreReply::Fetched(answers, room)));
+        }
+        let is_up = |osd: OsdId| self.serving.site.map.osd(osd).is_some_and(|o| o.up);
+        let (asks, dead): (Vec<_>, Vec<_>) = gathered.asks.into_iter().partition(|(osd, _)| is_up(*osd));
+        self.serving.outbox.ask(self.serving.lead.id, asks, cx);
+        // They went down while the question waited for room.
+        dead.into_iter()
+            .find_map(|(osd, want)| self.of_member(osd, want.number, None, cx))
     }
 
     /// Notes that something of this OSD's fragment of an object can't be read. A member that serves

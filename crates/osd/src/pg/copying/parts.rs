@@ -325,7 +325,11 @@ impl Parts {
                     self.pairs.extend(page.pairs);
                 }
                 Answer::OmapHeader(header) => self.rest.header = Some(header),
-                Answer::Extents(_) | Answer::Object(_) | Answer::Copy(_) | Answer::Staged(_) => {
+                Answer::Extents(_)
+                | Answer::Object(_)
+                | Answer::Room
+                | Answer::Copy(_)
+                | Answer::Staged(_) => {
                     return Err(ReadError);
                 }
             }
