@@ -329,6 +329,7 @@ impl Host<'_> {
                 Answer::Omap(page)
             }
             Want::OmapHeader => Answer::OmapHeader(o.header.clone()),
+            Want::Room(_) => Answer::Room,
             Want::Object(key) => Answer::Object(self.lookup(key)),
             Want::Base(..) | Want::Copy(_) | Want::Staged { .. } | Want::Large(..) => {
                 unreachable!("the PG answers it")
