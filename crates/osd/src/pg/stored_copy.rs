@@ -27,7 +27,10 @@ use super::push::SyncPlan;
 use super::site::Site;
 use super::staged;
 use super::store_queue::{Commit, StoreQueue};
-use super::txn::{MetaOp, ObjectOp, Txn};
+use super::txn::{self, MetaOp, ObjectOp, Txn};
+
+/// The ranges of a copy's records besides its info.
+const RECORDS: [fn(PgId) -> KeyRange; 3] = [key::log_range, key::dups_range, key::redo_range];
 
 /// This OSD's copy of the PG.
 #[derive(Debug, Default)]
@@ -245,8 +248,7 @@ impl StoredCopy {
     /// Removes the copy: its records go with this transaction.
     pub(super) fn remove(&mut self, pgid: PgId, txn: &mut Txn) {
         invariant!(self.info.incomplete, "a copy that is removed to have been marked incomplete first"; pg = pgid);
-        let records = [key::log_range, key::dups_range, key::redo_range];
-        for KeyRange { from, to } in records.map(|range| range(pgid)) {
+        for KeyRange { from, to } in RECORDS.map(|range| range(pgid)) {
             txn.meta.push(MetaOp::DeleteRange(from, to));
         }
         txn.meta.push(MetaOp::Delete(key::info_key(pgid)));
@@ -261,9 +263,9 @@ impl StoredCopy {
     }
 
     /// Splits a child off with its part of the log, and all remembered requests, as nothing tells
-    /// which of them belong to which PG. The returned transaction changes the stored records of
-    /// both.
-    pub(super) fn split_off(&mut self, pgid: PgId, child: PgId, pg_num: u32) -> (Self, Txn) {
+    /// which of them belong to which PG. The records of this copy that are the child's now go with
+    /// `txn`.
+    pub(super) fn split_off(&mut self, pgid: PgId, child: PgId, pg_num: u32, txn: &mut Txn) -> Self {
         invariant!(
             pg_num >= self.info.pg_num,
             "a split to make more PGs of one";
@@ -271,34 +273,39 @@ impl StoredCopy {
         );
         self.info.usage_invalid = true;
         self.info.pg_num = pg_num;
-        let mut txn = Txn::default();
         let log = self.log.split_off(|o| child.contains_hash(pg_num, o.hash));
-        let (kept, is_theirs) = (pgid, |v| log.contains(v));
-        let redo = self.redo.split_off(kept, child, is_theirs, &mut txn.meta);
+        let is_theirs = |v| log.contains(v);
+        let redo = self.redo.split_off(pgid, child, is_theirs, &mut txn.meta);
+        let gone = log.iter().filter(|_| self.exists);
+        txn.meta
+            .extend(gone.map(|e| MetaOp::Delete(key::log_key(pgid, e.version))));
         if self.exists && self.info.part.layout != Layout::Whole {
-            txn.objects = staged::shared(pgid, child);
+            txn.objects.extend(staged::shared(pgid, child));
         }
-        let new = Self {
+        Self {
             exists: self.exists,
             info: self.info.clone(),
             log,
             dups: self.dups.clone(),
             redo,
-        };
-        if self.exists {
-            for e in new.log.iter() {
-                txn.meta.push(MetaOp::Delete(key::log_key(pgid, e.version)));
-                txn.meta
-                    .push(MetaOp::Put(key::log_key(child, e.version), e.to_bytes()));
-            }
-            for batch in new.dups.batches() {
-                let key = key::dups_key(child, batch.name());
-                txn.meta.push(MetaOp::Put(key, batch.to_bytes()));
-            }
-            txn.meta.push(new.info_record(child));
-            txn.meta.push(self.info_record(pgid));
         }
-        (new, txn)
+    }
+
+    /// The transactions that store all records of a copy that was split off but its info, of about
+    /// `max` bytes each. They count with the info: what an earlier attempt at the split has left,
+    /// which a crash ended, goes first.
+    pub(super) fn records(&self, pgid: PgId, max: usize) -> Vec<Txn> {
+        if !self.exists {
+            return Vec::new();
+        }
+        let gone = RECORDS.map(|range| range(pgid));
+        let gone = gone.map(|KeyRange { from, to }| MetaOp::DeleteRange(from, to));
+        let entries = self.log.iter();
+        let entries = entries.map(|e| MetaOp::Put(key::log_key(pgid, e.version), e.to_bytes()));
+        let batches = self.dups.batches();
+        let batches = batches.map(|b| MetaOp::Put(key::dups_key(pgid, b.name()), b.to_bytes()));
+        let all = gone.into_iter().chain(entries).chain(batches);
+        txn::divide_records(all.chain(self.redo.records(pgid)), max)
     }
 
     /// Whether a request was executed before, or failed.

@@ -20,6 +20,14 @@ impl Sim {
         }
     }
 
+    /// Hands an OSD the maps that are on their way, which its store is slow to make durable.
+    fn hand_maps(&mut self, osd: OsdId) {
+        for epoch in std::mem::take(&mut self.nodes.get_mut(&osd).unwrap().maps) {
+            let map = self.maps[&epoch].clone();
+            self.with(osd, |core, cx| core.handle_map(map, false, true, cx));
+        }
+    }
+
     fn split_to(&mut self, pg_num: u32) {
         self.change_map(|m| m.pools.get_mut(&POOL).unwrap().pg_num = pg_num);
     }
@@ -196,11 +204,7 @@ fn a_pg_that_is_split_off_tells_of_its_copy_only_when_that_is_durable() {
     let asks = sim.map().placement(child).primary.unwrap();
     let member = OsdId::below(3).find(|o| ![primary, asks].contains(o)).unwrap();
     sim.step(Step::Deliver(primary, member));
-    // Maps come, and the store is slow.
-    for epoch in std::mem::take(&mut sim.nodes.get_mut(&member).unwrap().maps) {
-        let map = sim.maps[&epoch].clone();
-        sim.with(member, |core, cx| core.handle_map(map, false, true, cx));
-    }
+    sim.hand_maps(member);
     let id = PeeringId {
         epoch: sim.map().epoch,
         round: 1,
@@ -224,4 +228,69 @@ fn a_pg_that_is_split_off_tells_of_its_copy_only_when_that_is_durable() {
     assert_eq!(told(&sim), 0);
     sim.step(Step::Flush(member));
     assert_eq!(told(&sim), 1);
+}
+
+/// The power goes everywhere when only the first transactions of a split are durable.
+#[test]
+fn a_split_is_there_as_a_whole_or_not_at_all() {
+    for n in 0.. {
+        let left = cut_off(n);
+        on_coded(|| {
+            cut_off(n);
+        });
+        if left == 0 {
+            assert!(n > 3);
+            return; // That was all of it.
+        }
+    }
+}
+
+/// Makes the first transactions of a split durable. Returns how many there are besides.
+fn cut_off(n: usize) -> usize {
+    let mut sim = Sim::new(3, 3, 1, 4);
+    sim.settle();
+    let names: Vec<String> = (0..4).map(|seed| object_in(&sim, seed, 4)).collect();
+    names.iter().for_each(|name| drop(sim.write_full(name, name)));
+    sim.settle();
+    sim.split_to(4);
+    let mut left = 0;
+    for osd in OsdId::below(3) {
+        sim.hand_maps(osd);
+        let store = &mut sim.nodes.get_mut(&osd).unwrap().store;
+        left = store.unflushed_len().saturating_sub(n);
+        store.flush_first(n);
+    }
+    OsdId::below(3).for_each(|osd| sim.crash_and_mark_down(osd));
+    OsdId::below(3).for_each(|osd| sim.start_and_mark_up(osd));
+    sim.settle();
+    sim.settle();
+    assert!(sim.all_clean(), "after {n}: {:?}", sim.states());
+    for name in &names {
+        assert_eq!(sim.read(name).unwrap(), name, "after {n}");
+    }
+    sim.assert_copies(3, format!("after {n}"));
+    left
+}
+
+/// Many changes are under way whose steps others may need, each as large as one may be.
+#[test]
+fn a_split_fits_the_log_whatever_is_under_way() {
+    on_coded(|| {
+        let mut sim = Sim::new(3, 3, 1, 2);
+        sim.settle();
+        let value = "v".repeat(64 << 10);
+        let pairs: Vec<(String, &str)> = (0..8).map(|i| (format!("k{i}"), &*value)).collect();
+        let pairs: Vec<(&str, &str)> = pairs.iter().map(|(k, v)| (&**k, *v)).collect();
+        for i in 0..32 {
+            let change = sim.build(&format!("o{i}"), vec![omap::set(&pairs)]);
+            sim.submit(change).unwrap();
+        }
+        sim.run_but(|_, step| matches!(step, Step::Flush(_)));
+        sim.split_to(2);
+        sim.settle();
+        sim.settle();
+        assert!(sim.all_clean(), "{:?}", sim.states());
+        assert_eq!(sim.nodes[&OsdId::new(0)].store.objects().len(), 32);
+        sim.assert_all_agree();
+    });
 }

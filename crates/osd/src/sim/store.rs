@@ -265,6 +265,13 @@ impl FakeStore {
         tokens
     }
 
+    /// Makes the first transactions that are not durable so, of which nobody hears.
+    pub(super) fn flush_first(&mut self, n: usize) {
+        for (_, txn) in self.unflushed.drain(..n.min(self.unflushed.len())) {
+            self.durable.apply(&txn);
+        }
+    }
+
     pub(super) fn crash(&mut self) {
         self.unflushed.clear();
         self.visible = self.durable.clone();
