@@ -567,8 +567,16 @@ impl Core {
             let Some(pool) = map.pool(pgid.pool).filter(|p| p.pg_num > old) else {
                 continue;
             };
-            let children = pgid.split_children(old, pool.pg_num).into_iter();
-            let children: Vec<(PgId, u32)> = children.map(|child| (child, self.slot())).collect();
+            let children = pgid.split_children(old, pool.pg_num);
+            // They stay with this reactor, as it is the daemon's only one (`Shard::WHOLE`): of several,
+            // another might look for a child in vain, and would make it anew. Reactors that share PGs
+            // out have to hand children over first.
+            invariant!(
+                children.iter().all(|child| self.is_mine(*child)),
+                "PGs that are split off to belong to the reactor that has the others' objects";
+                pg = pgid, epoch = map.epoch(), reactor = self.shard.number, reactors = self.shard.count
+            );
+            let children: Vec<(PgId, u32)> = children.into_iter().map(|child| (child, self.slot())).collect();
             if let Some(pg) = self.pgs.get_mut(&slot) {
                 let split = pg.splitting().split(&children, pool.pg_num, shared, cx);
                 for ((_, child_slot), new) in children.iter().zip(split) {
