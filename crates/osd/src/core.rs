@@ -23,6 +23,7 @@ use crate::pg::op::{Client, ClientOp};
 use crate::pg::perf::DropReason;
 use crate::pg::recent;
 use crate::pg::repair::MarkLostError;
+use crate::pg::staged::Staged;
 use crate::pg::watch::WatchMemory;
 use crate::pg::{
     Ctx, Lane, Output, Pace, Pg, PgCounts, PgMemory, PgReport, StageState, StoreReply, Token, TrimState,
@@ -179,11 +180,11 @@ impl Core {
         self.pgs.values_mut().for_each(|pg| pg.set_share(count));
     }
 
-    /// Adds what the store remembers for a PG besides its log: requests, whose batches ascend, and
-    /// changes that may not be durable on all members.
-    pub fn load_beside(&mut self, pgid: PgId, batches: Vec<DupBatch>, redo: Redo) {
+    /// Adds what the store remembers for a PG besides its log: requests, whose batches ascend, changes
+    /// that may not be durable on all members, and staging objects.
+    pub fn load_beside(&mut self, pgid: PgId, batches: Vec<DupBatch>, redo: Redo, staged: Staged) {
         if let Some(pg) = self.by_id.get(&pgid).and_then(|slot| self.pgs.get_mut(slot)) {
-            pg.load_beside(batches, redo);
+            pg.load_beside(batches, redo, staged);
         }
     }
 

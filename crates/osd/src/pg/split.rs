@@ -48,7 +48,7 @@ impl Splitting<'_> {
         let mut split_off = |&(child, slot): &(PgId, u32)| {
             let (cfg, map) = (Arc::clone(&self.site.cfg), Arc::clone(map));
             let mut new = Pg::new(child, self.site.whoami, slot, cfg, map);
-            let copy = self.copy.split_off(self.site.pgid, child, pg_num, &mut txn);
+            let copy = self.copy.split_off(self.site.pgid, child, pg_num, &mut txn.meta);
             if copy.exists {
                 new.store.fragments = Fragments::of(copy.info.part);
                 new.site.follow(copy.info.part.layout);

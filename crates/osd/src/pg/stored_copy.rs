@@ -25,7 +25,7 @@ use super::op::ClientOp;
 use super::output::Ctx;
 use super::push::SyncPlan;
 use super::site::Site;
-use super::staged;
+use super::staged::Staged;
 use super::store_queue::{Commit, StoreQueue};
 use super::txn::{self, MetaOp, ObjectOp, Txn};
 
@@ -45,6 +45,8 @@ pub(super) struct StoredCopy {
     pub(super) dups: Dups,
     /// Changes that may not be durable on all members, where members' objects differ.
     pub(super) redo: Redo,
+    /// The staging objects, where members' objects differ.
+    pub(super) staged: Staged,
 }
 
 impl StoredCopy {
@@ -75,6 +77,7 @@ impl StoredCopy {
             info,
             dups: Dups::default(),
             redo: Redo::default(),
+            staged: Staged::default(),
         }
     }
 
@@ -118,8 +121,8 @@ impl StoredCopy {
         );
     }
 
-    /// Notes the steps of a change, if other members may need them, and forgets those up to `stable`,
-    /// which are durable everywhere.
+    /// Notes the steps of a change, if other members may need them, and what it stages or takes.
+    /// Forgets the steps up to `stable`, which are durable everywhere.
     ///
     /// Returns what is to be stored before the change.
     pub(super) fn note_redo(
@@ -133,6 +136,7 @@ impl StoredCopy {
             // Any other member can give its objects.
             return Txn::default();
         }
+        self.staged.note(pgid, &txn.objects);
         let mut meta = std::mem::take(&mut txn.meta);
         // What is staged is only taken once it is durable everywhere: nobody needs it again.
         let is_staged = |(key, _): &(Bytes, Vec<ObjectOp>)| key::is_stage_key(key);
@@ -221,9 +225,10 @@ impl StoredCopy {
         cx: &mut Ctx<'_>,
     ) {
         let mut txn = Txn {
-            objects: staged::no_stages(site.pgid, info.part.layout),
+            objects: self.staged.removal(site.pgid, info.part.layout),
             meta: Vec::new(),
         };
+        self.staged = Staged::default();
         self.take_over(site.pgid, info, update, &mut txn);
         invariant!(
             self.log.head() == self.info.last_update && self.log.tail() <= self.log.head(),
@@ -264,8 +269,8 @@ impl StoredCopy {
 
     /// Splits a child off with its part of the log, and all remembered requests, as nothing tells
     /// which of them belong to which PG. The records of this copy that are the child's now go with
-    /// `txn`.
-    pub(super) fn split_off(&mut self, pgid: PgId, child: PgId, pg_num: u32, txn: &mut Txn) -> Self {
+    /// `meta`.
+    pub(super) fn split_off(&mut self, pgid: PgId, child: PgId, pg_num: u32, meta: &mut Vec<MetaOp>) -> Self {
         invariant!(
             pg_num >= self.info.pg_num,
             "a split to make more PGs of one";
@@ -274,20 +279,16 @@ impl StoredCopy {
         self.info.usage_invalid = true;
         self.info.pg_num = pg_num;
         let log = self.log.split_off(|o| child.contains_hash(pg_num, o.hash));
-        let is_theirs = |v| log.contains(v);
-        let redo = self.redo.split_off(pgid, child, is_theirs, &mut txn.meta);
+        let redo = self.redo.split_off(pgid, |v| log.contains(v), meta);
         let gone = log.iter().filter(|_| self.exists);
-        txn.meta
-            .extend(gone.map(|e| MetaOp::Delete(key::log_key(pgid, e.version))));
-        if self.exists && self.info.part.layout != Layout::Whole {
-            txn.objects.extend(staged::shared(pgid, child));
-        }
+        meta.extend(gone.map(|e| MetaOp::Delete(key::log_key(pgid, e.version))));
         Self {
             exists: self.exists,
             info: self.info.clone(),
             log,
             dups: self.dups.clone(),
             redo,
+            staged: self.staged.split_off(child, pg_num),
         }
     }
 

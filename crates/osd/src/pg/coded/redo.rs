@@ -15,7 +15,6 @@ use spirula_proto::BytesList;
 
 use crate::pg::key::{self, KeyRange};
 use crate::pg::log::LogEntry;
-use crate::pg::staged;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 
 /// The bytes of a large record.
@@ -118,7 +117,6 @@ impl Redo {
     pub(in crate::pg) fn split_off(
         &mut self,
         pgid: PgId,
-        child: PgId,
         is_theirs: impl Fn(EVersion) -> bool,
         txn: &mut Vec<MetaOp>,
     ) -> Self {
@@ -126,10 +124,7 @@ impl Redo {
             .into_iter()
             .partition(|(v, _)| is_theirs(*v));
         self.changes = ours;
-        let mut theirs = Self { changes: theirs };
-        for (_, change) in &mut theirs.changes {
-            staged::taken_by(child, change);
-        }
+        let theirs = Self { changes: theirs };
         let gone = theirs.changes.iter();
         txn.extend(gone.map(|(version, _)| MetaOp::Delete(key::redo_key(pgid, *version))));
         theirs
