@@ -23,6 +23,7 @@ use crate::pg::op::{Client, ClientOp};
 use crate::pg::perf::DropReason;
 use crate::pg::recent;
 use crate::pg::repair::MarkLostError;
+use crate::pg::staged::Staged;
 use crate::pg::watch::WatchMemory;
 use crate::pg::{
     Ctx, Lane, Output, Pace, Pg, PgCounts, PgMemory, PgReport, StageState, StoreReply, Token, TrimState,
@@ -179,11 +180,11 @@ impl Core {
         self.pgs.values_mut().for_each(|pg| pg.set_share(count));
     }
 
-    /// Adds what the store remembers for a PG besides its log: requests, whose batches ascend, and
-    /// changes that may not be durable on all members.
-    pub fn load_beside(&mut self, pgid: PgId, batches: Vec<DupBatch>, redo: Redo) {
+    /// Adds what the store remembers for a PG besides its log: requests, whose batches ascend, changes
+    /// that may not be durable on all members, and staging objects.
+    pub fn load_beside(&mut self, pgid: PgId, batches: Vec<DupBatch>, redo: Redo, staged: Staged) {
         if let Some(pg) = self.by_id.get(&pgid).and_then(|slot| self.pgs.get_mut(slot)) {
-            pg.load_beside(batches, redo);
+            pg.load_beside(batches, redo, staged);
         }
     }
 
@@ -567,8 +568,16 @@ impl Core {
             let Some(pool) = map.pool(pgid.pool).filter(|p| p.pg_num > old) else {
                 continue;
             };
-            let children = pgid.split_children(old, pool.pg_num).into_iter();
-            let children: Vec<(PgId, u32)> = children.map(|child| (child, self.slot())).collect();
+            let children = pgid.split_children(old, pool.pg_num);
+            // They stay with this reactor, as it is the daemon's only one (`Shard::WHOLE`): of several,
+            // another might look for a child in vain, and would make it anew. Reactors that share PGs
+            // out have to hand children over first.
+            invariant!(
+                children.iter().all(|child| self.is_mine(*child)),
+                "PGs that are split off to belong to the reactor that has the others' objects";
+                pg = pgid, epoch = map.epoch(), reactor = self.shard.number, reactors = self.shard.count
+            );
+            let children: Vec<(PgId, u32)> = children.into_iter().map(|child| (child, self.slot())).collect();
             if let Some(pg) = self.pgs.get_mut(&slot) {
                 let split = pg.splitting().split(&children, pool.pg_num, shared, cx);
                 for ((_, child_slot), new) in children.iter().zip(split) {

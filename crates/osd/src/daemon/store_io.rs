@@ -199,7 +199,10 @@ impl StoreIo {
         loop {
             self.store
                 .meta_list(&from, Some(&range.to), 4096, spirula_store::Token(0))?;
-            let page = self.wait_for_pairs()?;
+            let page = self.wait_for(|event| match event {
+                Event::Pairs(_, page) => Some(page),
+                _ => None,
+            })?;
             out.extend(page.pairs);
             match page.next {
                 Some(next) => from = next,
@@ -208,16 +211,39 @@ impl StoreIo {
         }
     }
 
-    fn wait_for_pairs(&mut self) -> Result<spirula_store::Pairs, StoreError> {
+    /// The keys of all objects of a range, at start-up.
+    pub(super) fn load_objects(&mut self, range: &KeyRange) -> Result<Vec<Bytes>, StoreError> {
+        let (mut out, mut from) = (Vec::new(), ObjectKey::new(&range.from));
+        let to = ObjectKey::new(&range.to);
+        loop {
+            self.store.list(&from, Some(&to), 4096, spirula_store::Token(0))?;
+            let page = self.wait_for(|event| match event {
+                Event::List(_, page) => Some(page),
+                _ => None,
+            })?;
+            out.extend(page.objects.into_iter().map(|(key, _)| key));
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok(out),
+            }
+        }
+    }
+
+    /// Waits for the answer to the only call that is under way.
+    fn wait_for<T>(
+        &mut self,
+        answer: impl Fn(Event) -> Option<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let mut polls = 0;
         loop {
             let mut events = Vec::new();
             self.store.poll(&mut events);
             for e in events {
-                match e {
-                    Event::Pairs(_, r) => return r,
-                    Event::Fatal(e) => return Err(e),
-                    _ => {}
+                if let Event::Fatal(e) = e {
+                    return Err(e);
+                }
+                if let Some(answer) = answer(e) {
+                    return answer;
                 }
             }
             // A store without threads of its own answers within a few polls.

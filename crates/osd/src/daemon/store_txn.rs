@@ -50,11 +50,27 @@ fn take(t: &mut Transaction, stage: &ObjectKey, to: &ObjectKey, store: &mut Stor
     Ok(())
 }
 
+/// Ends the daemon if an object that is moved is neither there nor made before by the same
+/// transaction: the object that it is to replace would keep its old content.
+fn check_moves(objects: &[(Bytes, Vec<ObjectOp>)], store: &mut Store) -> Result<(), StoreError> {
+    for (at, (key, ops)) in objects.iter().enumerate() {
+        for op in ops {
+            let ObjectOp::MoveOf(source) = op else { continue };
+            let is_made = objects[..at].iter().any(|(key, _)| key == source);
+            if !is_made && store.load(&ObjectKey::new(source))?.is_none() {
+                impossible!("an object to be there when it is moved"; source = format!("{source:?}"), to = key::named(key));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The store's transaction.
 ///
 /// # Errors
 /// The store can't read the record of a staging object.
 pub(super) fn translate(txn: Txn, store: &mut Store) -> Result<Transaction, StoreError> {
+    check_moves(&txn.objects, store)?;
     let mut t = Transaction::new();
     t.ops
         .reserve(txn.meta.len() + txn.objects.iter().map(|(_, ops)| ops.len()).sum::<usize>());
@@ -123,4 +139,73 @@ pub(super) fn translate(txn: Txn, store: &mut Store) -> Result<Transaction, Stor
         });
     }
     Ok(t)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use spirula_store::device::{BlockIo, SimDisk};
+    use spirula_store::{Config, Devices, MkfsOptions, Notify, mkfs_on};
+
+    use super::*;
+
+    /// A store on a simulated disk, with an object.
+    fn store_with(name: &str) -> Store {
+        let disk = SimDisk::new(64 << 20, 3);
+        let dev: Arc<dyn BlockIo> = Arc::new(disk.clone());
+        let options = MkfsOptions {
+            log_bytes: 2 << 20,
+            ..MkfsOptions::default()
+        };
+        mkfs_on(&dev, None, &options).unwrap();
+        let devices = Devices {
+            main: Box::new(disk.device()),
+            log: None,
+        };
+        let mut store = Store::open_on(devices, Config::default(), Notify::new().unwrap(), false).unwrap();
+        let ops = vec![Op::Touch(ObjectKey::from(name))];
+        store
+            .submit(Transaction { ops }, spirula_store::Token(1))
+            .unwrap();
+        store
+    }
+
+    /// A change of objects.
+    fn change(objects: &[(&'static str, ObjectOp)]) -> Txn {
+        let of =
+            |(key, op): &(&'static str, ObjectOp)| (Bytes::from_static(key.as_bytes()), vec![op.clone()]);
+        Txn {
+            objects: objects.iter().map(of).collect(),
+            meta: Vec::new(),
+        }
+    }
+
+    fn moved(source: &'static str) -> ObjectOp {
+        ObjectOp::MoveOf(Bytes::from_static(source.as_bytes()))
+    }
+
+    #[test]
+    fn what_is_there_or_made_before_is_moved() {
+        let mut store = store_with("staged");
+        assert!(translate(change(&[("a", moved("staged"))]), &mut store).is_ok());
+        let made = [("made", ObjectOp::Touch), ("a", moved("made"))];
+        assert!(translate(change(&made), &mut store).is_ok());
+    }
+
+    #[test]
+    #[should_panic(expected = "an object to be there when it is moved")]
+    fn what_is_not_there_is_not_moved() {
+        drop(translate(
+            change(&[("a", moved("gone"))]),
+            &mut store_with("staged"),
+        ));
+    }
+
+    #[test]
+    #[should_panic(expected = "a staging object to be there when it is taken")]
+    fn what_is_not_there_is_not_taken() {
+        let take = ObjectOp::Take(Bytes::from_static(b"gone"));
+        drop(translate(change(&[("a", take)]), &mut store_with("staged")));
+    }
 }

@@ -11,7 +11,6 @@ use super::output::{Ctx, Page};
 use super::perf::DropReason;
 use super::role::Role;
 use super::site::Site;
-use super::staged;
 use super::store_queue::{Commit, Pending, StoreQueue};
 use super::stored_copy::StoredCopy;
 use super::txn::Txn;
@@ -111,8 +110,9 @@ impl Deleting<'_> {
         if next.is_some() {
             return self.store.submit(txn, Commit::Delete, cx);
         }
+        let layout = self.copy.info.part.layout;
         txn.objects
-            .extend(staged::no_stages(self.site.pgid, self.copy.info.part.layout));
+            .extend(self.copy.staged.removal(self.site.pgid, layout));
         self.copy.remove(self.site.pgid, &mut txn);
         *self.role = Role::Stray;
         self.store.submit(txn, Commit::Record, cx);

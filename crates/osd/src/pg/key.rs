@@ -10,10 +10,13 @@
 //! dups     'D' pool:u64be seed:u32be version:u64be epoch:u32be (of the first)
 //! info     'I' pool:u64be seed:u32be
 //! snap     'S' pool:u64be snap:u64be (a clone's object key without its pool)
+//! redo     'R' pool:u64be seed:u32be version:u64be epoch:u32be
 //! staging  ff 'T' pool:u64be seed:u32be slot:u8
+//!          ff 'U' pool:u64be reverse(hash):u32be slot:u8 (if coded)
 //! ```
 //! Staging objects (see `stage`) sort behind all others, so that nothing that lists objects meets
-//! them. A clone has a record for each snapshot that it stands for, so the clones of a snapshot in
+//! them. Where objects are erasure-coded, a change that takes one may be made again after a split: so
+//! its key has the hash of the object that it is for, and it belongs to the same PG always. A clone has a record for each snapshot that it stands for, so the clones of a snapshot in
 //! a PG are one range too. A zero byte within a name is written `00 ff`. The name is left empty
 //! where it equals the effective key.
 
@@ -27,6 +30,10 @@ const SNAP: u8 = b'S';
 const REDO: u8 = b'R';
 /// The beginning of the keys of staging objects, with which no pool's number begins.
 const STAGE: [u8; 2] = [0xff, b'T'];
+/// The same for objects that are erasure-coded.
+const CODED_STAGE: [u8; 2] = [0xff, b'U'];
+/// The length of a pool's id and a hash, with which an object's key begins.
+const PLACE_LEN: usize = 12;
 /// Length of the pool's id in a key.
 const POOL_LEN: usize = 8;
 /// Length of the snapshot at the end of an object's key.
@@ -204,9 +211,25 @@ pub fn stage_key(pgid: PgId, slot: u8) -> Bytes {
     [&STAGE[..], &pool, &seed, &[slot]].concat().into()
 }
 
+/// The key of the staging object in a slot for the erasure-coded object with this key.
+pub fn coded_stage_key(object: &[u8], slot: u8) -> Bytes {
+    let place = &object[..PLACE_LEN.min(object.len())];
+    [&CODED_STAGE[..], place, &[slot]].concat().into()
+}
+
+/// The range of the staging objects for a PG's erasure-coded objects, in a pool of `pg_num` PGs.
+pub fn coded_stage_range(pgid: PgId, pg_num: u32) -> KeyRange {
+    let KeyRange { from, to } = pg_range(pgid, pg_num);
+    let place = |at: Bytes| [&CODED_STAGE[..], &at].concat().into();
+    KeyRange {
+        from: place(from),
+        to: place(to),
+    }
+}
+
 /// Whether a key is that of a staging object.
 pub fn is_stage_key(key: &[u8]) -> bool {
-    key.starts_with(&STAGE)
+    key.starts_with(&STAGE) || key.starts_with(&CODED_STAGE)
 }
 
 /// The key under which a member builds an object of the PG that it repairs: one more staging
@@ -363,11 +386,11 @@ mod tests {
                 let o = object("", "", "x", i.wrapping_mul(0x9e37_79b1));
                 let k = object_key(&o);
                 for pg in (0..pg_num).map(|s| PgId::new(PoolId::new(3), s)) {
-                    assert_eq!(
-                        pg_range(pg, pg_num).contains(&k),
-                        pg.contains_hash(pg_num, o.hash),
-                        "{pg} of {pg_num}"
-                    );
+                    let is_in = pg.contains_hash(pg_num, o.hash);
+                    assert_eq!(pg_range(pg, pg_num).contains(&k), is_in, "{pg} of {pg_num}");
+                    let staged = coded_stage_key(&k, u8::MAX);
+                    let range = coded_stage_range(pg, pg_num);
+                    assert_eq!(range.contains(&staged), is_in, "{pg} of {pg_num}");
                 }
             }
         }
@@ -379,10 +402,13 @@ mod tests {
             stage_key(PgId::new(PoolId::new(3), 9), 0),
             stage_key(PgId::new(PoolId::new(3), 9), 1),
         );
-        assert!(a < b && a != stage_key(PgId::new(PoolId::new(3), 8), 0));
-        assert_eq!(parse_object_key(&a), None);
+        let c = coded_stage_key(&object_key(&object("", "", "a", 0)), 0);
+        assert!(a < b && b < c && a != stage_key(PgId::new(PoolId::new(3), 8), 0));
         let last = pg_range(PgId::new(PoolId::try_from(i64::MAX - 1).unwrap(), 0), 1).to;
-        assert!(last < a);
+        for key in [a, b, c] {
+            assert!(last < key && is_stage_key(&key));
+            assert_eq!(parse_object_key(&key), None);
+        }
     }
 
     #[test]

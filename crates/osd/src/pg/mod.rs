@@ -70,7 +70,7 @@ mod site;
 mod snaps;
 mod split;
 mod stage;
-mod staged;
+pub(crate) mod staged;
 mod stats;
 mod store_queue;
 mod stored_copy;
@@ -117,6 +117,7 @@ pub use seen::{PgMemory, Seen};
 use site::Site;
 pub use snaps::trim::TrimState;
 pub(crate) use stage::{Lane, StageState};
+use staged::Staged;
 pub use stats::{
     PgCounts, PgReport, ReportedCopies, ReportedLog, ReportedPlace, ReportedSnaps, ReportedWork,
 };
@@ -187,11 +188,12 @@ impl Pg {
         pg
     }
 
-    /// Adds what the store remembers besides the log: requests, whose batches ascend, and changes
-    /// that may not be durable on all members.
-    pub fn load_beside(&mut self, batches: Vec<DupBatch>, redo: Redo) {
+    /// Adds what the store remembers besides the log: requests, whose batches ascend, changes that may
+    /// not be durable on all members, and staging objects.
+    pub fn load_beside(&mut self, batches: Vec<DupBatch>, redo: Redo, staged: Staged) {
         self.copy.dups = Dups::from_batches(batches);
         self.copy.redo = redo;
+        self.copy.staged = staged;
     }
 
     /// The PG's id.

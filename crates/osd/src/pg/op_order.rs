@@ -251,13 +251,13 @@ impl Serving<'_> {
             r.base = Some(key.clone());
             wants.iter_mut().for_each(Want::make_direct);
         }
-        let reader = r.reader();
+        let (reader, object) = (r.reader(), r.key.clone());
         let what = Pending::Op(Box::new(r));
         match wants.iter().find(|w| w.slot().is_some()) {
             // The other wants are asked for again when this one is there.
             Some(want) => {
                 let seq = self.store.token(what).seq();
-                self.staging().stage(seq, want.clone(), cx);
+                self.staging().stage(seq, object, want.clone(), cx);
             }
             None => {
                 let backend = &self.site.backend;

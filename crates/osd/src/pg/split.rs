@@ -18,6 +18,7 @@ use super::output::Ctx;
 use super::site::Site;
 use super::store_queue::StoreQueue;
 use super::stored_copy::StoredCopy;
+use super::txn::Txn;
 
 /// Splits PGs off, and keeps the order of their calls to the store.
 pub(crate) struct Splitting<'a> {
@@ -43,22 +44,35 @@ impl Splitting<'_> {
             pg = self.site.pgid, epoch = self.site.map.epoch(), before = self.copy.info.pg_num, pg_num = pg_num
         );
         let is_preceded = !self.store.folds.is_empty();
+        let mut txn = Txn::default();
         let mut split_off = |&(child, slot): &(PgId, u32)| {
             let (cfg, map) = (Arc::clone(&self.site.cfg), Arc::clone(map));
             let mut new = Pg::new(child, self.site.whoami, slot, cfg, map);
-            let (copy, txn) = self.copy.split_off(self.site.pgid, child, pg_num);
+            let copy = self.copy.split_off(self.site.pgid, child, pg_num, &mut txn.meta);
             if copy.exists {
                 new.store.fragments = Fragments::of(copy.info.part);
                 new.site.follow(copy.info.part.layout);
             }
             new.store.folds = Folds::of_split(is_preceded);
+            // These may be much, and count only with what comes after them.
+            for records in copy.records(child, self.site.cfg.max_part_logged) {
+                self.store.record(records, cx);
+            }
             new.copy = copy;
             new.lead.promised = self.lead.promised;
             new.site.interval = self.site.interval.clone();
-            self.store.record(txn, cx);
             new
         };
         let mut new: Vec<Pg> = children.iter().map(&mut split_off).collect();
+        self.copy.info.pg_num = pg_num;
+        if self.copy.exists {
+            // This one transaction is the split: a copy that was split before some of its children
+            // were there would never be split again.
+            let copies = new.iter().map(|child| child.copy.info_record(child.site.pgid));
+            txn.meta
+                .extend(copies.chain([self.copy.info_record(self.site.pgid)]));
+        }
+        self.store.record(txn, cx);
         for child in new.iter_mut().filter(|child| child.copy.exists) {
             // A copy is told of when all that its PG has submitted is durable: so its own commits
             // include one that comes after those of this PG.
@@ -67,7 +81,6 @@ impl Splitting<'_> {
         // Behind the records of the children.
         let slots = children.iter().map(|(_, slot)| *slot);
         self.store.folds.precede(slots.collect());
-        self.copy.info.pg_num = pg_num;
         new
     }
 

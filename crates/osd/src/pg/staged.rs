@@ -1,11 +1,14 @@
-//! Staging objects as the ops that wait for them see them.
+//! Staging objects as the ops that wait for them see them, and as a copy has them.
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use spirula_invariant::invariant;
 use spirula_maps::PgId;
 
 use super::key;
 use super::layout::Layout;
-use super::txn::{ObjectOp, Txn};
+use super::txn::ObjectOp;
 
 /// The purpose of a staging object. A PG has at most one of each, and an op takes the first two in
 /// this order.
@@ -52,39 +55,64 @@ pub struct Whole {
     pub key: Bytes,
 }
 
-/// The key of a PG's staging object.
-pub(super) fn stage_key(pgid: PgId, slot: Slot) -> Bytes {
-    key::stage_key(pgid, slot.number())
+/// The key of a PG's staging object for the object with this key.
+pub(super) fn stage_key(pgid: PgId, layout: Layout, slot: Slot, object: &[u8]) -> Bytes {
+    match layout {
+        Layout::Whole => key::stage_key(pgid, slot.number()),
+        Layout::Coded(_) => key::coded_stage_key(object, slot.number()),
+    }
 }
 
-/// The changes that remove any staging objects of a PG with this layout.
-pub(super) fn no_stages(pgid: PgId, layout: Layout) -> Vec<(Bytes, Vec<ObjectOp>)> {
-    let may_be = |slot: &Slot| layout != Layout::Whole || !matches!(slot, Slot::Large(_));
-    let keys = Slot::all().filter(may_be).map(|slot| stage_key(pgid, slot));
-    let keys = keys.chain([key::repair_key(pgid)]);
-    keys.map(|key| (key, vec![ObjectOp::Remove])).collect()
-}
+/// The staging objects of a copy whose objects are erasure-coded, in the order of its changes.
+#[derive(Debug, Default)]
+pub struct Staged(BTreeSet<Bytes>);
 
-/// The changes that give a PG that is split off what is staged of large changes, whose objects may be
-/// its own: a member that lacks such a change makes it again in that PG.
-pub(super) fn shared(pgid: PgId, child: PgId) -> Vec<(Bytes, Vec<ObjectOp>)> {
-    let large = Slot::all().filter(|slot| matches!(slot, Slot::Large(_)));
-    let clone = |slot| {
-        (
-            stage_key(child, slot),
-            vec![ObjectOp::CloneOfData(stage_key(pgid, slot))],
-        )
-    };
-    large.map(clone).collect()
-}
+impl Staged {
+    /// Those that the store has.
+    pub fn load(keys: impl IntoIterator<Item = Bytes>) -> Self {
+        Self(keys.into_iter().collect())
+    }
 
-/// Makes a change take what is staged from the PG that it belongs to since a split.
-pub(super) fn taken_by(pgid: PgId, change: &mut Txn) {
-    for op in change.objects.iter_mut().flat_map(|(_, ops)| ops) {
-        if let ObjectOp::Take(stage) = op
-            && let Some(slot) = stage.last()
-        {
-            *stage = key::stage_key(pgid, *slot);
+    /// Notes a change: it makes staging objects, removes them, or takes them.
+    pub(super) fn note(&mut self, pgid: PgId, objects: &[(Bytes, Vec<ObjectOp>)]) {
+        for (key, ops) in objects {
+            for op in ops {
+                if let ObjectOp::MoveOf(stage) | ObjectOp::Take(stage) = op {
+                    invariant!(
+                        self.0.remove(stage),
+                        "a staging object to be there when a change takes it";
+                        pg = pgid, object = key::named(key), staging = format!("{stage:?}")
+                    );
+                }
+            }
+            if key::is_stage_key(key) {
+                match ops.last() {
+                    Some(ObjectOp::Remove) => self.0.remove(key),
+                    _ => self.0.insert(key.clone()),
+                };
+            }
         }
+    }
+
+    /// Splits off those for the objects of a child PG.
+    pub(super) fn split_off(&mut self, child: PgId, pg_num: u32) -> Self {
+        let range = key::coded_stage_range(child, pg_num);
+        let all = std::mem::take(&mut self.0).into_iter();
+        let (theirs, ours) = all.partition(|key| range.contains(key));
+        self.0 = ours;
+        Self(theirs)
+    }
+
+    /// The changes that remove all staging objects of a PG with this layout. Those for whole objects
+    /// are not noted, as there are only two names for them.
+    pub(super) fn removal(&self, pgid: PgId, layout: Layout) -> Vec<(Bytes, Vec<ObjectOp>)> {
+        let unnoted: &[Slot] = match layout {
+            Layout::Whole => &[Slot::Becomes, Slot::Was],
+            Layout::Coded(_) => &[],
+        };
+        let unnoted = unnoted.iter().map(|slot| key::stage_key(pgid, slot.number()));
+        let noted = self.0.iter().cloned();
+        let keys = noted.chain(unnoted).chain([key::repair_key(pgid)]);
+        keys.map(|key| (key, vec![ObjectOp::Remove])).collect()
     }
 }

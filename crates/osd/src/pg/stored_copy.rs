@@ -25,9 +25,12 @@ use super::op::ClientOp;
 use super::output::Ctx;
 use super::push::SyncPlan;
 use super::site::Site;
-use super::staged;
+use super::staged::Staged;
 use super::store_queue::{Commit, StoreQueue};
-use super::txn::{MetaOp, ObjectOp, Txn};
+use super::txn::{self, MetaOp, ObjectOp, Txn};
+
+/// The ranges of a copy's records besides its info.
+const RECORDS: [fn(PgId) -> KeyRange; 3] = [key::log_range, key::dups_range, key::redo_range];
 
 /// This OSD's copy of the PG.
 #[derive(Debug, Default)]
@@ -42,6 +45,8 @@ pub(super) struct StoredCopy {
     pub(super) dups: Dups,
     /// Changes that may not be durable on all members, where members' objects differ.
     pub(super) redo: Redo,
+    /// The staging objects, where members' objects differ.
+    pub(super) staged: Staged,
 }
 
 impl StoredCopy {
@@ -72,6 +77,7 @@ impl StoredCopy {
             info,
             dups: Dups::default(),
             redo: Redo::default(),
+            staged: Staged::default(),
         }
     }
 
@@ -115,8 +121,8 @@ impl StoredCopy {
         );
     }
 
-    /// Notes the steps of a change, if other members may need them, and forgets those up to `stable`,
-    /// which are durable everywhere.
+    /// Notes the steps of a change, if other members may need them, and what it stages or takes.
+    /// Forgets the steps up to `stable`, which are durable everywhere.
     ///
     /// Returns what is to be stored before the change.
     pub(super) fn note_redo(
@@ -130,6 +136,7 @@ impl StoredCopy {
             // Any other member can give its objects.
             return Txn::default();
         }
+        self.staged.note(pgid, &txn.objects);
         let mut meta = std::mem::take(&mut txn.meta);
         // What is staged is only taken once it is durable everywhere: nobody needs it again.
         let is_staged = |(key, _): &(Bytes, Vec<ObjectOp>)| key::is_stage_key(key);
@@ -218,9 +225,10 @@ impl StoredCopy {
         cx: &mut Ctx<'_>,
     ) {
         let mut txn = Txn {
-            objects: staged::no_stages(site.pgid, info.part.layout),
+            objects: self.staged.removal(site.pgid, info.part.layout),
             meta: Vec::new(),
         };
+        self.staged = Staged::default();
         self.take_over(site.pgid, info, update, &mut txn);
         invariant!(
             self.log.head() == self.info.last_update && self.log.tail() <= self.log.head(),
@@ -245,8 +253,7 @@ impl StoredCopy {
     /// Removes the copy: its records go with this transaction.
     pub(super) fn remove(&mut self, pgid: PgId, txn: &mut Txn) {
         invariant!(self.info.incomplete, "a copy that is removed to have been marked incomplete first"; pg = pgid);
-        let records = [key::log_range, key::dups_range, key::redo_range];
-        for KeyRange { from, to } in records.map(|range| range(pgid)) {
+        for KeyRange { from, to } in RECORDS.map(|range| range(pgid)) {
             txn.meta.push(MetaOp::DeleteRange(from, to));
         }
         txn.meta.push(MetaOp::Delete(key::info_key(pgid)));
@@ -261,9 +268,9 @@ impl StoredCopy {
     }
 
     /// Splits a child off with its part of the log, and all remembered requests, as nothing tells
-    /// which of them belong to which PG. The returned transaction changes the stored records of
-    /// both.
-    pub(super) fn split_off(&mut self, pgid: PgId, child: PgId, pg_num: u32) -> (Self, Txn) {
+    /// which of them belong to which PG. The records of this copy that are the child's now go with
+    /// `meta`.
+    pub(super) fn split_off(&mut self, pgid: PgId, child: PgId, pg_num: u32, meta: &mut Vec<MetaOp>) -> Self {
         invariant!(
             pg_num >= self.info.pg_num,
             "a split to make more PGs of one";
@@ -271,34 +278,35 @@ impl StoredCopy {
         );
         self.info.usage_invalid = true;
         self.info.pg_num = pg_num;
-        let mut txn = Txn::default();
         let log = self.log.split_off(|o| child.contains_hash(pg_num, o.hash));
-        let (kept, is_theirs) = (pgid, |v| log.contains(v));
-        let redo = self.redo.split_off(kept, child, is_theirs, &mut txn.meta);
-        if self.exists && self.info.part.layout != Layout::Whole {
-            txn.objects = staged::shared(pgid, child);
-        }
-        let new = Self {
+        let redo = self.redo.split_off(pgid, |v| log.contains(v), meta);
+        let gone = log.iter().filter(|_| self.exists);
+        meta.extend(gone.map(|e| MetaOp::Delete(key::log_key(pgid, e.version))));
+        Self {
             exists: self.exists,
             info: self.info.clone(),
             log,
             dups: self.dups.clone(),
             redo,
-        };
-        if self.exists {
-            for e in new.log.iter() {
-                txn.meta.push(MetaOp::Delete(key::log_key(pgid, e.version)));
-                txn.meta
-                    .push(MetaOp::Put(key::log_key(child, e.version), e.to_bytes()));
-            }
-            for batch in new.dups.batches() {
-                let key = key::dups_key(child, batch.name());
-                txn.meta.push(MetaOp::Put(key, batch.to_bytes()));
-            }
-            txn.meta.push(new.info_record(child));
-            txn.meta.push(self.info_record(pgid));
+            staged: self.staged.split_off(child, pg_num),
         }
-        (new, txn)
+    }
+
+    /// The transactions that store all records of a copy that was split off but its info, of about
+    /// `max` bytes each. They count with the info: what an earlier attempt at the split has left,
+    /// which a crash ended, goes first.
+    pub(super) fn records(&self, pgid: PgId, max: usize) -> Vec<Txn> {
+        if !self.exists {
+            return Vec::new();
+        }
+        let gone = RECORDS.map(|range| range(pgid));
+        let gone = gone.map(|KeyRange { from, to }| MetaOp::DeleteRange(from, to));
+        let entries = self.log.iter();
+        let entries = entries.map(|e| MetaOp::Put(key::log_key(pgid, e.version), e.to_bytes()));
+        let batches = self.dups.batches();
+        let batches = batches.map(|b| MetaOp::Put(key::dups_key(pgid, b.name()), b.to_bytes()));
+        let all = gone.into_iter().chain(entries).chain(batches);
+        txn::divide_records(all.chain(self.redo.records(pgid)), max)
     }
 
     /// Whether a request was executed before, or failed.

@@ -243,6 +243,37 @@ fn direct_min<'a>(ops: impl Iterator<Item = &'a ObjectOp>) -> usize {
     }
 }
 
+/// Divides changes of records among transactions that log about `max` bytes each, unless a single
+/// record is larger.
+pub fn divide_records(all: impl Iterator<Item = MetaOp>, max: usize) -> Vec<Txn> {
+    let (mut out, mut used) = (Vec::<Txn>::new(), usize::MAX);
+    for op in all {
+        let bytes = op.log_bytes();
+        used = used.saturating_add(bytes);
+        if let Some(last) = out.last_mut().filter(|_| used <= max) {
+            last.meta.push(op);
+        } else {
+            out.push(Txn {
+                objects: Vec::new(),
+                meta: vec![op],
+            });
+            used = bytes;
+        }
+    }
+    out
+}
+
+impl MetaOp {
+    /// The most bytes that the change takes in the store's log.
+    fn log_bytes(&self) -> usize {
+        let payload = match self {
+            Self::Put(a, b) | Self::DeleteRange(a, b) => a.len() + b.len(),
+            Self::Delete(key) => key.len(),
+        };
+        payload + PAIR_LOGGED
+    }
+}
+
 impl Txn {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {

@@ -17,9 +17,14 @@ use crate::pg::{Ctx, StoreReply, Token};
 
 /// A core with a map of this epoch and a pool.
 fn core(epoch: Epoch) -> Core {
+    core_of(Shard::WHOLE, epoch)
+}
+
+/// The core of one of several reactors.
+fn core_of(shard: Shard, epoch: Epoch) -> Core {
     Core::new(
         OsdId::new(0),
-        Shard::WHOLE,
+        shard,
         Arc::new(PgConfig::default()),
         Arc::new(map(epoch)),
     )
@@ -85,4 +90,24 @@ fn an_answer_for_a_pg_that_was_deleted_is_counted() {
         core.handle_store(Token::new(77, 1), StoreReply::Committed, cx);
     });
     assert_eq!(late, 1);
+}
+
+/// There is only one reactor, which has all PGs: nothing hands a child over to another.
+#[test]
+#[should_panic(expected = "expected PGs that are split off to belong to the reactor")]
+fn no_pg_is_split_off_that_another_reactor_would_look_for() {
+    let pgid = PgId::new(PoolId::new(1), 0);
+    let shard = Shard {
+        number: Core::shard_of(pgid, 2),
+        count: 2,
+    };
+    let mut core = core_of(shard, Epoch::new(5));
+    let info = PgInfo {
+        pg_num: 1,
+        ..PgInfo::default()
+    };
+    core.load(pgid, info, Vec::new());
+    run(&mut core, |core, cx| {
+        core.handle_map(Arc::new(map(Epoch::new(6))), false, true, cx);
+    });
 }

@@ -8,7 +8,7 @@ use super::copy::copy;
 use super::snaps::roll_back;
 use super::*;
 
-fn small_pages() -> PgConfig {
+pub(super) fn small_pages() -> PgConfig {
     PgConfig {
         max_clone_logged: 2000,
         stage_page: 1500,
@@ -26,7 +26,7 @@ fn cluster(seed: u64) -> Sim {
 }
 
 /// Sets the keys `from..to`, all to values that `mark` begins.
-fn set(from: usize, to: usize, mark: u8) -> OsdOpIn {
+pub(super) fn set(from: usize, to: usize, mark: u8) -> OsdOpIn {
     let pair = |i| {
         (
             Bytes::from(format!("key {i:04}")),
@@ -37,18 +37,18 @@ fn set(from: usize, to: usize, mark: u8) -> OsdOpIn {
     OsdOpIn::new(OpCode::OMAPSETVALS, OpArgs::None, encode_to_vec(&pairs))
 }
 
-fn append(data: &str) -> OsdOpIn {
+pub(super) fn append(data: &str) -> OsdOpIn {
     extent(OpCode::APPEND, 0, data.len() as u64, data)
 }
 
 impl Sim {
     /// Staging objects on all members.
-    fn staged(&self) -> usize {
+    pub(super) fn staged(&self) -> usize {
         let keys = self.nodes.values().flat_map(|n| n.store.objects().keys());
         keys.filter(|k| k[0] == 0xff).count()
     }
 
-    fn keys_at(&mut self, name: &str, snapid: SnapId) -> usize {
+    pub(super) fn keys_at(&mut self, name: &str, snapid: SnapId) -> usize {
         let input = OmapGetKeys {
             start_after: Bytes::new(),
             max: 5000,
@@ -60,7 +60,7 @@ impl Sim {
     }
 
     /// Lets some of the cluster's work happen until something is staged.
-    fn run_until_staged(&mut self) {
+    pub(super) fn run_until_staged(&mut self) {
         for _ in 0..2000 {
             if self.staged() > 0 {
                 return;

@@ -14,6 +14,7 @@ use crate::pg::info::PgInfo;
 use crate::pg::key::{self, KeyRange};
 use crate::pg::log::LogEntry;
 use crate::pg::object::Attrs;
+use crate::pg::staged::Staged;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 use crate::pg::{StoreReply, StoredObject, Token};
 
@@ -147,9 +148,8 @@ impl State {
                 return;
             }
             ObjectOp::MoveOf(source) => {
-                if let Some(o) = self.objects.remove(source) {
-                    self.objects.insert(key.clone(), o);
-                }
+                let moved = self.objects.remove(source).expect("what is moved is there");
+                self.objects.insert(key.clone(), moved);
                 return;
             }
             ObjectOp::Take(stage) => {
@@ -266,6 +266,13 @@ impl FakeStore {
         tokens
     }
 
+    /// Makes the first transactions that are not durable so, of which nobody hears.
+    pub(super) fn flush_first(&mut self, n: usize) {
+        for (_, txn) in self.unflushed.drain(..n.min(self.unflushed.len())) {
+            self.durable.apply(&txn);
+        }
+    }
+
     pub(super) fn crash(&mut self) {
         self.unflushed.clear();
         self.visible = self.durable.clone();
@@ -333,10 +340,13 @@ impl FakeStore {
                 .map(|(k, v)| (k.clone(), v.clone()))
                 .collect();
             let redo = Redo::load(&redo, &entries).unwrap();
+            let KeyRange { from, to } = key::coded_stage_range(pgid, info.pg_num);
+            let staged = self.visible.objects.range(from..to).map(|(k, _)| k.clone());
+            let staged = Staged::load(staged);
             core.load(pgid, info, entries);
             let batches = records(key::dups_range(pgid));
             let batches = batches.map(|(_, v)| decode_all(v).unwrap()).collect();
-            core.load_beside(pgid, batches, redo);
+            core.load_beside(pgid, batches, redo, staged);
         }
     }
 

@@ -6,7 +6,7 @@ use spirula_erasure::{Step, Unit};
 use crate::pg::fetch::Want;
 use crate::pg::output::{Ctx, Output};
 use crate::pg::site::Site;
-use crate::pg::staged;
+use crate::pg::staged::Staged;
 use crate::pg::store_queue::{Pending, StoreQueue};
 use crate::pg::txn::{ObjectOp, Txn};
 
@@ -37,8 +37,8 @@ pub(in crate::pg) fn add_early(store: &mut StoreQueue, txn: &Txn, cx: &mut Ctx<'
 }
 
 /// Removes all that is staged, as when a PG is activated.
-pub(in crate::pg) fn sweep(site: &Site, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
-    let objects = staged::no_stages(site.pgid, store.layout());
+pub(in crate::pg) fn sweep(site: &Site, staged: &Staged, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
+    let objects = staged.removal(site.pgid, store.layout());
     let meta = Vec::new();
     store.record(Txn { objects, meta }, cx);
 }

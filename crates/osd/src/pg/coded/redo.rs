@@ -15,7 +15,6 @@ use spirula_proto::BytesList;
 
 use crate::pg::key::{self, KeyRange};
 use crate::pg::log::LogEntry;
-use crate::pg::staged;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 
 /// The bytes of a large record.
@@ -114,11 +113,10 @@ impl Redo {
         txn.push(MetaOp::DeleteRange(from, to));
     }
 
-    /// Splits off the changes of a child PG, with their records.
+    /// Splits off the changes of a child PG. The records of this PG go with `txn`.
     pub(in crate::pg) fn split_off(
         &mut self,
         pgid: PgId,
-        child: PgId,
         is_theirs: impl Fn(EVersion) -> bool,
         txn: &mut Vec<MetaOp>,
     ) -> Self {
@@ -126,15 +124,18 @@ impl Redo {
             .into_iter()
             .partition(|(v, _)| is_theirs(*v));
         self.changes = ours;
-        let mut theirs = Self { changes: theirs };
-        for (_, change) in &mut theirs.changes {
-            staged::taken_by(child, change);
-        }
-        for (version, change) in &theirs.changes {
-            txn.push(MetaOp::Delete(key::redo_key(pgid, *version)));
-            txn.push(MetaOp::Put(key::redo_key(child, *version), record_of(change)));
-        }
+        let theirs = Self { changes: theirs };
+        let gone = theirs.changes.iter();
+        txn.extend(gone.map(|(version, _)| MetaOp::Delete(key::redo_key(pgid, *version))));
         theirs
+    }
+
+    /// The records of all changes.
+    pub(in crate::pg) fn records(&self, pgid: PgId) -> impl Iterator<Item = MetaOp> {
+        let put = move |(version, change): &(EVersion, Txn)| {
+            MetaOp::Put(key::redo_key(pgid, *version), record_of(change))
+        };
+        self.changes.iter().map(put)
     }
 
     /// The changes after a version.

@@ -15,7 +15,7 @@ use crate::pg::fetch::{Answer, Fetched, OmapRange, Pieces, ReadError, Want, key_
 use crate::pg::output::Ctx;
 use crate::pg::perf::DropReason;
 use crate::pg::serving::Serving;
-use crate::pg::staged::{Slot, Whole, stage_key};
+use crate::pg::staged::{Slot, Whole};
 use crate::pg::store_queue::Pending;
 use crate::pg::txn::{ObjectOp, PAIR_LOGGED, log_bytes_of};
 
@@ -75,20 +75,23 @@ impl Staging<'_> {
     pub(in crate::pg) fn drop_stages(&mut self, cx: &mut Ctx<'_>) {
         for slot in Slot::all() {
             let place = self.serving.ops.stages.place(slot);
-            if matches!(place, Place::Whole(whole) if whole.strong_count() == 0) {
+            if let Place::Whole(key, held) = place
+                && held.strong_count() == 0
+            {
+                let key = std::mem::take(key);
                 *place = Place::Free;
-                self.remove_stage(slot, cx);
+                self.remove_stage(key, cx);
             }
         }
     }
 
-    fn remove_stage(&mut self, slot: Slot, cx: &mut Ctx<'_>) {
-        let objects = vec![(stage_key(self.serving.site.pgid, slot), vec![ObjectOp::Remove])];
+    fn remove_stage(&mut self, key: Bytes, cx: &mut Ctx<'_>) {
+        let objects = vec![(key, vec![ObjectOp::Remove])];
         self.serving.replicate_own(None, objects, cx);
     }
 
-    /// Handles an op's want for which a staging object may be needed.
-    pub(in crate::pg) fn stage(&mut self, seq: u32, want: Want, cx: &mut Ctx<'_>) {
+    /// Handles the want of an op about this object, for which a staging object may be needed.
+    pub(in crate::pg) fn stage(&mut self, seq: u32, object: Bytes, want: Want, cx: &mut Ctx<'_>) {
         let (slot, source, progress) = match &want {
             Want::Copy(copy) => {
                 let fetch = CopyFetch::new((**copy).clone());
@@ -120,6 +123,7 @@ impl Staging<'_> {
         };
         jobs.push(Job {
             seq,
+            object,
             want,
             slot,
             source,
@@ -248,14 +252,14 @@ impl Staging<'_> {
             Err(Some(e)) => return self.stage_failed(seq, e, cx),
             Err(None) => return self.stage_given_up(seq, cx),
         }
-        let pgid = self.serving.site.pgid;
+        let (pgid, layout) = (self.serving.site.pgid, self.serving.store.layout());
         let job = self.job(seq);
         invariant!(
             job.progress == Progress::Running,
             "a step of a staging object to be made when it is its turn";
             pg = pgid, job = seq
         );
-        let (key, end) = (stage_key(pgid, job.slot), job.end);
+        let (key, end) = (job.key(pgid, layout), job.end);
         let (backend, nothing) = (&self.serving.site.backend, Pieces::new());
         if !step.staged
             && let Some(portions) = backend.portions(end, &step.ops, &nothing, &self.serving.site.cfg)
@@ -293,10 +297,12 @@ impl Staging<'_> {
     }
 
     fn stage_whole(&mut self, seq: u32, cx: &mut Ctx<'_>) {
-        let slot = self.job(seq).slot;
+        let (pgid, layout) = (self.serving.site.pgid, self.serving.store.layout());
+        let job = self.job(seq);
+        let (slot, key) = (job.slot, job.key(pgid, layout));
         let whole = Arc::new(Whole {
             slot,
-            key: stage_key(self.serving.site.pgid, slot),
+            key: key.clone(),
         });
         let place = self.serving.ops.stages.place(slot);
         invariant!(
@@ -304,7 +310,7 @@ impl Staging<'_> {
             "a staging object that becomes whole to be the one that was built";
             pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), job = seq
         );
-        *place = Place::Whole(Arc::downgrade(&whole));
+        *place = Place::Whole(key, Arc::downgrade(&whole));
         let answer = match &mut self.job(seq).source {
             Source::Object { .. } | Source::Change => Answer::Staged(Ok(Some(whole))),
             Source::Copy(fetch) => {
@@ -345,7 +351,8 @@ impl Staging<'_> {
         if job.progress == Progress::Running && matches!(place, Place::Building) {
             *place = Place::Free;
             if job.begun {
-                self.remove_stage(job.slot, cx);
+                let key = job.key(self.serving.site.pgid, self.serving.store.layout());
+                self.remove_stage(key, cx);
             }
         }
         job.want

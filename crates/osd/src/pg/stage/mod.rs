@@ -12,6 +12,10 @@
 //! A large change of an object that is erasure-coded is staged as well: each member is sent only what
 //! becomes of its own fragment, and the change itself says no more than that it is taken.
 //!
+//! A staging object is for one object. In a PG whose objects are coded, its key has the hash of that
+//! object, so that a split parts them never: a member that lacks the change may make it again in the
+//! PG that was split off.
+//!
 //! A staging object that is not used is removed: when the op that waited has failed, and by every
 //! member when the PG is activated, as all ops under way have ended then.
 
@@ -22,11 +26,13 @@ use std::sync::Weak;
 
 use bytes::Bytes;
 use spirula_denc::Micros;
+use spirula_maps::PgId;
 
 use super::copy::CopyFetch;
 use super::fetch::Want;
 use super::key;
-use super::staged::{Slot, Whole};
+use super::layout::Layout;
+use super::staged::{Slot, Whole, stage_key};
 use super::txn::ObjectOp;
 
 /// The source of a staging object. As each needs memory, an OSD builds only a few of a kind at a
@@ -75,8 +81,8 @@ enum Place {
     Free,
     /// It is being built.
     Building,
-    /// It is whole, and is to be removed when nobody holds it any more.
-    Whole(Weak<Whole>),
+    /// It is whole. It has this key, and is to be removed when nobody holds it any more.
+    Whole(Bytes, Weak<Whole>),
 }
 
 /// The progress of a job.
@@ -125,6 +131,8 @@ impl From<Vec<ObjectOp>> for Step {
 struct Job {
     /// The op's place among the pending ones.
     seq: u32,
+    /// The object that the op is about.
+    object: Bytes,
     want: Want,
     slot: Slot,
     source: Source,
@@ -160,6 +168,11 @@ impl Job {
             Source::Copy(_) => Lane::Remote,
             Source::Change => Lane::Change,
         }
+    }
+
+    /// The key of the staging object, in a PG with this layout.
+    fn key(&self, pgid: PgId, layout: Layout) -> Bytes {
+        stage_key(pgid, layout, self.slot, &self.object)
     }
 
     /// The ops that make the staging object, before its pairs and data are added.
@@ -255,13 +268,14 @@ impl Stages {
     /// Notes that a change uses staging objects: they are no longer there to be removed.
     pub(super) fn taken(&mut self, objects: &[(Bytes, Vec<ObjectOp>)]) {
         for place in &mut self.places {
-            let Place::Whole(whole) = place else { continue };
-            let Some(whole) = whole.upgrade() else { continue };
+            let Place::Whole(stage, held) = place else {
+                continue;
+            };
             let takes = |op: &ObjectOp| match op {
-                ObjectOp::MoveOf(key) | ObjectOp::Take(key) => *key == whole.key,
+                ObjectOp::MoveOf(key) | ObjectOp::Take(key) => key == stage,
                 _ => false,
             };
-            if objects.iter().any(|(_, ops)| ops.iter().any(takes)) {
+            if held.strong_count() > 0 && objects.iter().any(|(_, ops)| ops.iter().any(takes)) {
                 *place = Place::Free;
             }
         }

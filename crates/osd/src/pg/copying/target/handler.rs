@@ -109,6 +109,9 @@ impl Receiving<'_> {
             return dropped!(cx.perf.dropped, DropReason::PeerGap; pg = self.site.pgid, version = e.version);
         }
         let (pgid, v) = (self.site.pgid, e.version);
+        if self.site.cfg.has_bug(Bug::EarlySweep) {
+            effect::sweep(self.site, &self.copy.staged, self.store, cx);
+        }
         let before = self.copy.note_redo(pgid, v, EVersion::ZERO, &mut txn);
         self.store.record(before, cx);
         txn.meta.push(MetaOp::Put(key::log_key(pgid, v), entry));
@@ -116,9 +119,6 @@ impl Receiving<'_> {
         let begun = None;
         if self.site.cfg.has_bug(Bug::TwiceAdded) {
             effect::add_early(self.store, &txn, cx);
-        }
-        if self.site.cfg.has_bug(Bug::EarlySweep) {
-            effect::sweep(self.site, self.store, cx);
         }
         self.store.submit(txn, Commit::Push { id, source, begun }, cx);
     }
