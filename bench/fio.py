@@ -1,4 +1,5 @@
-"""The rows of block images: fio's rbd engine, without librbd's cache, on an image with three replicas."""
+"""The rows of block images: fio's rbd engine, without librbd's cache, on an image with three replicas, and on one whose data is
+erasure-coded."""
 
 import json
 import os
@@ -10,7 +11,9 @@ POOL = "rep3"
 MIB = 1 << 20
 SIZE = 2048 * MIB
 # What images are made from: the image, and what `rbd` does before.
-FULL, CLONE, EMPTY = "full", "clone", "empty"
+FULL, CLONE, EMPTY, CODED = "full", "clone", "empty", "coded"
+# The pool of the data of CODED.
+DATA_POOL = "ec21"
 # case, image, what fio does, the first bar of the plan (ratio to Ceph 16.2)
 ROWS = [
     ("image: write 4 MiB, 16", FULL, ["--rw=write", "--bs=4m", "--iodepth=16"], 1.4),
@@ -22,6 +25,12 @@ ROWS = [
     ("new clone: rand read 4 KiB, 16", CLONE, ["--rw=randread", "--bs=4k", "--iodepth=16"], None),
     ("after a snapshot: rand write 4 KiB, 16", FULL, ["--rw=randwrite", "--bs=4k", "--iodepth=16"], None),
     ("empty image: rand write 4 KiB, 16", EMPTY, ["--rw=randwrite", "--bs=4k", "--iodepth=16"], None),
+    ("coded image: write 4 MiB, 16", CODED, ["--rw=write", "--bs=4m", "--iodepth=16"], 2),
+    ("coded image: read 4 MiB, 16", CODED, ["--rw=read", "--bs=4m", "--iodepth=16"], 1.2),
+    ("coded image: rand write 4 KiB, 1", CODED, ["--rw=randwrite", "--bs=4k", "--iodepth=1"], 3),
+    ("coded image: rand write 4 KiB, 16", CODED, ["--rw=randwrite", "--bs=4k", "--iodepth=16"], 5),
+    ("coded image: rand read 4 KiB, 1", CODED, ["--rw=randread", "--bs=4k", "--iodepth=1"], 1.2),
+    ("coded image: rand read 4 KiB, 16", CODED, ["--rw=randread", "--bs=4k", "--iodepth=16"], 1.2),
 ]
 
 
@@ -39,17 +48,19 @@ def rbd(env, *argv, check=True):
     sh("rbd", *argv, env=env, check=check)
 
 
-def prepare(first, case, env):
-    """What a row needs once, before its first run; the first row of all makes the image."""
+def prepare(first, case, image, env):
+    """What a row needs once, before its first run; the first row of all, and the first about CODED, makes the image."""
     if first:
-        rbd(env, "create", "--size", f"{SIZE // MIB}M", f"{POOL}/{FULL}")
-        sh(*fio(FULL, ["--rw=write", "--bs=4m", "--iodepth=16"]), env=environment(env))
+        made = CODED if image == CODED else FULL
+        coded = ["--data-pool", DATA_POOL] if made == CODED else []
+        rbd(env, "create", "--size", f"{SIZE // MIB}M", *coded, f"{POOL}/{made}")
+        sh(*fio(made, ["--rw=write", "--bs=4m", "--iodepth=16"]), env=environment(env))
         # Once more, so that no row finds it as it was laid down first.
-        sh(*fio(FULL, ["--rw=randwrite", "--bs=4k", "--iodepth=16", "--time_based", "--runtime=2"]), env=environment(env))
-        rbd(env, "snap", "create", f"{POOL}/{FULL}@cloned")
-    if case.startswith("image: rand read"):
+        sh(*fio(made, ["--rw=randwrite", "--bs=4k", "--iodepth=16", "--time_based", "--runtime=2"]), env=environment(env))
+        rbd(env, "snap", "create", f"{POOL}/{made}@cloned")
+    if "image: rand read" in case:
         # Both have read all of it before, in pieces that both keep.
-        sh(*fio(FULL, ["--rw=read", "--bs=64k", "--iodepth=16"]), env=environment(env))
+        sh(*fio(image, ["--rw=read", "--bs=64k", "--iodepth=16"]), env=environment(env))
 
 
 def before(image, case, env):

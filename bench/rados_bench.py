@@ -6,20 +6,22 @@ import time
 
 from clusters import sh
 
+# Replicated pools by their size, and erasure-coded ones by their profile.
 POOLS = {"rep1": 1, "rep3": 3}
+CODED = {"ec21": ["k=2", "m=1"]}
 # Sets of objects that are read: their size in bytes, and their number.
 SMALL = ("small", 4096, 12_000)
 LARGE = ("large", 4 << 20, 256)
 # case, what `rados bench` does, the set that it reads (None: it writes), whether the caches are empty before,
 # and the first bar of the plan (ratio to Ceph 16.2), by pool
 ROWS = [
-    ("write 4 MiB, 16", ["write", "-t", "16"], None, False, {"rep1": 1.6, "rep3": 1.4}),
-    ("seq read 4 MiB, 16", ["seq", "-t", "16"], LARGE, False, {"rep1": 1.5, "rep3": 1.5}),
+    ("write 4 MiB, 16", ["write", "-t", "16"], None, False, {"rep1": 1.6, "rep3": 1.4, "ec21": 2}),
+    ("seq read 4 MiB, 16", ["seq", "-t", "16"], LARGE, False, {"rep1": 1.5, "rep3": 1.5, "ec21": 1.2}),
     ("seq read 4 MiB, 16, cold", ["seq", "-t", "16"], LARGE, True, {}),
-    ("write 4 KiB, 1", ["write", "-b", "4096", "-t", "1"], None, False, {"rep3": 3.5}),
-    ("write 4 KiB, 16", ["write", "-b", "4096", "-t", "16"], None, False, {"rep1": 3.5, "rep3": 6}),
-    ("rand read 4 KiB, 1", ["rand", "-t", "1"], SMALL, False, {"rep1": 1.5, "rep3": 1.5}),
-    ("rand read 4 KiB, 16", ["rand", "-t", "16"], SMALL, False, {"rep1": 2, "rep3": 2}),
+    ("write 4 KiB, 1", ["write", "-b", "4096", "-t", "1"], None, False, {"rep3": 3.5, "ec21": 3}),
+    ("write 4 KiB, 16", ["write", "-b", "4096", "-t", "16"], None, False, {"rep1": 3.5, "rep3": 6, "ec21": 5}),
+    ("rand read 4 KiB, 1", ["rand", "-t", "1"], SMALL, False, {"rep1": 1.5, "rep3": 1.5, "ec21": 1.2}),
+    ("rand read 4 KiB, 16", ["rand", "-t", "16"], SMALL, False, {"rep1": 2, "rep3": 2, "ec21": 1.2}),
     ("rand read 4 KiB, 1, cold", ["rand", "-t", "1"], SMALL, True, {"rep1": 1, "rep3": 1}),
     ("rand read 4 KiB, 16, cold", ["rand", "-t", "16"], SMALL, True, {}),
 ]

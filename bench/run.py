@@ -50,6 +50,16 @@ def nothing(_cluster):
     pass
 
 
+def is_coded(pool, case):
+    """Whether a row is about an erasure-coded pool."""
+    return pool in rados_bench.CODED or case.startswith(fio.CODED)
+
+
+def replicated(pool, case):
+    """The row on three replicas that a row about an erasure-coded pool corresponds to."""
+    return "rep3" if pool in rados_bench.CODED else pool, case.removeprefix(f"{fio.CODED} ")
+
+
 @dataclasses.dataclass
 class Row:
     """A case on a pool: what is run, what reads its output, and what each cluster needs around it."""
@@ -74,7 +84,7 @@ def wanted(args, pool, case):
 
 
 def rados_rows(args):
-    for pool in rados_bench.POOLS:
+    for pool in [*rados_bench.POOLS, *rados_bench.CODED]:
         # The last row that reads each set of objects.
         last = {}
         rows = []
@@ -109,9 +119,12 @@ def librados_rows(args):
 
 def fio_rows(args):
     rows = [row for row in fio.ROWS if wanted(args, fio.POOL, row[0])]
-    for at, (case, image, argv, bar) in enumerate(rows):
+    made = set()
+    for case, image, argv, bar in rows:
+        first = (image == fio.CODED) not in made
+        made.add(image == fio.CODED)
         yield Row(fio.POOL, case, bar, fio.command(image, argv, args.seconds), fio.line,
-                  prepare=lambda cluster, first=at == 0, case=case: fio.prepare(first, case, cluster.env),
+                  prepare=lambda cluster, first=first, case=case, image=image: fio.prepare(first, case, image, cluster.env),
                   before=lambda cluster, case=case, image=image: fio.before(image, case, cluster.env),
                   env=fio.environment({}))
 
@@ -142,8 +155,9 @@ def librados_line(text):
     return {"rate": rate, "unit": "op/s", "iops": rate, "avg_ms": avg_ms, "max_ms": max_ms, "ops": ops}
 
 
-def start(cluster):
-    """Starts a cluster with its pools, and notes how long that took and which processes are its OSDs."""
+def start(cluster, with_coded):
+    """Starts a cluster with its pools, erasure-coded ones if they are asked for, and notes how long that took and which processes are
+    its OSDs."""
     clear(cluster.dir)
     started = time.monotonic()
     cluster.up()
@@ -154,6 +168,10 @@ def start(cluster):
         sh("ceph", "osd", "pool", "create", pool, "32", "32", "replicated", env=env)
         sh("ceph", "osd", "pool", "set", pool, "min_size", "1" if size == 1 else "2", env=env)
         sh("ceph", "osd", "pool", "set", pool, "size", str(size), "--yes-i-really-mean-it", env=env)
+    for pool, code in rados_bench.CODED.items() if with_coded else ():
+        sh("ceph", "osd", "erasure-code-profile", "set", pool, *code, "crush-failure-domain=osd", env=env)
+        sh("ceph", "osd", "pool", "create", pool, "32", "32", "erasure", pool, env=env)
+        sh("ceph", "osd", "pool", "set", pool, "allow_ec_overwrites", "true", env=env)
     cluster.osd_pids = [int(open(f, encoding="ascii").read()) for f in sorted(glob.glob(f"{cluster.dir}/run/osd.*.pid"))]
 
 
@@ -255,8 +273,9 @@ def main():
     kinds = [kind for kind in (peer, ours) if args.only in (None, kind.name)]
     clusters = [kind(args.work, args.osd_gib, args.before if kind is Before else args.spirula) for kind in kinds]
     try:
+        with_coded = any(is_coded(row.pool, row.case) for row in rows_of(args))
         for cluster in clusters:
-            start(cluster)
+            start(cluster, with_coded)
         time.sleep(5)
         results = measure_all(clusters, args)
     finally:
@@ -279,6 +298,12 @@ def main():
     for r in table:
         print(f"{r['pool'] + ': ' + r['case']:42} {r['ratio']:6.2f} {r['bar'] or '':>5} {r['spirula_rate']:8.1f} {r[f'{peer}_rate']:8.1f} {r['unit']:5} "
               f"{r['spirula_osd_us_per_op']:7.1f} {r[f'{peer}_osd_us_per_op']:7.1f} {r['spirula_rss_mib']:5.0f} {r[f'{peer}_rss_mib']:6.0f}")
+    rates = {(r["pool"], r["case"]): r["spirula_rate"] for r in table}
+    for r in table:
+        own = rates.get(replicated(r["pool"], r["case"])) if is_coded(r["pool"], r["case"]) else None
+        if own:
+            r["of_own_replicas"] = r["spirula_rate"] / own
+            print(f"{r['pool'] + ': ' + r['case']:42} {r['of_own_replicas']:6.2f} of our own three replicas")
     with open(f"{args.out}/summary.json", "w", encoding="utf-8") as f:
         json.dump({"where": where, "cases": table}, f, indent=1)
     plot(table, f"{args.out}/results.svg", where, peer)
