@@ -726,7 +726,10 @@ def main():
     os.environ['CEPH_CONF'] = str(CLUSTER / 'ceph.conf')
     host(SPIRULA, 'up', '--detach', '--bind', HOST, '--dir', CLUSTER)
     try:
-        host('ceph', 'osd', 'pool', 'create', 'p', '8')
+        code = os.environ.get('CODE', '').split()
+        if code:
+            host('ceph', 'osd', 'erasure-code-profile', 'set', 'code', *code, 'crush-failure-domain=osd')
+        host('ceph', 'osd', 'pool', 'create', 'p', '8', '8', *(['erasure', 'code'] if code else []))
         host('rbd', 'pool', 'init', 'p')
         began = time.monotonic()
         a, b = guest('a'), guest('b')

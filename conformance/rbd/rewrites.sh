@@ -3,6 +3,7 @@
 # one OSD after the other is killed.
 #
 #     conformance/rbd/rewrites.sh DIR SPIRULA     starts a cluster of three OSDs in DIR, which must not exist
+#     CODE='k=2 m=1' conformance/rbd/rewrites.sh DIR SPIRULA     the pool is erasure-coded
 #
 # fio's blocks have checksums of their own inside, so that two contents of a block may have one checksum. Needs fio and ceph-common.
 set -euo pipefail
@@ -11,7 +12,14 @@ dir=$1 spirula=$2
 trap '"$spirula" down --dir "$dir" >/dev/null' EXIT
 export CEPH_CONF=$dir/client.conf
 { cat "$dir/ceph.conf"; printf '[client]\nrbd_cache = false\n'; } >"$CEPH_CONF"
-ceph osd pool create p 8
+kind=replicated
+if [ -n "${CODE:-}" ]; then
+    read -ra code <<<"$CODE"
+    ceph osd erasure-code-profile set code "${code[@]}" crush-failure-domain=osd
+    kind='erasure code'
+fi
+# shellcheck disable=SC2086
+ceph osd pool create p 8 8 $kind
 rbd pool init p
 # The way of writing, the block, the bytes that are written, and how often.
 for job in 'randwrite 4k 12M 40' 'write 4k 12M 40' 'randwrite 4m 256M 40' 'write 4m 256M 40'; do

@@ -4,7 +4,7 @@ use crate::common::Cluster;
 use crate::conformance::CONFORMANCE;
 use crate::damage::{content, damage_found, fsck, repaired};
 
-/// Makes a profile and a pool of this name, in which a file is put together of units of `unit` bytes.
+/// Makes a profile and a pool of this name.
 fn make_pool(c: &Cluster, pool: &str, code: &str) {
     c.sh(&format!(
         "ceph osd erasure-code-profile set {pool} {code} crush-failure-domain=osd; \
@@ -12,10 +12,11 @@ fn make_pool(c: &Cluster, pool: &str, code: &str) {
     ));
 }
 
-/// The programs of the conformance suites.
-fn program(name: &str) -> String {
+/// The path of a program of the conformance suites, which is built if it is not there.
+fn program(c: &Cluster, name: &str) -> String {
     let out = format!("{}/conformance", env!("CARGO_TARGET_TMPDIR"));
-    format!("make -s -C {CONFORMANCE}/cpp OUT={out} {out}/{name}; {out}/{name}")
+    c.sh(&format!("make -s -C {CONFORMANCE}/cpp OUT={out} {out}/{name}"));
+    format!("{out}/{name}")
 }
 
 #[test]
@@ -40,8 +41,8 @@ fn clients_cannot_tell_them_from_replicated_pools() {
          for i in 1 2 3 4; do timeout 60 rados bench -p e 4 rand -t 64 & done; \
          for i in 1 2 3 4; do wait -n; done; rados -p e cleanup");
     let said = c.sh(&format!(
-        "timeout 300 {} --ops 3000 --kill {dir}/run --every 4 --hasty 2",
-        program("model").replace("; ", "; CONFORMANCE_PROFILE=e ")
+        "CONFORMANCE_PROFILE=e timeout 300 {} --ops 3000 --kill {dir}/run --every 4 --hasty 2",
+        program(&c, "model")
     ));
     assert!(said.contains("3000 operations without a mismatch"), "{said}");
     for osd in ["osd.0", "osd.1", "osd.2"] {
@@ -59,9 +60,9 @@ fn all_borders_are_true_with_members_down() {
     make_pool(&c, "four", "k=4 m=2 stripe_unit=4096");
     c.sh("ceph osd pool set four min_size 4");
     c.wait_healthy();
-    let borders = program("boundaries");
+    let borders = program(&c, "boundaries");
     let check = |pool: &str, more: &str| {
-        let said = c.sh(&format!("timeout 200 bash -c '{borders} {pool} {more}'"));
+        let said = c.sh(&format!("timeout 200 {borders} {pool} {more}"));
         assert!(said.contains("cases without a difference"), "{said}");
     };
     check("two", "2 65536 --thin 11 --other r");
