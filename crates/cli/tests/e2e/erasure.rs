@@ -40,16 +40,16 @@ fn clients_cannot_tell_them_from_replicated_pools() {
     c.sh("timeout 60 rados bench -p e 3 write -t 32 --no-cleanup; \
          for i in 1 2 3 4; do timeout 60 rados bench -p e 4 rand -t 64 & done; \
          for i in 1 2 3 4; do wait -n; done; rados -p e cleanup");
-    let said = c.sh(&format!(
-        "CONFORMANCE_PROFILE=e timeout 300 {} --ops 3000 --kill {dir}/run --every 4 --hasty 2",
-        program(&c, "model")
-    ));
-    assert!(said.contains("3000 operations without a mismatch"), "{said}");
     for osd in ["osd.0", "osd.1", "osd.2"] {
         let peak = c.peak_rss(osd) >> 20;
         println!("{osd}: at most {peak} MiB");
         assert!(peak < 128, "{osd} took {peak} MiB");
     }
+    let said = c.sh(&format!(
+        "CONFORMANCE_PROFILE=e timeout 300 {} --ops 3000 --kill {dir}/run --every 4 --hasty 2",
+        program(&c, "model")
+    ));
+    assert!(said.contains("3000 operations without a mismatch"), "{said}");
 }
 
 #[test]
