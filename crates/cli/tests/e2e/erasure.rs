@@ -38,8 +38,8 @@ fn clients_cannot_tell_them_from_replicated_pools() {
     ));
     // Far more reads at once than there is room for.
     c.sh("timeout 60 rados bench -p e 3 write -t 32 --no-cleanup; \
-         for i in 1 2 3 4; do timeout 60 rados bench -p e 4 rand -t 64 & done; \
-         for i in 1 2 3 4; do wait -n; done; rados -p e cleanup");
+         for i in 1 2 3 4; do timeout 60 rados bench -p e 4 rand -t 64 & pids+=($!); done; \
+         for pid in ${pids[@]}; do wait $pid; done; rados -p e cleanup");
     for osd in ["osd.0", "osd.1", "osd.2"] {
         let peak = c.peak_rss(osd) >> 20;
         println!("{osd}: at most {peak} MiB");
