@@ -1,9 +1,9 @@
 //! What the steps of a change mean for the fragment of one member.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::Bytes;
+use rangemap::RangeSet;
 use spirula_denc::Extent;
 use spirula_invariant::invariant;
 
@@ -117,11 +117,11 @@ struct Member<'a> {
     unit: Unit,
     ops: Vec<FragmentOp>,
     /// What is to be added to a coding fragment.
-    sums: Sums,
+    sums: Sums<'a>,
 }
 
-impl Member<'_> {
-    fn step(&mut self, step: &Step) {
+impl<'a> Member<'a> {
+    fn step(&mut self, step: &'a Step) {
         match (step, self.unit) {
             (Step::Truncate { size }, unit) => {
                 // Stripes that are gone are not added to.
@@ -163,8 +163,8 @@ impl Member<'_> {
                 Step::Write { offset, data: delta }
                 | Step::Patch { offset, delta }
                 | Step::Punch { offset, delta },
-                Unit::Parity(parity),
-            ) => self.sums.add(self.layout, self.code, parity, *offset, delta),
+                Unit::Parity(_),
+            ) => self.sums.parts.push((*offset, delta)),
         }
     }
 
@@ -212,17 +212,14 @@ impl Member<'_> {
 
     /// Codes stripes anew, as far as they have data.
     fn parity_of_stripes(&mut self, parity: u8, range: Extent, fresh: bool, pieces: &Pieces) {
-        let mut sums = Sums::default();
-        for (offset, data) in pieces {
-            sums.add(self.layout, self.code, parity, *offset, data);
-        }
+        let parts = pieces.iter().map(|(offset, data)| (*offset, data)).collect();
+        let sums = Sums { parts }.of_parity(self.layout, self.code, parity);
         // A coding fragment reaches as far as that of the first data unit.
         let all = self.layout.data_extent(0, range);
         let mut at = all.offset;
-        for (offset, data) in sums.joined() {
+        for (offset, data) in sums {
             self.ops.extend(hole(fresh, at..offset));
             at = offset + data.len() as u64;
-            let data = data.into();
             self.ops.push(FragmentOp::Write { offset, data });
         }
         self.ops.extend(hole(fresh, at..all.end()));
@@ -230,10 +227,12 @@ impl Member<'_> {
 
     /// Notes the sums as ops.
     fn add_up(&mut self) {
-        for (offset, sum) in std::mem::take(&mut self.sums).joined() {
-            let delta = sum.into();
-            self.ops.push(FragmentOp::Add { offset, delta });
-        }
+        let Unit::Parity(parity) = self.unit else { return };
+        let sums = std::mem::take(&mut self.sums).of_parity(self.layout, self.code, parity);
+        let added = sums
+            .into_iter()
+            .map(|(offset, delta)| FragmentOp::Add { offset, delta });
+        self.ops.extend(added);
     }
 }
 
@@ -242,71 +241,66 @@ fn hole(fresh: bool, range: Range<u64>) -> Option<FragmentOp> {
     (!fresh && !range.is_empty()).then(|| FragmentOp::Zero { range: range.into() })
 }
 
-/// Sums of data, or of differences, in a coding fragment: units of one stripe meet in it. By
-/// disjoint ranges, so that nothing is made of what no data is in.
+/// What is summed in one buffer at most, in bytes. Buffers of this size are used again and again by
+/// allocators; memory for larger ones comes from the kernel each time, page by page.
+const MOST_IN_SUM: u64 = 64 << 10;
+
+/// Parts of the object, data or differences, of which the sum is to be made in a coding fragment:
+/// units of one stripe meet there.
 #[derive(Default)]
-struct Sums {
-    by_start: BTreeMap<u64, Vec<u8>>,
+struct Sums<'a> {
+    /// By their offsets in the object, in the order of the steps.
+    parts: Vec<(u64, &'a Bytes)>,
 }
 
-impl Sums {
-    /// Adds bytes of the object, each times its unit's coefficient.
-    fn add(&mut self, layout: Layout, code: &Code, parity: u8, offset: u64, bytes: &Bytes) {
-        let range = Extent {
-            offset,
-            len: bytes.len() as u64,
+impl Sums<'_> {
+    /// The sums of all parts, each times its unit's coefficient: disjoint ranges of the fragment, in
+    /// order. Nothing is made of what no part is in.
+    fn of_parity(self, layout: Layout, code: &Code, parity: u8) -> Vec<(u64, Bytes)> {
+        let pieces_of = |(offset, bytes): (u64, &Bytes)| {
+            let len = bytes.len() as u64;
+            layout.pieces(Extent { offset, len })
         };
-        for piece in layout.pieces(range) {
-            let from = len(piece.offset - offset);
-            let part = &bytes[from..from + len(piece.len)];
-            let place = piece.fragment_offset..piece.fragment_offset + piece.len;
-            code.add_delta(parity, piece.data, part, self.room(place));
-        }
-    }
-
-    /// The sums of a range; what was not summed is zero.
-    fn room(&mut self, range: Range<u64>) -> &mut [u8] {
-        let end_of = |(at, sum): (&u64, &Vec<u8>)| *at + sum.len() as u64;
-        let before = self.by_start.range(..=range.start).next_back();
-        let last = before.filter(|sum| end_of(*sum) > range.start);
-        let from = match last {
-            Some(sum) if end_of(sum) >= range.end => *sum.0,
-            _ => self.join(last.map_or(range.start, |(at, _)| *at), range.end),
-        };
-        let sum = self.by_start.entry(from).or_default();
-        &mut sum[len(range.start - from)..len(range.end - from)]
-    }
-
-    /// Makes one range of this one and all that overlap it. Returns its start.
-    fn join(&mut self, start: u64, mut end: u64) -> u64 {
-        let parts: Vec<u64> = self.by_start.range(start..end).map(|(at, _)| *at).collect();
-        let parts: Vec<_> = parts
-            .iter()
-            .filter_map(|at| self.by_start.remove_entry(at))
+        let pieces = self.parts.iter().flat_map(|part| pieces_of(*part));
+        let places = pieces.map(|p| p.fragment_offset..p.fragment_offset + p.len);
+        let mut sums: Vec<(u64, Vec<u8>)> = ranges_of_sums(places)
+            .map(|range| (range.start, vec![0; len(range.end - range.start)]))
             .collect();
-        for (at, sum) in &parts {
-            end = end.max(at + sum.len() as u64);
-        }
-        let mut all = vec![0; len(end - start)];
-        for (at, sum) in parts {
-            all[len(at - start)..][..sum.len()].copy_from_slice(&sum);
-        }
-        self.by_start.insert(start, all);
-        start
-    }
-
-    /// All sums; ranges that touch become one.
-    fn joined(self) -> Vec<(u64, Vec<u8>)> {
-        let mut all: Vec<(u64, Vec<u8>)> = Vec::new();
-        for (at, sum) in self.by_start {
-            match all
-                .last_mut()
-                .filter(|(start, last)| start + last.len() as u64 == at)
-            {
-                Some((_, last)) => last.extend_from_slice(&sum),
-                None => all.push((at, sum)),
+        for (offset, bytes) in &self.parts {
+            for piece in pieces_of((*offset, bytes)) {
+                let part = &bytes[len(piece.offset - offset)..][..len(piece.len)];
+                add_to(&mut sums, piece.fragment_offset, part, |part, sum| {
+                    code.add_delta(parity, piece.data, part, sum)
+                });
             }
         }
-        all
+        sums.into_iter().map(|(at, sum)| (at, sum.into())).collect()
+    }
+}
+
+/// The ranges of sums in which all of these places are: those that touch become one, which is cut
+/// where it is too long.
+fn ranges_of_sums(places: impl Iterator<Item = Range<u64>>) -> impl Iterator<Item = Range<u64>> {
+    let joined: RangeSet<u64> = places.filter(|place| !place.is_empty()).collect();
+    joined.into_iter().flat_map(|range| {
+        let sums = range.start / MOST_IN_SUM..range.end.div_ceil(MOST_IN_SUM);
+        sums.map(move |n| {
+            let cut = n * MOST_IN_SUM;
+            range.start.max(cut)..range.end.min(cut + MOST_IN_SUM)
+        })
+    })
+}
+
+/// Adds bytes to the sums that lie where they go.
+fn add_to(sums: &mut [(u64, Vec<u8>)], mut at: u64, mut bytes: &[u8], add: impl Fn(&[u8], &mut [u8])) {
+    let first = sums.partition_point(|(start, sum)| start + sum.len() as u64 <= at);
+    for (start, sum) in &mut sums[first..] {
+        let place = &mut sum[len(at - *start)..];
+        let (here, rest) = bytes.split_at(bytes.len().min(place.len()));
+        add(here, &mut place[..here.len()]);
+        if rest.is_empty() {
+            break;
+        }
+        (at, bytes) = (at + here.len() as u64, rest);
     }
 }

@@ -225,7 +225,7 @@ fn ops_are_few_and_large() {
     assert_eq!(divided.staged.len(), 1);
     let ops = |unit| layout.staged(&layout.code(), unit, &divided.staged);
     assert_eq!(ops(Unit::Data(1)).len(), 16);
-    assert_eq!(ops(Unit::Parity(1)).len(), 1);
+    assert_eq!(ops(Unit::Parity(1)).len(), 16);
     let portions = layout.portions(&divided.staged, 1 << 20);
     assert_eq!(portions.iter().map(Vec::len).collect::<Vec<_>>(), [1; 4]);
     // Parts of two stripes: of each what is staged before, between and behind its column.
