@@ -8,6 +8,9 @@ use spirula_denc::Extent;
 use crate::change::{copy_of, len, within};
 use crate::{Code, DecodePlan, Error, Layout, Pieces, Unit, UnitSet};
 
+/// The bytes of each source that are copied at a time, to make others of them.
+const PART: usize = 256 << 10;
+
 /// Parts of fragments: of each unit disjoint ranges in their order.
 pub type FragmentExtents = BTreeMap<Unit, Vec<Extent>>;
 /// Contents of fragments. Where a range that was read has no piece there are zeros.
@@ -72,17 +75,26 @@ impl Gather {
     }
 }
 
-/// Makes a range of one fragment of the others.
+/// Makes a range of one fragment of the others, part by part: copies of all sources would take k
+/// times as much as what is made.
 fn decode<'a>(plan: &DecodePlan, of: impl Fn(&Unit) -> &'a Pieces, range: Extent) -> Bytes {
-    let sources: Vec<Vec<u8>> = plan
-        .sources()
-        .iter()
-        .map(|unit| copy_of(of(unit), range))
-        .collect();
-    let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
-    let mut out = vec![0; len(range.len)];
-    plan.run(&sources, &mut [&mut out]);
-    out.into()
+    let mut all = vec![0; len(range.len)];
+    let mut offset = range.offset;
+    for out in all.chunks_mut(PART) {
+        let part = Extent {
+            offset,
+            len: out.len() as u64,
+        };
+        offset = part.end();
+        let sources: Vec<Vec<u8>> = plan
+            .sources()
+            .iter()
+            .map(|unit| copy_of(of(unit), part))
+            .collect();
+        let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
+        plan.run(&sources, &mut [out]);
+    }
+    all.into()
 }
 
 /// Brings ranges into their order and joins those that touch.

@@ -4,6 +4,17 @@ use crate::common::Cluster;
 use crate::conformance::CONFORMANCE;
 use crate::damage::{content, damage_found, fsck, repaired};
 
+/// A program in which 24 clients read an object of 14 MiB at once.
+const LARGE_READS: &str = r#"
+import os, rados
+def client():
+    cluster = rados.Rados(conffile=""); cluster.connect()
+    data = cluster.open_ioctx("e").read("large", 14 << 20)
+    os._exit(len(data) != 14 << 20)
+clients = [os.fork() or client() for _ in range(24)]
+assert not any([os.waitpid(pid, 0)[1] for pid in clients])
+"#;
+
 /// Makes a profile and a pool of this name.
 fn make_pool(c: &Cluster, pool: &str, code: &str) {
     c.sh(&format!(
@@ -36,7 +47,10 @@ fn clients_cannot_tell_them_from_replicated_pools() {
          rbd bench --io-type write --io-size 4K --io-total 4M --io-pattern rand e/b; rbd flatten e/b; \
          rbd export e/a@s {dir}/out; cmp {dir}/in {dir}/out"
     ));
-    // Far more reads at once than there is room for.
+    // Far more reads at once than there is room for. Fragments of the larger object do not lie in
+    // files.
+    c.sh("head -c 14M /dev/urandom > in; rados -p e put large in");
+    c.sh(&format!("timeout 60 /usr/bin/python3 -c '{LARGE_READS}'"));
     c.sh("timeout 60 rados bench -p e 3 write -t 32 --no-cleanup; \
          for i in 1 2 3 4; do timeout 60 rados bench -p e 4 rand -t 64 & pids+=($!); done; \
          for pid in ${pids[@]}; do wait $pid; done; rados -p e cleanup");

@@ -1,10 +1,12 @@
 //! Units that are made and lost.
 
+use bytes::Bytes;
+use spirula_denc::Extent;
 use spirula_random::Rng;
 
 use super::{choices, oracle, shapes, slices, slices_mut, some_data, units};
 use crate::kernel::Kernel;
-use crate::{Code, CodeKind, Error, Unit, UnitSet};
+use crate::{Code, CodeKind, Error, FragmentExtents, FragmentPieces, Gather, Unit, UnitSet};
 
 fn new_code(k: u8, m: u8) -> Code {
     Code::new(CodeKind::of(k, m), k, m).unwrap()
@@ -233,4 +235,28 @@ fn sets_hold_units_of_both_kinds() {
 #[should_panic(expected = "room in each coding unit")]
 fn data_is_never_cut_off() {
     new_code(2, 1).encode(&[&[1, 2, 3], &[]], &mut [&mut [0; 2]]);
+}
+
+#[test]
+fn a_long_range_is_made_part_by_part() {
+    let (code, mut rng) = (new_code(2, 1), Rng::new(11));
+    let data = [rng.bytes(900_000), rng.bytes(700_000)];
+    let parity = encoded(&code, &data, 900_000).remove(0);
+    let read = FragmentPieces::from([
+        (Unit::Data(0), vec![(0, Bytes::from(data[0].clone()))]),
+        (Unit::Parity(0), vec![(0, Bytes::from(parity))]),
+    ]);
+    // Behind its end the unit has zeros.
+    for (offset, len) in [(1000, 899_000), (0, 1 << 18), (1, (1 << 18) + 1)] {
+        let wanted = FragmentExtents::from([(Unit::Data(1), vec![Extent { offset, len }])]);
+        let gather = Gather::new(&code, read.keys().copied().collect(), wanted).unwrap();
+        let made = gather.made(&read);
+        let [(at, bytes)] = &made[&Unit::Data(1)][..] else {
+            panic!("one piece is made");
+        };
+        let from = usize::try_from(offset).unwrap();
+        let mut expected = data[1][from..].to_vec();
+        expected.resize(usize::try_from(len).unwrap(), 0);
+        assert!((*at, &bytes[..]) == (offset, &expected[..]), "{offset}~{len}");
+    }
 }

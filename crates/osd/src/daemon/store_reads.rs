@@ -243,9 +243,34 @@ impl Reads {
         self.large -= answered;
     }
 
+    /// The number of large reads under way, here or by several members.
+    fn large(&self) -> usize {
+        self.large + self.totals.gathers()
+    }
+
     /// The bytes that are being read for clients, or that they have not read yet.
     fn used(&self) -> usize {
         self.totals.reading().saturating_add(self.unread.bytes())
+    }
+
+    /// The answer to a read of which the store has answered all parts.
+    fn answer(&mut self, mut job: Read) -> (Token, StoreReply) {
+        self.large_answered += usize::from(job.is_large);
+        let one = |(want, mut answer): (Want, Result<Answer, ReadError>)| {
+            if let Ok(Answer::Data(pieces)) = &mut answer {
+                pieces.sort_unstable_by_key(|(at, _)| *at);
+            }
+            Fetched { want, answer }
+        };
+        let fetched: Vec<Fetched> = job.wants.into_iter().zip(job.answers).map(one).collect();
+        let read: ReadBytes = fetched.iter().map(Fetched::room).sum();
+        job.room.set(read.total(), read.heap);
+        let is_gathered = fetched.iter().any(|f| matches!(f.want, Want::Room(_)));
+        if is_gathered && job.is_large {
+            // The room is all that it has so far: it goes on being a large read.
+            job.room.gather(&self.totals);
+        }
+        (job.token, StoreReply::Fetched(fetched, job.room))
     }
 
     /// Whether a read may begin: it fits the pool, and does not give its client more than it leaves
@@ -265,7 +290,7 @@ impl Reads {
         let left = limit.saturating_sub(used);
         let is_share = has == 0 && bytes <= left || has.saturating_add(bytes) <= left;
         let may_pass = self.alone.is_none() && is_share && self.pool.has_room(bytes);
-        may_pass || self.is_for_one(read) && self.large == 0
+        may_pass || self.is_for_one(read) && self.large() == 0
     }
 
     /// Whether a read may only begin alone: it hardly ever fits the pool, or its request holds on
@@ -601,23 +626,13 @@ impl Reading<'_> {
     }
 
     /// Answers a read of which the store has answered all parts.
-    fn finish(&mut self, mut job: Read) {
+    fn finish(&mut self, job: Read) {
         if job.cut {
             self.read_whole(job);
             return; // Its turn comes once more.
         }
-        self.reads.large_answered += usize::from(job.is_large);
-        let one = |(want, mut answer): (Want, Result<Answer, ReadError>)| {
-            if let Ok(Answer::Data(pieces)) = &mut answer {
-                pieces.sort_unstable_by_key(|(at, _)| *at);
-            }
-            Fetched { want, answer }
-        };
-        let fetched: Vec<Fetched> = job.wants.into_iter().zip(job.answers).map(one).collect();
-        let read: ReadBytes = fetched.iter().map(Fetched::room).sum();
-        job.room.set(read.total(), read.heap);
-        self.answers
-            .push((job.token, StoreReply::Fetched(fetched, job.room)));
+        let answer = self.reads.answer(job);
+        self.answers.push(answer);
     }
 }
 
@@ -638,4 +653,74 @@ fn omap_read(r: Result<Pairs, StoreError>) -> Result<Pairs, ReadError> {
         tracing::error!(%error, "omap can't be read");
         ReadError
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pg::account::Party;
+
+    const LIMIT: usize = 1 << 20;
+
+    /// A client's read that wants room for this many bytes.
+    fn ask(reads: &Reads, bytes: usize) -> Deferred {
+        let arrivals = Pool::new(LIMIT).party();
+        let party = Party::new(QueueAccount::default(), arrivals, Arc::clone(&reads.totals));
+        let client = Client {
+            party: Arc::new(party),
+            ..Client::internal()
+        };
+        let reader = Reader {
+            client: Arc::new(client),
+            held: 0,
+            only_reads: true,
+            only_once: false,
+        };
+        let wants = vec![Want::Room(bytes as u64)];
+        Deferred::new(Token(1), Bytes::new(), wants, Some(reader))
+    }
+
+    /// Gives a read the room that it wants.
+    fn room(reads: &mut Reads, asked: Deferred) -> Room {
+        assert!(reads.may_begin(&asked));
+        let (bytes, reader) = (asked.bytes(), asked.reader.unwrap());
+        let is_large = bytes > LITTLE;
+        reads.large += usize::from(is_large);
+        let job = Read {
+            token: asked.token,
+            key: asked.key,
+            room: Room::take(&reader.client.party, bytes, None),
+            reader: Some(reader),
+            most_pairs: asked.most_pairs,
+            cut: false,
+            is_large,
+            wants: asked.wants,
+            answers: vec![Ok(Answer::Room)],
+            left: 0,
+        };
+        let (_, StoreReply::Fetched(_, room)) = reads.answer(job) else {
+            panic!("room is given");
+        };
+        reads.settle();
+        room
+    }
+
+    #[test]
+    fn what_begins_alone_waits_for_what_members_read() {
+        let mut reads = Reads::new(Pool::new(LIMIT));
+        for first in [LIMIT, LITTLE + 1] {
+            let wanted = ask(&reads, first);
+            let gathering = room(&mut reads, wanted);
+            assert!(!reads.may_begin(&ask(&reads, LIMIT)), "{first}");
+            // Neither members' fragments, for which there is room, nor little reads wait.
+            let fragment = Deferred::with_room(Token(2), Bytes::new(), Vec::new());
+            assert!(reads.may_begin(&fragment) && reads.may_begin(&ask(&reads, LITTLE)));
+            drop(gathering);
+            assert!(reads.may_begin(&ask(&reads, LIMIT)), "{first}");
+        }
+        let wanted = ask(&reads, LITTLE);
+        let little = room(&mut reads, wanted);
+        assert!(reads.may_begin(&ask(&reads, LIMIT)));
+        drop(little);
+    }
 }

@@ -146,6 +146,8 @@ pub struct Totals {
     /// The part of the held bytes that are copies of values.
     copies: AtomicUsize,
     reading: AtomicUsize,
+    /// The number of large reads under way of several members' fragments.
+    gathers: AtomicUsize,
 }
 
 impl Totals {
@@ -156,12 +158,19 @@ impl Totals {
             held: AtomicUsize::new(0),
             copies: AtomicUsize::new(0),
             reading: AtomicUsize::new(0),
+            gathers: AtomicUsize::new(0),
         }
     }
 
     /// Bytes that are being read, or were read for requests that are not answered yet.
     pub fn reading(&self) -> usize {
         self.reading.load(Ordering::Relaxed)
+    }
+
+    /// The number of large reads of several members' fragments that have room, and of which some
+    /// fragments have not come.
+    pub fn gathers(&self) -> usize {
+        self.gathers.load(Ordering::Relaxed)
     }
 
     /// Bytes of requests besides payload.
@@ -255,6 +264,16 @@ impl Party {
     }
 }
 
+/// A large read of several members' fragments, which is counted until this is dropped.
+#[derive(Debug)]
+struct Gathering(Arc<Totals>);
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        give_back(&self.0.gathers, 1);
+    }
+}
+
 /// Room for the data read for a party: taken before the read, and returned when the answer is made,
 /// or nobody waits for it any more.
 #[derive(Debug, Default)]
@@ -263,6 +282,8 @@ pub struct Room {
     bytes: usize,
     /// The part of the room that is not in buffers of a pool.
     heap: Vec<Charge>,
+    /// What the room is for, if that is a large read of several members' fragments.
+    gathering: Option<Gathering>,
 }
 
 impl Room {
@@ -274,7 +295,20 @@ impl Room {
             party: Some(Arc::clone(party)),
             bytes,
             heap: heap.into_iter().collect(),
+            gathering: None,
         }
+    }
+
+    /// Counts a large read of several members' fragments in `totals`, as long as the room is there
+    /// or until [`Room::gathered`].
+    pub fn gather(&mut self, totals: &Arc<Totals>) {
+        totals.gathers.fetch_add(1, Ordering::Relaxed);
+        self.gathering = Some(Gathering(Arc::clone(totals)));
+    }
+
+    /// Notes that all fragments have come. What holds the room may wait for more of it from now on.
+    pub(super) fn gathered(&mut self) {
+        self.gathering = None;
     }
 
     /// The bytes of the room.
@@ -284,6 +318,9 @@ impl Room {
 
     /// Adds room of the same party.
     pub(super) fn join(&mut self, mut more: Self) {
+        if let Some(gathering) = more.gathering.take() {
+            self.gathering = Some(gathering);
+        }
         let Some(party) = more.party.take() else {
             // Room of nobody is none.
             return;

@@ -227,7 +227,8 @@ impl Gathers {
             return None;
         }
         let mut g = self.under_way.remove(&token)?;
-        let room = std::mem::take(&mut g.room);
+        let mut room = std::mem::take(&mut g.room);
+        room.gathered();
         Some((g.answers(own), room))
     }
 
@@ -382,4 +383,79 @@ fn extents_of(pieces: &Pieces) -> Vec<Extent> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pg::account::Totals;
+    use crate::pg::fetch::ReadRange;
+
+    const TOKEN: u32 = 7;
+
+    /// What the first of three members, two of which make an object, has begun to gather, and has
+    /// room for.
+    fn begun(totals: &Arc<Totals>) -> (Gathers, Fragments) {
+        let layout = erasure::Layout::new(2, 1, 4096).unwrap();
+        let own = Fragments {
+            layout,
+            code: layout.code(),
+            unit: Unit::Data(0),
+        };
+        let others = [(Unit::Data(1), OsdId::new(1)), (Unit::Parity(0), OsdId::new(2))];
+        let want = Want::Data(ReadRange {
+            offset: 0,
+            len: 8192,
+            sparse: false,
+        });
+        let mut gathers = Gathers::default();
+        let of = (Shape::Whole, Arc::new(others.into()));
+        let asks = gathers.begin(TOKEN, (Bytes::from_static(b"key"), vec![want]), of, &own);
+        let [Ask::Here { wants, number, .. }] = &asks[..] else {
+            panic!("only room is asked for: {asks:?}");
+        };
+        assert_eq!((&wants[..], *number), (&[Want::Room(8192)][..], (TOKEN, 0)));
+        let mut room = Room::default();
+        room.gather(totals);
+        let asks = gathers.read_here((TOKEN, 0), Vec::new(), room, &own).unwrap();
+        assert_eq!(asks.len(), 2);
+        (gathers, own)
+    }
+
+    fn piece() -> Pieces {
+        vec![(0, Bytes::from_static(&ZEROS[..4096]))]
+    }
+
+    #[test]
+    fn a_gathering_counts_until_all_fragments_are_there() {
+        let totals = Arc::default();
+        let (mut gathers, own) = begun(&totals);
+        gathers.took((TOKEN, 0), Unit::Data(0), Ok(piece()), &own);
+        assert!(gathers.end(TOKEN, &own).is_none());
+        // The other member is asked instead, and so is this one once more.
+        let again = gathers.took((TOKEN, 0), Unit::Data(1), Err(ReadError), &own);
+        assert_eq!((again.map(|asks| asks.len()), totals.gathers()), (Some(2), 1));
+        gathers.took((TOKEN, 1), Unit::Data(0), Ok(piece()), &own);
+        assert!(gathers.end(TOKEN, &own).is_none() && totals.gathers() == 1);
+        gathers.took((TOKEN, 1), Unit::Parity(0), Ok(piece()), &own);
+        // Whoever wanted it may wait for more room, so it does not count while that holds this.
+        let ended = gathers.end(TOKEN, &own);
+        assert_eq!((ended.is_some(), totals.gathers()), (true, 0));
+    }
+
+    #[test]
+    fn a_gathering_that_is_forgotten_does_not_count() {
+        let totals = Arc::default();
+        for forget in [|g: &mut Gathers| g.forget(TOKEN), Gathers::clear] {
+            let (mut gathers, own) = begun(&totals);
+            assert_eq!(totals.gathers(), 1);
+            forget(&mut gathers);
+            assert_eq!(totals.gathers(), 0);
+            // Room that comes for it then is given back at once.
+            let mut room = Room::default();
+            room.gather(&totals);
+            assert!(gathers.read_here((TOKEN, 0), Vec::new(), room, &own).is_none());
+            assert_eq!(totals.gathers(), 0);
+        }
+    }
 }
