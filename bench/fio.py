@@ -20,6 +20,7 @@ ROWS = [
     ("image: read 4 MiB, 16", FULL, ["--rw=read", "--bs=4m", "--iodepth=16"], 1.5),
     ("image: rand write 4 KiB, 1", FULL, ["--rw=randwrite", "--bs=4k", "--iodepth=1"], 4.5),
     ("image: rand write 4 KiB, 16", FULL, ["--rw=randwrite", "--bs=4k", "--iodepth=16"], 5),
+    ("image: rand write 64 KiB, 16", FULL, ["--rw=randwrite", "--bs=64k", "--iodepth=16"], None),
     ("image: rand read 4 KiB, 1", FULL, ["--rw=randread", "--bs=4k", "--iodepth=1"], 1.8),
     ("image: rand read 4 KiB, 16", FULL, ["--rw=randread", "--bs=4k", "--iodepth=16"], 2),
     ("new clone: rand read 4 KiB, 16", CLONE, ["--rw=randread", "--bs=4k", "--iodepth=16"], None),
@@ -29,6 +30,7 @@ ROWS = [
     ("coded image: read 4 MiB, 16", CODED, ["--rw=read", "--bs=4m", "--iodepth=16"], 1.2),
     ("coded image: rand write 4 KiB, 1", CODED, ["--rw=randwrite", "--bs=4k", "--iodepth=1"], 3),
     ("coded image: rand write 4 KiB, 16", CODED, ["--rw=randwrite", "--bs=4k", "--iodepth=16"], 5),
+    ("coded image: rand write 64 KiB, 16", CODED, ["--rw=randwrite", "--bs=64k", "--iodepth=16"], None),
     ("coded image: rand read 4 KiB, 1", CODED, ["--rw=randread", "--bs=4k", "--iodepth=1"], 1.2),
     ("coded image: rand read 4 KiB, 16", CODED, ["--rw=randread", "--bs=4k", "--iodepth=16"], 1.2),
 ]

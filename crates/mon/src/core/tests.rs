@@ -289,6 +289,20 @@ fn osds_boot_and_a_pool_is_placed_on_them() {
 }
 
 #[test]
+fn an_osd_gets_the_weight_that_is_configured_for_it() {
+    let mut w = World::new();
+    let admin = w.admin();
+    let set = r#"{"prefix":"config set","who":"osd.1","name":"osd_crush_initial_weight","value":"0.5"}"#;
+    assert_eq!(w.command(admin, set).result, 0);
+    (0..2).for_each(|o| w.boot(o));
+    let crush = w.mon.view.state.osd.map.crush.map();
+    let weight = |osd: u16| crush.item_weight(OsdId::new(osd).item()).unwrap();
+    let of = |weight| spirula_crush::weight_from_f64(weight).unwrap();
+    // 10 GiB, and what was set.
+    assert_eq!((weight(0), weight(1)), (of(0.0098), of(0.5)));
+}
+
+#[test]
 fn a_subscriber_is_sent_every_epoch_once() {
     let mut w = World::new();
     w.admin();

@@ -67,12 +67,21 @@ impl Standing<'_> {
             protocols: BTreeMap::new(),
             metadata: metadata::all(self.setup, size),
             size,
-            crush_location: self.setup.cfg.crush_location.clone(),
+            crush_location: self.crush_location(),
             device_class: self.device_class(),
             boot_epoch: self.life.boot_epoch,
             newest_map: self.maps.epoch(),
         };
         self.mons.report(OsdReport::Boot(boot));
+    }
+
+    /// The place that the monitors are to give this OSD in the CRUSH map; empty if it is to stay
+    /// where it is.
+    fn crush_location(&self) -> BTreeMap<String, String> {
+        match self.setup.values.flag("osd_crush_update_on_start") {
+            true => self.setup.cfg.crush_location.clone(),
+            false => BTreeMap::new(),
+        }
     }
 
     /// The device class that the monitors are to give this OSD if it has none.

@@ -300,7 +300,7 @@ impl Room {
     }
 
     /// Counts a large read of several members' fragments in `totals`, as long as the room is there
-    /// or until [`Room::gathered`].
+    /// or until `gathered` is called.
     pub fn gather(&mut self, totals: &Arc<Totals>) {
         totals.gathers.fetch_add(1, Ordering::Relaxed);
         self.gathering = Some(Gathering(Arc::clone(totals)));

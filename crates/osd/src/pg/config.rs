@@ -284,7 +284,7 @@ impl Default for PgConfig {
             max_snaps: 8192,
             max_work: 192 << 20,
             max_logged: MAX_ATTRS + (512 << 10),
-            large_change: 64 << 10,
+            large_change: 32 << 10,
             portion: 4 << 20,
             max_info: 1 << 20,
             max_clone_logged: 448 << 10,
