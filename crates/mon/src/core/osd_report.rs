@@ -23,6 +23,24 @@ const MAX_METADATA: usize = 64 << 10;
 /// The most addresses of an OSD on one network: of either protocol and family.
 const MAX_ADDRESSES: usize = 8;
 
+/// The CRUSH weight of an OSD that has none yet: `osd_crush_initial_weight` as it is for this OSD,
+/// or its size in TiB.
+fn initial_weight(view: &View, osd: OsdId, b: &OsdBoot) -> f64 {
+    const OPTION: &str = "osd_crush_initial_weight";
+    let host = b.metadata.get("hostname").map_or("", String::as_str);
+    let config = &view.state.config;
+    let of_osd = config.for_daemon("osd", &osd.to_string(), host, &b.device_class);
+    let set = of_osd.get(OPTION).and_then(|text| text.parse().ok());
+    match set.unwrap_or_else(|| view.values.float(OPTION)) {
+        weight if weight >= 0.0 => weight,
+        _ => {
+            let tib = b.size as f64 / (1u64 << 40) as f64;
+            // Official OSDs round to four decimals too, and never down to nothing.
+            ((tib * 10_000.0).round() / 10_000.0).max(0.0001)
+        }
+    }
+}
+
 impl View {
     /// The extended info of an OSD that boots, and its weight if it is marked in.
     fn after_boot(&self, map: &OsdMap, osd: OsdId, b: &OsdBoot) -> (OsdXInfo, Option<u32>) {
@@ -56,7 +74,7 @@ impl View {
         let name = format!("osd.{osd}");
         // An OSD that stays where it is (`osd_crush_update_on_start`) names no place.
         if !b.crush_location.is_empty() {
-            let weight = spirula_crush::weight_from_f64(self.initial_weight(osd, b)).map_err(fail)?;
+            let weight = spirula_crush::weight_from_f64(initial_weight(self, osd, b)).map_err(fail)?;
             changed |= crush
                 .create_or_move_item(osd.item(), weight, &name, &b.crush_location)
                 .map_err(fail)?;
@@ -67,24 +85,6 @@ impl View {
             changed |= crush.set_device_class(osd.item(), &class).map_err(fail)?;
         }
         Ok(changed.then_some(crush))
-    }
-
-    /// The CRUSH weight of an OSD that has none yet: `osd_crush_initial_weight` as it is for this OSD,
-    /// or its size in TiB.
-    fn initial_weight(&self, osd: OsdId, b: &OsdBoot) -> f64 {
-        const OPTION: &str = "osd_crush_initial_weight";
-        let host = b.metadata.get("hostname").map_or("", String::as_str);
-        let config = &self.state.config;
-        let of_osd = config.for_daemon("osd", &osd.to_string(), host, &b.device_class);
-        let set = of_osd.get(OPTION).and_then(|text| text.parse().ok());
-        match set.unwrap_or_else(|| self.values.float(OPTION)) {
-            weight if weight >= 0.0 => weight,
-            _ => {
-                let tib = b.size as f64 / (1u64 << 40) as f64;
-                // Official OSDs round to four decimals too, and never down to nothing.
-                ((tib * 10_000.0).round() / 10_000.0).max(0.0001)
-            }
-        }
     }
 
     /// The first OSDMap that must stay: the last ones do, and everything since the oldest epoch in
