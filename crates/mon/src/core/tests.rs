@@ -300,6 +300,20 @@ fn an_osd_gets_the_weight_that_is_configured_for_it() {
     let of = |weight| spirula_crush::weight_from_f64(weight).unwrap();
     // 10 GiB, and what was set.
     assert_eq!((weight(0), weight(1)), (of(0.0098), of(0.5)));
+    let set = r#"{"prefix":"config set","who":"osd","name":"osd_crush_update_on_start","value":"false"}"#;
+    assert_eq!(w.command(admin, set).result, 0);
+    w.boot(2);
+    assert_eq!(
+        w.mon
+            .view
+            .state
+            .osd
+            .map
+            .crush
+            .map()
+            .item_weight(OsdId::new(2u16).item()),
+        None
+    );
 }
 
 #[test]
