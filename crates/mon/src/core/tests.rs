@@ -300,6 +300,12 @@ fn an_osd_gets_the_weight_that_is_configured_for_it() {
     let of = |weight| spirula_crush::weight_from_f64(weight).unwrap();
     // 10 GiB, and what was set.
     assert_eq!((weight(0), weight(1)), (of(0.0098), of(0.5)));
+}
+
+#[test]
+fn an_osd_that_is_to_stay_is_not_placed() {
+    let mut w = World::new();
+    let admin = w.admin();
     let set = r#"{"prefix":"config set","who":"osd","name":"osd_crush_update_on_start","value":"false"}"#;
     assert_eq!(w.command(admin, set).result, 0);
     w.boot(2);
