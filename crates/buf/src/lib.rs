@@ -155,7 +155,10 @@ struct Common {
     total: usize,
     /// Bytes that pools may borrow.
     lendable: usize,
+    /// Bytes that pools have borrowed, and those withheld.
     borrowed: AtomicUsize,
+    /// Bytes of the lendable ones that are not lent for now.
+    withheld: AtomicUsize,
     in_use: AtomicUsize,
     shelf: Mutex<Shelf>,
     /// Whether `waiters` holds anyone, so that returning a buffer costs no second lock otherwise.
@@ -168,6 +171,11 @@ struct Common {
 impl Common {
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that may be in use and on the shelf for now, all pools together.
+    fn allowed(&self) -> usize {
+        self.total - self.withheld.load(Ordering::SeqCst)
     }
 
     fn wake_all(&self) {
@@ -256,6 +264,7 @@ impl Budget {
             total: own.saturating_add(lendable),
             lendable,
             borrowed: AtomicUsize::new(0),
+            withheld: AtomicUsize::new(0),
             in_use: AtomicUsize::new(0),
             shelf: Mutex::default(),
             waiting: AtomicBool::new(false),
@@ -269,6 +278,23 @@ impl Budget {
         let keep = shelf.bytes - shelf.idle.div_ceil(2);
         shelf.shrink(keep);
         shelf.idle = shelf.bytes;
+    }
+
+    /// Does not lend `bytes` of the lendable memory (all of it, if that is less) until this is called
+    /// again, and keeps less for reuse. What pools have borrowed they bring back in time. A pool that
+    /// uses nothing finds room for one buffer of up to its limit all the same.
+    pub fn withhold(&self, bytes: usize) {
+        let common = &*self.0;
+        let bytes = bytes.min(common.lendable);
+        let before = common.withheld.swap(bytes, Ordering::SeqCst);
+        if bytes > before {
+            common.borrowed.fetch_add(bytes - before, Ordering::SeqCst);
+            let used = common.in_use.load(Ordering::SeqCst);
+            common.shelf().shrink(common.allowed().saturating_sub(used));
+        } else if bytes < before {
+            common.borrowed.fetch_sub(before - bytes, Ordering::SeqCst);
+            common.wake_all();
+        }
     }
 
     /// The bytes of all buffers.
@@ -492,7 +518,7 @@ impl Pool {
         let found = shelf.take(cap);
         if found.is_none() && shelf.bytes > 0 {
             let used = common.in_use.load(Ordering::SeqCst);
-            shelf.shrink(common.total.saturating_sub(used.saturating_add(cap)));
+            shelf.shrink(common.allowed().saturating_sub(used.saturating_add(cap)));
         }
         found
     }
@@ -613,7 +639,7 @@ impl Drop for PoolBuf {
         let common = &self.shared.common;
         if cap <= KEEP_MAX && raw.file.is_none() {
             let mut shelf = common.shelf();
-            if shelf.bytes + common.in_use.load(Ordering::SeqCst) + cap <= common.total {
+            if shelf.bytes + common.in_use.load(Ordering::SeqCst) + cap <= common.allowed() {
                 shelf.put(raw);
             }
         }
@@ -621,172 +647,4 @@ impl Drop for PoolBuf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buffers_are_aligned_counted_and_reused() {
-        let pool = Pool::new(1 << 20);
-        let mut b = pool.get(5000);
-        assert_eq!(b.as_ptr() as usize % ALIGN, 0);
-        b[4999] = 7;
-        let at = b.as_ptr();
-        let frozen = b.freeze();
-        assert_eq!(pool.in_use(), 8192);
-        let slice = frozen.slice(4000..);
-        drop(frozen);
-        assert_eq!((slice[999], pool.in_use()), (7, 8192));
-        drop(slice);
-        assert_eq!(pool.in_use(), 0);
-        assert_eq!(pool.get(6000).as_ptr(), at);
-    }
-
-    #[test]
-    fn other_memory_counts_until_it_is_dropped() {
-        let pool = Pool::new(10_000);
-        let mut charge = pool.charge(9000);
-        assert!(!pool.has_room(2000));
-        charge.set(100);
-        assert_eq!((pool.in_use(), pool.has_room(2000)), (100, true));
-        charge.set(20_000);
-        assert!(!pool.has_room(20_000));
-        drop(charge);
-        assert_eq!((pool.in_use(), pool.has_room(10_000)), (0, true));
-    }
-
-    #[test]
-    fn a_returned_buffer_wakes_those_who_wait_for_room() {
-        struct Count(AtomicUsize);
-        impl std::task::Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-        let count = Arc::new(Count(AtomicUsize::new(0)));
-        let waker = Waker::from(Arc::clone(&count));
-        let mut cx = Context::from_waker(&waker);
-        let pool = Pool::new(8192);
-        let (a, b) = (pool.get(4096), pool.get(4096));
-        assert!(pool.poll_room(4096, &mut cx).is_pending());
-        assert!(pool.poll_room(4096, &mut cx).is_pending());
-        drop(a);
-        assert_eq!(count.0.load(Ordering::SeqCst), 1);
-        assert!(pool.poll_room(4096, &mut cx).is_ready());
-        drop(b);
-        assert_eq!(count.0.load(Ordering::SeqCst), 1);
-    }
-
-    #[test]
-    fn pools_borrow_what_the_others_do_not_need() {
-        let budget = Budget::new(8 * 4096, 4 * 4096);
-        let (a, b) = (budget.pool(4 * 4096), budget.pool(4 * 4096));
-        let of_a: Vec<PoolBuf> = (0..8).map(|_| a.get(4096)).collect();
-        assert!(!a.has_room(1) && b.has_room(4 * 4096));
-        let of_b: Vec<PoolBuf> = (0..4).map(|_| b.get(4096)).collect();
-        assert!(!b.has_room(1));
-        drop(of_a);
-        assert!(b.has_room(4 * 4096) && !b.has_room(4 * 4096 + 1));
-        drop(of_b);
-        let common = &a.shared.common;
-        assert_eq!(
-            (
-                common.borrowed.load(Ordering::SeqCst),
-                common.in_use.load(Ordering::SeqCst),
-                common.shelf().bytes
-            ),
-            (0, 0, 12 * 4096)
-        );
-        budget.trim();
-        assert_eq!(common.shelf().bytes, 12 * 4096);
-        budget.trim();
-        assert_eq!(common.shelf().bytes, 6 * 4096);
-        // Buffers kept for reuse are freed.
-        let large = a.get(5 * 4096);
-        assert!(common.shelf().bytes + 5 * 4096 <= common.total);
-        drop(large);
-    }
-
-    #[test]
-    fn what_is_larger_than_the_limit_comes_one_at_a_time() {
-        let pool = Pool::new(10_000);
-        let held = pool.get(4096);
-        assert!(pool.has_room(5000) && !pool.has_room(10_000));
-        assert!(pool.has_room(1 << 20));
-        let large = pool.get(1 << 20);
-        assert!(pool.has_room(1) && !pool.has_room(10_000) && !pool.has_room(1 << 20));
-        assert_eq!(pool.in_use(), (1 << 20) + 4096);
-        drop(held);
-        assert!(pool.has_room(10_000) && !pool.has_room(1 << 20));
-        drop(large);
-        assert!(pool.has_room(1 << 20));
-    }
-
-    #[test]
-    fn what_is_too_much_lies_in_a_file() {
-        let dir = std::env::temp_dir();
-        let pool = Budget::with_files(16 << 20, 0, Some(dir)).pool(16 << 20);
-        let is_filed = |b: &PoolBuf| matches!(&b.memory, Some(Memory::Whole(r)) if r.file.is_some());
-        let first = pool.get(12 << 20);
-        let mut second = pool.get(8 << 20);
-        let third = pool.get(4 << 20);
-        assert_eq!([&first, &second, &third].map(is_filed), [false, true, false]);
-        assert_eq!(second.as_ptr().addr() % ALIGN, 0);
-        second.fill(7);
-        let frozen = second.freeze();
-        assert!(frozen.iter().all(|b| *b == 7));
-        assert_eq!(pool.in_use(), 24 << 20);
-        drop((first, frozen, third));
-        assert_eq!(pool.in_use(), 0);
-        // It is not kept for reuse.
-        assert!(!is_filed(&pool.get(8 << 20)));
-        let huge = pool.get(90 << 20);
-        assert!(is_filed(&huge) && !is_filed(&Pool::new(1 << 20).get(8 << 20)));
-    }
-
-    #[test]
-    fn what_is_larger_leaves_all_pools_their_own() {
-        let budget = Budget::new(8 * 4096, 4 * 4096);
-        let (a, b) = (budget.pool(4 * 4096), budget.pool(4 * 4096));
-        let large = a.get(9 * 4096);
-        for pool in [&a, &b] {
-            let own = pool.get(4 * 4096);
-            assert!(!pool.has_room(1));
-            drop(own);
-        }
-        drop(large);
-        let of_a = a.get(4 * 4096);
-        assert!(a.has_room(4 * 4096));
-        drop(of_a);
-        assert_eq!(
-            (a.in_use(), a.shared.common.borrowed.load(Ordering::SeqCst)),
-            (0, 0)
-        );
-    }
-
-    #[test]
-    fn no_party_takes_the_room_of_all_by_sending_slowly() {
-        const MIB: usize = 1 << 20;
-        let pool = Pool::new(24 * MIB);
-        let mut held = Vec::new();
-        let mut fill = |party: &Pool| {
-            let mut taken = 0;
-            while party.has_room(MIB) {
-                held.push((party.arrive(MIB), party.get(MIB)));
-                taken += 1;
-            }
-            taken
-        };
-        let parties: Vec<Pool> = (0..4).map(|_| pool.party()).collect();
-        assert_eq!(parties.iter().map(&mut fill).collect::<Vec<_>>(), [12, 6, 3, 2]);
-        let other = pool.party();
-        assert!(other.has_room(MIB) && !other.has_room(2 * MIB));
-        // An arrived message counts for the pool only.
-        assert_eq!(parties[0].arriving(), 12 * MIB);
-        let buffers: Vec<PoolBuf> = held.into_iter().map(|(_, buffer)| buffer).collect();
-        assert_eq!((parties[0].arriving(), pool.in_use()), (0, 23 * MIB));
-        assert!(parties[0].has_room(MIB));
-        drop(buffers);
-        // A party that is alone receives one message after the other, however large.
-        assert!(parties[0].has_room(24 * MIB) && parties[0].has_room(90 * MIB));
-    }
-}
+mod tests;

@@ -75,6 +75,11 @@ impl OsdConfig {
         self.shared_memory() / 8
     }
 
+    /// The bytes of payloads, all together.
+    pub(super) fn payload_bytes(&self) -> usize {
+        3 * self.own_payload_bytes() + self.lendable_payload_bytes()
+    }
+
     /// The bytes besides payload that clients' requests may take while they wait or are under way.
     pub(super) fn held_bytes(&self) -> usize {
         self.shared_memory() / 8

@@ -36,6 +36,7 @@ mod options;
 mod peers;
 mod perf;
 mod pg_states;
+mod pressure;
 mod purged_snaps;
 mod read_turns;
 mod report;

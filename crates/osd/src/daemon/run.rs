@@ -22,6 +22,7 @@ use super::accept::Purpose;
 use super::auth::Secrets;
 use super::config::OsdConfig;
 use super::host::SystemHost;
+use super::pressure::Pressure;
 use super::setup::Addrs;
 use super::shell::{Dialer, Shared, Shell};
 use super::state::{Osd, Parts};
@@ -88,6 +89,7 @@ fn files(cfg: &OsdConfig) -> Option<PathBuf> {
 /// Where it can't start, or had to stop.
 pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(), OsdError> {
     let memory = Memory::of(&cfg);
+    let pressure = Pressure::new(cfg.memory_target, cfg.payload_bytes());
     let limits = guest_limits(&cfg, spirula_msgr::raise_open_files());
     let reads = memory.reads;
     let mut store_cfg = spirula_store::Config::with_budget(memory.store);
@@ -182,7 +184,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     tasks.spawn_local(work_store(Rc::clone(&shell)));
     tasks.spawn_local(admit_reads(Rc::clone(&shell), reads));
     tasks.spawn_local(watch_store(Rc::clone(&shell), events_fd)?);
-    tasks.spawn_local(tick(Rc::clone(&shell), memory.payload, modes));
+    tasks.spawn_local(tick(Rc::clone(&shell), memory.payload, pressure, modes));
     tasks.spawn_local(alarms::ring(Rc::clone(&shell)));
     tasks.spawn_local(unread::watch(Rc::clone(&shell)));
     tasks.spawn_local(report_news(Rc::clone(&shell)));
@@ -302,12 +304,19 @@ fn modes(values: &Values) -> ModeLists {
     ModeLists::from_options(|name| Some(values.get(name).to_owned())).unwrap_or_default()
 }
 
-async fn tick(shell: Shared, payload: Budget, modes_in_use: Modes) {
+async fn tick(shell: Shared, payload: Budget, mut pressure: Pressure, modes_in_use: Modes) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for n in 0u32.. {
         interval.tick().await;
         payload.trim();
+        if let Some(resident) = shell.with(|o| o.setup.host.resident()) {
+            let withheld = pressure.withheld(resident.bytes, payload.usage());
+            payload.withhold(withheld);
+            if withheld > 0 {
+                shell.with(|o| (o.setup.cfg.give_back)());
+            }
+        }
         shell.with(|o| o.tick(n));
         modes_in_use.set(shell.with(|o| modes(&o.setup.values)));
     }
