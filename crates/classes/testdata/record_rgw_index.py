@@ -203,7 +203,7 @@ GOOD = (('bucket_init_index', b''), ('bucket_set_tag_timeout', sec(1, u64(7))), 
 def absent(x):
     for method, data in GOOD:
         if method == 'bucket_unlink_instance':
-            continue  # An instance that is not there is no error to 16.2, but to newer releases.
+            continue  # That an instance is not there is no error to 16.2, but to newer releases.
         x.object('rgw-absent')
         x.call(method, data, b'tag')
         x.seen()

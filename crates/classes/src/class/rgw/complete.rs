@@ -1,16 +1,21 @@
 //! Completing an operation on an object, or cancelling it. Formats: Ceph's
 //! `src/cls/rgw/cls_rgw_ops.h`.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use spirula_denc::versioned;
 
+use super::bi_log::{self, LogEntry, ZoneSet};
 use super::entry::{self, DirEntry, EntryFlags, EntryMeta, EntryVersion, NullVersion, ObjectKey, operation};
 use super::header::{self, DirHeader};
-use super::index_log::{self, LogEntry, ZoneSet};
-use super::resharding;
+use super::{keys, resharding};
 use crate::error::unless;
-use crate::method::Nothing;
+use crate::method::{Nothing, stored};
 use crate::{Error, Object, Result, omap};
+
+/// Entries that are read and removed at once: an upload has up to 10,000 parts.
+const REMOVED_AT_ONCE: usize = 1000;
 
 versioned! {
     /// Input.
@@ -97,10 +102,10 @@ pub(super) fn complete_op(object: &mut dyn Object, op: CompleteOp) -> Result<Not
             zones_trace: op.zones_trace,
             ..LogEntry::of(&op.key, entry.meta.mtime, entry.version)
         };
-        index_log::append(object, &mut header, log)?;
+        bi_log::append(object, &mut header, log)?;
     }
-    for key in &op.remove_objs {
-        remove(object, &mut header, key)?;
+    for keys in op.remove_objs.chunks(REMOVED_AT_ONCE) {
+        remove(object, &mut header, keys)?;
     }
     header::write(object, header).map(|()| Nothing)
 }
@@ -113,12 +118,30 @@ fn cancel(object: &mut dyn Object, index_key: Bytes, entry: &DirEntry) -> Result
     }
 }
 
-/// Removes an entry, if it is there and can be read.
-fn remove(object: &mut dyn Object, header: &mut DirHeader, key: &ObjectKey) -> Result<()> {
-    let found = unless(entry::find(object, key, NullVersion::Data), &[Error::EIO])?;
-    let Some((index_key, Some(entry))) = found else {
-        return Ok(());
-    };
-    header.unaccount(&entry);
-    omap::remove(object, index_key)
+/// Removes those of the entries that are there and can be read. 16.2 and 17.2 log that, newer releases
+/// don't: other zones never had the entries of an upload.
+fn remove(object: &mut dyn Object, header: &mut DirHeader, keys: &[ObjectKey]) -> Result<()> {
+    let index_keys = keys.iter().map(keys::entry).collect();
+    let mut values = object.omap_by_keys(&index_keys)?;
+    let mut gone = BTreeSet::new();
+    for key in keys {
+        let index_key = keys::entry(key);
+        let value = values.remove(&index_key);
+        let Some(entry) = value.and_then(|v| stored::<DirEntry>(&v).ok()) else {
+            continue;
+        };
+        let found = match entry.flags.contains(EntryFlags::VERSION_MARKER) {
+            // Its version without a name is meant.
+            true => unless(entry::find(object, key, NullVersion::Data), &[Error::EIO])?,
+            false => Some((index_key, Some(entry))),
+        };
+        if let Some((index_key, Some(entry))) = found {
+            header.unaccount(&entry);
+            gone.insert(index_key);
+        }
+    }
+    match gone.is_empty() {
+        true => Ok(()),
+        false => object.omap_remove(&gone),
+    }
 }

@@ -24,7 +24,7 @@ versioned! {
         total_size: u64;
         /// The same, each object rounded up to 4 KiB.
         total_size_rounded: u64;
-        num_entries: u64;
+        pub(super) num_entries: u64;
         /// Bytes that are stored.
         actual_size: u64, since 3;
     }

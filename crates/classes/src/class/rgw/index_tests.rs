@@ -58,14 +58,14 @@ fn prepare_in(tag: &str) -> Vec<u8> {
     })
 }
 
-fn complete_in(tag: &str) -> Vec<u8> {
+fn complete_in(tag: &str, remove: &[ObjectKey]) -> Vec<u8> {
     section(9, 7, |w| {
         w.u8(0);
         w.u64(0);
         w.put(&DirEntry::default().meta);
         w.string(tag);
         w.string("");
-        w.u32(0);
+        w.put(remove);
         w.put(&DirEntry::default().version);
         w.bool(false);
         w.put(&key("a", ""));
@@ -144,7 +144,7 @@ const CHANGES: [&str; 8] = [
 fn change_in(method: &str) -> Vec<u8> {
     match method {
         "bucket_prepare_op" => prepare_in("tag"),
-        "bucket_complete_op" => complete_in(""),
+        "bucket_complete_op" => complete_in("", &[]),
         "bucket_link_olh" => link_in("i", true),
         "bucket_unlink_instance" => unlink_in("i"),
         "bucket_trim_olh_log" => olh_log_in(0, ""),
@@ -309,6 +309,39 @@ fn a_listing_that_finds_nothing_to_show_goes_on_in_the_next_call() {
     }
 }
 
+/// The entries of 2500 parts are read in three steps, whatever else is named.
+#[test]
+fn a_completed_upload_removes_the_entries_of_its_parts() {
+    let mut world = World::default();
+    let mut parts = vec![key("none", ""), key("damaged", ""), key("versions", "")];
+    put(
+        &mut world,
+        "versions",
+        &entry("versions", EntryFlags::VERSION_MARKER),
+    );
+    put(
+        &mut world,
+        keys::instance(&key("versions", "")),
+        &entry("versions", EntryFlags::VERSION),
+    );
+    for n in 0..2500 {
+        let name = format!("part{n}");
+        put(&mut world, name.clone(), &entry(&name, EntryFlags::empty()));
+        parts.push(key(&name, ""));
+    }
+    assert_eq!(code(&mut world, "bucket_rebuild_index", b""), 0);
+    put(&mut world, "damaged", &0u8);
+    assert_eq!(
+        code(&mut world, "bucket_complete_op", &complete_in("", &parts)),
+        0
+    );
+    let left: Vec<&[u8]> = world.state.omap.keys().map(|k| &k[..]).collect();
+    assert_eq!(left, [&b"a"[..], b"damaged", b"versions"]);
+    let header: header::DirHeader = stored(&world.state.header).unwrap();
+    let counts: Vec<u64> = header.stats.values().map(|s| s.num_entries).collect();
+    assert_eq!(counts, [1]);
+}
+
 #[test]
 fn listings_of_large_shards_read_what_they_return() {
     let mut world = World::default();
@@ -318,7 +351,7 @@ fn listings_of_large_shards_read_what_they_return() {
         put(
             &mut world,
             [keys::LOG, name.as_bytes()].concat(),
-            &super::index_log::LogEntry::default(),
+            &super::bi_log::LogEntry::default(),
         );
         put(&mut world, keys::olh(name.as_bytes()), &OlhEntry::default());
     }

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use spirula_denc::{UTime, versioned};
 
+use super::bi_log::{self, LogEntry, LogFlags, ZoneSet};
 use super::entry::{EntryMeta, EntryVersion, NullVersion, ObjectKey, operation};
-use super::index_log::{self, LogEntry, LogFlags, ZoneSet};
 use super::olh::{self, OlhEntry, OlhLogEntry, log_op};
 use super::version::{self, CONVERTED_EPOCH, Conversion, Version};
 use super::{header, resharding};
@@ -57,7 +57,8 @@ impl LinkOp {
     }
 }
 
-/// A delete marker may follow another one, as S3 has it, and as releases from 19.2.3 on do.
+/// A delete marker may follow another one, as S3 has it and the newest releases do; 16.2 to 18.2 answer
+/// ENOENT.
 pub(super) fn link_olh(object: &mut dyn Object, op: LinkOp) -> Result<Nothing> {
     let mut header = header::read(object)?;
     resharding::refuse_in_progress(&header)?;
@@ -85,6 +86,7 @@ pub(super) fn link_olh(object: &mut dyn Object, op: LinkOp) -> Result<Nothing> {
     let mut olh = found.unwrap_or_default();
     let last_epoch = olh.epoch;
     if !olh.start_change(op.olh_epoch) {
+        // The OLH stays as it is: what an old delete marker replaces is not removed, as in Ceph.
         version.write(object, op.olh_epoch, false)?;
         return Ok(Nothing);
     }
@@ -109,7 +111,7 @@ pub(super) fn link_olh(object: &mut dyn Object, op: LinkOp) -> Result<Nothing> {
         return Ok(Nothing);
     }
     let log = log_entry(op, &version, olh.epoch);
-    index_log::append(object, &mut header, log)?;
+    bi_log::append(object, &mut header, log)?;
     header::write(object, header).map(|()| Nothing)
 }
 

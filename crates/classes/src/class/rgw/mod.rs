@@ -12,18 +12,18 @@
 //! an index to other shards are not there: radosgw asks for `bucket_init_index2`, sees that the OSD
 //! does not know it, and blocks the bucket's writes instead.
 
+mod bi;
+mod bi_log;
 mod check;
 mod complete;
 mod entry;
 mod header;
-mod index_log;
 mod keys;
 mod link;
 mod list;
 mod olh;
 mod packed;
 mod prepare;
-mod raw;
 mod resharding;
 mod suggest;
 mod unlink;
@@ -51,14 +51,14 @@ class! { "rgw" {
     "bucket_trim_olh_log": RD | WR => olh::trim_log;
     "bucket_clear_olh": RD | WR => olh::clear;
 
-    "bi_get": RD => raw::get;
-    "bi_put": RD | WR => raw::put;
-    "bi_list": RD => raw::list;
+    "bi_get": RD => bi::get;
+    "bi_put": RD | WR => bi::put;
+    "bi_list": RD => bi::list;
 
-    "bi_log_list": RD => index_log::list;
-    "bi_log_trim": RD | WR => index_log::trim;
-    "bi_log_resync": RD | WR => index_log::resync;
-    "bi_log_stop": RD | WR => index_log::stop;
+    "bi_log_list": RD => bi_log::list;
+    "bi_log_trim": RD | WR => bi_log::trim;
+    "bi_log_resync": RD | WR => bi_log::resync;
+    "bi_log_stop": RD | WR => bi_log::stop;
 
     "set_bucket_resharding": RD | WR => resharding::set;
     "clear_bucket_resharding": RD | WR => resharding::clear;

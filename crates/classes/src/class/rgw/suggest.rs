@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use spirula_denc::Reader;
 
+use super::bi_log::{self, LogEntry};
 use super::entry::{self, DirEntry, operation};
 use super::header::{self, DirHeader};
-use super::index_log::{self, LogEntry};
 use super::{keys, resharding};
 use crate::method::{Nothing, Raw, input};
 use crate::{Error, Object, Result, omap};
@@ -90,5 +90,5 @@ fn append(object: &mut dyn Object, header: &mut DirHeader, op: u8, entry: &DirEn
         tag: entry.tag.clone(),
         ..LogEntry::of(&entry.key, entry.meta.mtime, entry.version)
     };
-    index_log::append(object, header, log)
+    bi_log::append(object, header, log)
 }

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use spirula_denc::versioned;
 
+use super::bi_log::{self, LogEntry, LogFlags, ZoneSet};
 use super::entry::{EntryVersion, NullVersion, ObjectKey, operation};
-use super::index_log::{self, LogEntry, LogFlags, ZoneSet};
 use super::keys::NULL_INSTANCE;
 use super::olh::{self, OlhEntry, OlhLogEntry, log_op};
 use super::version::{self, CONVERTED_EPOCH, Conversion, Version};
@@ -41,8 +41,8 @@ impl UnlinkOp {
     }
 }
 
-/// ENOENT where the version has gone already, as releases from 18.2 on tell; older ones call that a
-/// success.
+/// ENOENT where the version has gone already, which releases up to 17.2 call a success. To radosgw it
+/// is the same; newer ones forget then that they tried.
 pub(super) fn unlink_instance(object: &mut dyn Object, op: UnlinkOp) -> Result<Nothing> {
     let mut header = header::read(object)?;
     resharding::refuse_in_progress(&header)?;
@@ -102,7 +102,7 @@ pub(super) fn unlink_instance(object: &mut dyn Object, op: UnlinkOp) -> Result<N
         zones_trace: op.zones_trace,
         ..LogEntry::of(&op.key, version.entry.meta.mtime, entry_version)
     };
-    index_log::append(object, &mut header, log)?;
+    bi_log::append(object, &mut header, log)?;
     header::write(object, header).map(|()| Nothing)
 }
 
