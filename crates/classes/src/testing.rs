@@ -1,6 +1,7 @@
 //! An object in memory, and the replay of transcripts recorded from Ceph.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
@@ -28,6 +29,8 @@ pub(crate) struct World {
     pub(crate) now: UTime,
     pub(crate) random: Vec<u8>,
     pub(crate) user_version: u64,
+    /// The omap pairs that the last call read.
+    pub(crate) pairs_read: usize,
 }
 
 impl Default for World {
@@ -42,6 +45,7 @@ impl Default for World {
             now: UTime::from_secs(1_795_255_241),
             random: vec![0; 18],
             user_version: 7,
+            pairs_read: 0,
         }
     }
 }
@@ -61,6 +65,7 @@ impl World {
                 wrote: false,
                 fetched,
                 steps: 0,
+                pairs_read: 0,
             };
             // A request that only reads is not executed without an object.
             let reads = !method.flags.contains(Flags::WR);
@@ -71,6 +76,7 @@ impl World {
             let misbehaved = (run.reads > 0 && !method.flags.contains(Flags::RD))
                 || (run.wrote && !method.flags.contains(Flags::WR));
             let new = run.new;
+            self.pairs_read = run.pairs_read;
             return match result {
                 Err(Error::NotFetched) => {
                     fetched += 1;
@@ -98,6 +104,7 @@ struct Run<'a> {
     /// The number of reads of the store that have an answer already.
     fetched: u32,
     steps: u32,
+    pairs_read: usize,
 }
 
 impl Run<'_> {
@@ -187,11 +194,12 @@ impl Object for Run<'_> {
     }
 
     fn omap_vals(&mut self, after: &[u8], prefix: &[u8], max: u64) -> Result<Page<(Bytes, Bytes)>> {
-        let omap = self.read_old(true)?.omap.clone();
-        let chosen = omap
-            .into_iter()
-            .filter(|(k, _)| k[..] > *after && k.starts_with(prefix));
-        Ok(page(chosen, max))
+        let omap = &self.read_old(true)?.omap;
+        let behind = omap.range::<[u8], _>((Bound::Excluded(after), Bound::Unbounded));
+        let chosen = behind.filter(|(k, _)| k.starts_with(prefix));
+        let page = page(chosen.map(|(k, v)| (k.clone(), v.clone())), max);
+        self.pairs_read += page.items.len();
+        Ok(page)
     }
 
     fn omap_keys(&mut self, after: &[u8], max: u64) -> Result<Page<Bytes>> {
@@ -201,9 +209,11 @@ impl Object for Run<'_> {
     }
 
     fn omap_by_keys(&mut self, keys: &BTreeSet<Bytes>) -> Result<BTreeMap<Bytes, Bytes>> {
-        let mut omap = self.read_old(true)?.omap.clone();
-        omap.retain(|k, _| keys.contains(k));
-        Ok(omap)
+        let omap = &self.read_old(true)?.omap;
+        let found = keys.iter().filter_map(|k| omap.get_key_value(k));
+        let found: BTreeMap<Bytes, Bytes> = found.map(|(k, v)| (k.clone(), v.clone())).collect();
+        self.pairs_read += found.len();
+        Ok(found)
     }
 
     fn watchers(&mut self) -> Result<Vec<Caller>> {
@@ -401,7 +411,7 @@ mod recorded {
     use super::replay;
 
     transcripts!(
-        cas, hello, journal, lock, log, numops, rbd, rbd_pool, refcount, timeindex, version
+        cas, hello, journal, lock, log, numops, rbd, rbd_pool, refcount, rgw_index, timeindex, version
     );
 }
 

@@ -17,6 +17,7 @@ import rados
 
 
 def u8(v): return struct.pack('<B', v)
+def u16(v): return struct.pack('<H', v)
 def u32(v): return struct.pack('<I', v & 0xffffffff)
 def u64(v): return struct.pack('<Q', v & (2**64 - 1))
 def s(v): return u32(len(v)) + v
@@ -28,6 +29,7 @@ def hx(b): return (b or b'').hex() or '-'
 
 class Recorder:
     def __init__(self, conf, pool):
+        self.conf, self.pool = conf, pool
         self.clients = []
         for _ in range(2):
             cluster = rados.Rados(conffile=conf)
@@ -798,8 +800,9 @@ def main():
     r = Recorder(args.conf, args.pool)
     from record_rbd import rbd
     from record_rbd_pool import rbd_pool
-    for scenario in (cas, hello, journal, lock, log, log_many, numops, rbd, rbd_pool, refcount, timeindex,
-                     timeindex_many, version):
+    from record_rgw_index import rgw_index
+    for scenario in (cas, hello, journal, lock, log, log_many, numops, rbd, rbd_pool, refcount, rgw_index,
+                     timeindex, timeindex_many, version):
         name = scenario.__name__
         if not args.only or name in args.only:
             scenario(r)
