@@ -28,6 +28,10 @@ pub(crate) struct World {
     pub(crate) now: UTime,
     pub(crate) random: Vec<u8>,
     pub(crate) user_version: u64,
+    /// When the object was last changed.
+    pub(crate) mtime: UTime,
+    /// Whether the request creates the object before the call.
+    pub(crate) creates: bool,
 }
 
 impl Default for World {
@@ -42,6 +46,8 @@ impl Default for World {
             now: UTime::from_secs(1_795_255_241),
             random: vec![0; 18],
             user_version: 7,
+            mtime: UTime::ZERO,
+            creates: false,
         }
     }
 }
@@ -54,9 +60,11 @@ impl World {
         let input = Bytes::copy_from_slice(input);
         let mut fetched = 0;
         loop {
+            let mut new = self.state.clone();
+            new.exists |= self.creates;
             let mut run = Run {
                 world: self,
-                new: self.state.clone(),
+                new,
                 reads: 0,
                 wrote: false,
                 fetched,
@@ -64,7 +72,7 @@ impl World {
             };
             // A request that only reads is not executed without an object.
             let reads = !method.flags.contains(Flags::WR);
-            let result = match reads && !self.state.exists {
+            let result = match reads && !run.new.exists {
                 true => Err(Error::ENOENT),
                 false => method.call(&mut run, &input),
             };
@@ -143,12 +151,16 @@ impl Object for Run<'_> {
         format!("{}.{}", self.world.user_version, self.steps)
     }
 
+    fn current_version(&self) -> u64 {
+        self.world.user_version
+    }
+
     fn stat(&mut self) -> Result<Stat> {
         self.steps += 1;
         self.new.exists.then_some(()).ok_or(Error::ENOENT)?;
         Ok(Stat {
             size: self.new.data.len() as u64,
-            mtime: UTime::ZERO,
+            mtime: self.world.mtime,
         })
     }
 
@@ -183,7 +195,9 @@ impl Object for Run<'_> {
     }
 
     fn getxattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>> {
-        Ok(self.read_old(false)?.attrs.clone())
+        let old = self.read_old(false)?;
+        old.exists.then_some(()).ok_or(Error::ENOENT)?;
+        Ok(old.attrs.clone())
     }
 
     fn omap_vals(&mut self, after: &[u8], prefix: &[u8], max: u64) -> Result<Page<(Bytes, Bytes)>> {
@@ -286,6 +300,10 @@ impl Object for Run<'_> {
     }
 
     fn omap_clear(&mut self) -> Result<()> {
+        if !self.new.exists {
+            self.wrote = true;
+            return Err(Error::ENOENT);
+        }
         let new = self.written()?;
         new.omap.clear();
         new.header = Bytes::new();
@@ -355,7 +373,13 @@ pub(crate) fn replay(transcript: &str) {
                     i32::try_from(data.len()).unwrap()
                 };
                 assert_eq!(got, code.parse::<i32>().unwrap(), "{}", at());
+                world.creates = false;
                 calls += 1;
+            }
+            ["creates"] => world.creates = true,
+            ["mtime", sec] => {
+                world.state.exists = true;
+                world.mtime = UTime::from_secs(sec.parse().unwrap());
             }
             ["exists"] => {
                 seen = State {
@@ -401,7 +425,22 @@ mod recorded {
     use super::replay;
 
     transcripts!(
-        cas, hello, journal, lock, log, numops, rbd, rbd_pool, refcount, timeindex, version
+        cas,
+        hello,
+        journal,
+        lock,
+        log,
+        numops,
+        rbd,
+        rbd_pool,
+        refcount,
+        rgw_garbage,
+        rgw_lifecycle,
+        rgw_object,
+        rgw_reshard,
+        rgw_usage,
+        timeindex,
+        version
     );
 }
 

@@ -8,13 +8,14 @@ mod log;
 mod numops;
 pub(crate) mod rbd;
 mod refcount;
+mod rgw;
 mod timeindex;
 mod version;
 
 use crate::Class;
 
 /// Every class.
-static CLASSES: [&Class; 10] = [
+static CLASSES: [&Class; 11] = [
     &cas::CLASS,
     &hello::CLASS,
     &journal::CLASS,
@@ -23,6 +24,7 @@ static CLASSES: [&Class; 10] = [
     &numops::CLASS,
     &rbd::CLASS,
     &refcount::CLASS,
+    &rgw::CLASS,
     &timeindex::CLASS,
     &version::CLASS,
 ];
