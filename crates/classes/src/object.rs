@@ -57,6 +57,9 @@ pub trait Object {
     /// those of methods included.
     fn subop_version(&self) -> String;
 
+    /// The version that clients saw last of any object in the placement group.
+    fn current_version(&self) -> u64;
+
     /// Size and time; ENOENT where the object does not exist. A method needs no flag for it.
     fn stat(&mut self) -> Result<Stat>;
 
@@ -75,7 +78,7 @@ pub trait Object {
     /// An attribute; ENODATA where the object lacks it, ENOENT where the object does not exist.
     fn getxattr(&mut self, name: &[u8]) -> Result<Bytes>;
 
-    /// All attributes.
+    /// All attributes; ENOENT where the object does not exist.
     fn getxattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>>;
 
     /// Up to `max` omap keys after `after` that start with `prefix`, with their values.

@@ -31,6 +31,10 @@ pub(crate) struct World {
     pub(crate) user_version: u64,
     /// The omap pairs that the last call read.
     pub(crate) pairs_read: usize,
+    /// When the object was last changed.
+    pub(crate) mtime: UTime,
+    /// Whether the request creates the object before the call.
+    pub(crate) creates: bool,
 }
 
 impl Default for World {
@@ -46,6 +50,8 @@ impl Default for World {
             random: vec![0; 18],
             user_version: 7,
             pairs_read: 0,
+            mtime: UTime::ZERO,
+            creates: false,
         }
     }
 }
@@ -58,9 +64,11 @@ impl World {
         let input = Bytes::copy_from_slice(input);
         let mut fetched = 0;
         loop {
+            let mut new = self.state.clone();
+            new.exists |= self.creates;
             let mut run = Run {
                 world: self,
-                new: self.state.clone(),
+                new,
                 reads: 0,
                 wrote: false,
                 fetched,
@@ -69,7 +77,7 @@ impl World {
             };
             // A request that only reads is not executed without an object.
             let reads = !method.flags.contains(Flags::WR);
-            let result = match reads && !self.state.exists {
+            let result = match reads && !run.new.exists {
                 true => Err(Error::ENOENT),
                 false => method.call(&mut run, &input),
             };
@@ -150,12 +158,16 @@ impl Object for Run<'_> {
         format!("{}.{}", self.world.user_version, self.steps)
     }
 
+    fn current_version(&self) -> u64 {
+        self.world.user_version
+    }
+
     fn stat(&mut self) -> Result<Stat> {
         self.steps += 1;
         self.new.exists.then_some(()).ok_or(Error::ENOENT)?;
         Ok(Stat {
             size: self.new.data.len() as u64,
-            mtime: UTime::ZERO,
+            mtime: self.world.mtime,
         })
     }
 
@@ -190,7 +202,9 @@ impl Object for Run<'_> {
     }
 
     fn getxattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>> {
-        Ok(self.read_old(false)?.attrs.clone())
+        let old = self.read_old(false)?;
+        old.exists.then_some(()).ok_or(Error::ENOENT)?;
+        Ok(old.attrs.clone())
     }
 
     fn omap_vals(&mut self, after: &[u8], prefix: &[u8], max: u64) -> Result<Page<(Bytes, Bytes)>> {
@@ -296,6 +310,10 @@ impl Object for Run<'_> {
     }
 
     fn omap_clear(&mut self) -> Result<()> {
+        if !self.new.exists {
+            self.wrote = true;
+            return Err(Error::ENOENT);
+        }
         let new = self.written()?;
         new.omap.clear();
         new.header = Bytes::new();
@@ -365,7 +383,13 @@ pub(crate) fn replay(transcript: &str) {
                     i32::try_from(data.len()).unwrap()
                 };
                 assert_eq!(got, code.parse::<i32>().unwrap(), "{}", at());
+                world.creates = false;
                 calls += 1;
+            }
+            ["creates"] => world.creates = true,
+            ["mtime", sec] => {
+                world.state.exists = true;
+                world.mtime = UTime::from_secs(sec.parse().unwrap());
             }
             ["exists"] => {
                 seen = State {
@@ -411,7 +435,23 @@ mod recorded {
     use super::replay;
 
     transcripts!(
-        cas, hello, journal, lock, log, numops, rbd, rbd_pool, refcount, rgw_index, timeindex, version
+        cas,
+        hello,
+        journal,
+        lock,
+        log,
+        numops,
+        rbd,
+        rbd_pool,
+        refcount,
+        rgw_garbage,
+        rgw_index,
+        rgw_lifecycle,
+        rgw_object,
+        rgw_reshard,
+        rgw_usage,
+        timeindex,
+        version
     );
 }
 

@@ -11,6 +11,8 @@ import base64
 import os
 import re
 import struct
+import subprocess
+import tempfile
 import time
 
 import rados
@@ -61,11 +63,20 @@ class Recorder:
         self.out('')
         self.out(f'object {name}')
 
-    def call(self, cls, method, data=b'', by=0, before=None):
-        """Calls; before() runs after it and returns lines that the replay must know before."""
+    def call(self, cls, method, data=b'', by=0, before=None, creates=False):
+        """Calls; before() runs after it and returns lines that the replay must know before. With `creates`, the request
+        creates the object first."""
         io = self.client(by)
         try:
-            code, output = io.execute(self.oid, cls, method, data, 1 << 20)
+            if creates:
+                self.out('creates')
+                with rados.WriteOpCtx() as op:
+                    op.new(0)
+                    op.execute(cls, method, data)
+                    io.operate_write_op(op, self.oid)
+                code, output = 0, b''
+            else:
+                code, output = io.execute(self.oid, cls, method, data, 1 << 20)
         except rados.Error as e:
             code, output = -abs(e.errno), b''
         for line in before() if before and code >= 0 else []:
@@ -108,6 +119,20 @@ class Recorder:
             if header:
                 self.out(f'header {hx(header)}')
         self.out('seen')
+
+    def header(self):
+        """The omap header, which python3-rados can't read."""
+        with tempfile.NamedTemporaryFile() as f:
+            command = ['rados', '-c', self.conf, '-p', self.pool, 'getomapheader', self.oid, f.name]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            return f.read()
+
+    def touch(self, mtime):
+        """Makes the object exist with that modification time, in seconds."""
+        with rados.WriteOpCtx() as op:
+            op.new(0)
+            self.clients[0][1].operate_write_op(op, self.oid, mtime)
+        self.out(f'mtime {mtime}')
 
     def setxattr(self, name, value):
         self.clients[0][1].set_xattr(self.oid, name, value)
@@ -801,8 +826,9 @@ def main():
     from record_rbd import rbd
     from record_rbd_pool import rbd_pool
     from record_rgw_index import rgw_index
-    for scenario in (cas, hello, journal, lock, log, log_many, numops, rbd, rbd_pool, refcount, rgw_index,
-                     timeindex, timeindex_many, version):
+    from record_rgw_lists import rgw_garbage, rgw_lifecycle, rgw_object, rgw_reshard, rgw_usage
+    for scenario in (cas, hello, journal, lock, log, log_many, numops, rbd, rbd_pool, refcount, rgw_garbage,
+                     rgw_index, rgw_lifecycle, rgw_object, rgw_reshard, rgw_usage, timeindex, timeindex_many, version):
         name = scenario.__name__
         if not args.only or name in args.only:
             scenario(r)

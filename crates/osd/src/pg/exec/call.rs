@@ -145,6 +145,10 @@ impl Object for View<'_, '_> {
         )
     }
 
+    fn current_version(&self) -> u64 {
+        self.exec.calls.request.last_user_version
+    }
+
     fn stat(&mut self) -> Result<Stat, Error> {
         let out = self.run(OpCode::STAT, OpFlags::default(), OpArgs::None, Bytes::new())?;
         let (size, mtime) = decoded(&out)?;
