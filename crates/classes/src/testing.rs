@@ -472,8 +472,49 @@ mod recorded {
     use super::replay;
 
     transcripts!(
-        cas, hello, journal, lock, log, numops, rbd, rbd_pool, refcount, timeindex, version
+        cas, cmpomap, hello, journal, lock, log, numops, rbd, rbd_pool, refcount, timeindex, user, version
     );
+}
+
+/// The calls of a transcript, each on an object some of whose bytes are wrong, fail or not, but end.
+#[test]
+fn damaged_objects_end_no_method() {
+    let mut seed = 1u64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(seed >> 33).unwrap() % below.max(1)
+    };
+    for transcript in [
+        include_str!("../testdata/user.txt"),
+    ] {
+        let mut world = World::default();
+        for line in transcript.lines() {
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["object", _] => world.state = State::default(),
+                ["call" | "vec", class, method, input, ..] => {
+                    let mut damaged = world.clone();
+                    let state = &mut damaged.state;
+                    for _ in 0..3 {
+                        let at = random(state.data.len().min(200));
+                        state
+                            .data
+                            .get_mut(at)
+                            .into_iter()
+                            .for_each(|b| *b = random(256) as u8);
+                    }
+                    for value in state.attrs.values_mut().chain(state.omap.values_mut()) {
+                        let mut bytes = value.to_vec();
+                        let at = random(bytes.len());
+                        bytes.get_mut(at).into_iter().for_each(|b| *b = random(256) as u8);
+                        *value = bytes.into();
+                    }
+                    damaged.call(class, method, &unhex(input));
+                    world.call(class, method, &unhex(input));
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 fn u32s(values: &[u32]) -> Vec<u8> {

@@ -840,8 +840,9 @@ def main():
     r = Recorder(args.conf, args.pool)
     from record_rbd import rbd
     from record_rbd_pool import rbd_pool
-    for scenario in (cas, hello, journal, lock, log, log_many, numops, rbd, rbd_pool, refcount, timeindex,
-                     timeindex_many, version):
+    from record_user import cmpomap, user
+    for scenario in (cas, cmpomap, hello, journal, lock, log, log_many, numops, rbd, rbd_pool, refcount, timeindex,
+                     timeindex_many, user, version):
         name = scenario.__name__
         if not args.only or name in args.only:
             scenario(r)

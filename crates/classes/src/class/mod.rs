@@ -1,6 +1,7 @@
 //! The registry of classes: each is a file or directory here and has a line in [`CLASSES`].
 
 mod cas;
+mod cmpomap;
 mod hello;
 pub(crate) mod journal;
 mod lock;
@@ -9,13 +10,15 @@ mod numops;
 pub(crate) mod rbd;
 mod refcount;
 mod timeindex;
+mod user;
 mod version;
 
 use crate::Class;
 
 /// Every class.
-static CLASSES: [&Class; 10] = [
+static CLASSES: [&Class; 12] = [
     &cas::CLASS,
+    &cmpomap::CLASS,
     &hello::CLASS,
     &journal::CLASS,
     &lock::CLASS,
@@ -24,6 +27,7 @@ static CLASSES: [&Class; 10] = [
     &rbd::CLASS,
     &refcount::CLASS,
     &timeindex::CLASS,
+    &user::CLASS,
     &version::CLASS,
 ];
 
