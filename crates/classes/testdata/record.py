@@ -839,10 +839,11 @@ def main():
     os.makedirs(args.out, exist_ok=True)
     r = Recorder(args.conf, args.pool)
     from record_rbd import rbd
+    from record_queue import queue, rgw_gc, two_phase_queue
     from record_rbd_pool import rbd_pool
     from record_user import cmpomap, user
-    for scenario in (cas, cmpomap, hello, journal, lock, log, log_many, numops, rbd, rbd_pool, refcount, timeindex,
-                     timeindex_many, user, version):
+    for scenario in (cas, cmpomap, hello, journal, lock, log, log_many, numops, queue, rbd, rbd_pool, refcount, rgw_gc,
+                     timeindex, timeindex_many, two_phase_queue, user, version):
         name = scenario.__name__
         if not args.only or name in args.only:
             scenario(r)

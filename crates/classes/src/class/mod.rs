@@ -7,16 +7,19 @@ pub(crate) mod journal;
 mod lock;
 mod log;
 mod numops;
+mod queue;
 pub(crate) mod rbd;
 mod refcount;
+mod rgw_gc;
 mod timeindex;
+mod two_phase_queue;
 mod user;
 mod version;
 
 use crate::Class;
 
 /// Every class.
-static CLASSES: [&Class; 12] = [
+static CLASSES: [&Class; 15] = [
     &cas::CLASS,
     &cmpomap::CLASS,
     &hello::CLASS,
@@ -24,9 +27,12 @@ static CLASSES: [&Class; 12] = [
     &lock::CLASS,
     &log::CLASS,
     &numops::CLASS,
+    &queue::CLASS,
     &rbd::CLASS,
     &refcount::CLASS,
+    &rgw_gc::CLASS,
     &timeindex::CLASS,
+    &two_phase_queue::CLASS,
     &user::CLASS,
     &version::CLASS,
 ];
