@@ -472,8 +472,8 @@ mod recorded {
     use super::replay;
 
     transcripts!(
-        cas, cmpomap, hello, journal, lock, log, numops, queue, rbd, rbd_pool, refcount, timeindex, user,
-        version
+        cas, cmpomap, fifo, hello, journal, lock, log, numops, queue, rbd, rbd_pool, refcount, timeindex,
+        user, version
     );
 }
 
@@ -486,6 +486,7 @@ fn damaged_objects_end_no_method() {
         usize::try_from(seed >> 33).unwrap() % below.max(1)
     };
     for transcript in [
+        include_str!("../testdata/fifo.txt"),
         include_str!("../testdata/queue.txt"),
         include_str!("../testdata/rgw_gc.txt"),
         include_str!("../testdata/two_phase_queue.txt"),

@@ -2,6 +2,7 @@
 
 mod cas;
 mod cmpomap;
+mod fifo;
 mod hello;
 pub(crate) mod journal;
 mod lock;
@@ -19,9 +20,10 @@ mod version;
 use crate::Class;
 
 /// Every class.
-static CLASSES: [&Class; 15] = [
+static CLASSES: [&Class; 16] = [
     &cas::CLASS,
     &cmpomap::CLASS,
+    &fifo::CLASS,
     &hello::CLASS,
     &journal::CLASS,
     &lock::CLASS,
