@@ -472,8 +472,8 @@ mod recorded {
     use super::replay;
 
     transcripts!(
-        cas, cmpomap, fifo, hello, journal, lock, log, numops, queue, rbd, rbd_pool, refcount, timeindex,
-        user, version
+        cas, cmpomap, fifo, hello, journal, lock, log, numops, otp, queue, rbd, rbd_pool, refcount,
+        timeindex, user, version
     );
 }
 
@@ -487,6 +487,7 @@ fn damaged_objects_end_no_method() {
     };
     for transcript in [
         include_str!("../testdata/fifo.txt"),
+        include_str!("../testdata/otp.txt"),
         include_str!("../testdata/queue.txt"),
         include_str!("../testdata/rgw_gc.txt"),
         include_str!("../testdata/two_phase_queue.txt"),

@@ -840,11 +840,12 @@ def main():
     r = Recorder(args.conf, args.pool)
     from record_rbd import rbd
     from record_fifo import fifo
+    from record_otp import otp
     from record_queue import queue, rgw_gc, two_phase_queue
     from record_rbd_pool import rbd_pool
     from record_user import cmpomap, user
-    for scenario in (cas, cmpomap, fifo, hello, journal, lock, log, log_many, numops, queue, rbd, rbd_pool, refcount,
-                     rgw_gc, timeindex, timeindex_many, two_phase_queue, user, version):
+    for scenario in (cas, cmpomap, fifo, hello, journal, lock, log, log_many, numops, otp, queue, rbd, rbd_pool,
+                     refcount, rgw_gc, timeindex, timeindex_many, two_phase_queue, user, version):
         name = scenario.__name__
         if not args.only or name in args.only:
             scenario(r)

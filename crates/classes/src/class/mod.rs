@@ -8,6 +8,7 @@ pub(crate) mod journal;
 mod lock;
 mod log;
 mod numops;
+mod otp;
 mod queue;
 pub(crate) mod rbd;
 mod refcount;
@@ -20,7 +21,7 @@ mod version;
 use crate::Class;
 
 /// Every class.
-static CLASSES: [&Class; 16] = [
+static CLASSES: [&Class; 17] = [
     &cas::CLASS,
     &cmpomap::CLASS,
     &fifo::CLASS,
@@ -29,6 +30,7 @@ static CLASSES: [&Class; 16] = [
     &lock::CLASS,
     &log::CLASS,
     &numops::CLASS,
+    &otp::CLASS,
     &queue::CLASS,
     &rbd::CLASS,
     &refcount::CLASS,
