@@ -105,6 +105,10 @@ pub trait Object {
     /// Replaces all data.
     fn write_full(&mut self, data: Bytes) -> Result<()>;
 
+    /// Zeroes `length` bytes from `offset` on, as far as the data reaches. A range that ends there
+    /// or behind is cut off, as a client's op would do it.
+    fn zero(&mut self, offset: u64, length: u64) -> Result<()>;
+
     /// Truncates or extends the data.
     fn truncate(&mut self, size: u64) -> Result<()>;
 

@@ -247,6 +247,10 @@ impl Object for View<'_, '_> {
         self.write_op(OpCode::WRITEFULL, extent(0, data.len() as u64), data)
     }
 
+    fn zero(&mut self, offset: u64, length: u64) -> Result<(), Error> {
+        self.write_op(OpCode::ZERO, extent(offset, length), Bytes::new())
+    }
+
     fn truncate(&mut self, size: u64) -> Result<(), Error> {
         self.write_op(OpCode::TRUNCATE, extent(size, 0), Bytes::new())
     }
