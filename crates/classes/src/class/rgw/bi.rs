@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use spirula_denc::versioned;
 
-use super::entry::{DirEntry, ObjectKey};
+use super::entry::DirEntry;
+use super::key::ObjectKey;
 use super::keys;
 use super::olh::OlhEntry;
 use crate::method::{Nothing, stored};

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use spirula_denc::{UTime, flags, transparent, versioned};
 
-use super::entry::{self, EntryVersion, ObjectKey, operation};
+use super::entry::{self, EntryVersion, operation};
 use super::header::{self, DirHeader};
+use super::key::ObjectKey;
 use super::{keys, packed};
 use crate::method::{Nothing, stored};
 use crate::{Error, Object, Result};

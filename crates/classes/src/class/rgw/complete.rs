@@ -7,8 +7,9 @@ use bytes::Bytes;
 use spirula_denc::versioned;
 
 use super::bi_log::{self, LogEntry, ZoneSet};
-use super::entry::{self, DirEntry, EntryFlags, EntryMeta, EntryVersion, NullVersion, ObjectKey, operation};
+use super::entry::{self, DirEntry, EntryFlags, EntryMeta, EntryVersion, NullVersion, operation};
 use super::header::{self, DirHeader};
+use super::key::ObjectKey;
 use super::{keys, resharding};
 use crate::error::unless;
 use crate::method::{Nothing, stored};

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, UTime, Writer, at_least, flags, versioned};
 
+use super::key::ObjectKey;
 use super::{keys, packed};
 use crate::error::unless;
 use crate::method::{stored, to_bytes};
@@ -16,15 +17,6 @@ fn complete_meta(version: u8, meta: &mut EntryMeta) {
 }
 
 versioned! {
-    /// An object, or one version of it.
-    #[derive(Eq, PartialOrd, Ord)]
-    pub(super) struct ObjectKey("cls_rgw_obj_key", version 1, compat 1) {
-        pub(super) name: Bytes;
-        /// The version; empty for an object without versions, and for the version that a bucket with
-        /// suspended versioning overwrites (S3's `null`).
-        pub(super) instance: Bytes;
-    }
-
     /// The version of the RADOS object that holds the data.
     #[derive(Copy, Eq)]
     pub(super) struct EntryVersion("rgw_bucket_entry_ver", version 1, compat 1) {
@@ -75,16 +67,6 @@ pub(super) mod operation {
     pub(in super::super) const UNLINK_INSTANCE: u8 = 6;
     pub(in super::super) const SYNC_STOP: u8 = 7;
     pub(in super::super) const RESYNC: u8 = 8;
-}
-
-impl ObjectKey {
-    /// The object, without a version.
-    pub(super) fn of_name(name: Bytes) -> Self {
-        Self {
-            name,
-            instance: Bytes::new(),
-        }
-    }
 }
 
 flags! {

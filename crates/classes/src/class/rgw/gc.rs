@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use spirula_denc::{UTime, versioned};
 
-use super::key::ObjKey;
+use super::gc_entry::{ListOp, ListReply, ObjInfo, SetEntryOp};
 use crate::error::unless;
 use crate::method::{Nothing, stored, to_bytes};
 use crate::{Error, Object, Result, omap};
@@ -23,40 +23,6 @@ const BY_TIME: &[u8] = b"1_";
 const DEFAULT_LIST: u32 = 128;
 
 versioned! {
-    /// A RADOS object.
-    #[derive(Eq)]
-    pub(crate) struct Obj("cls_rgw_obj", version 2, compat 1, fix one_name) {
-        pub(crate) pool: Bytes;
-        /// The name in `key`, for readers of version 1.
-        pub(crate) name: Bytes;
-        /// Its locator key.
-        pub(crate) loc: Bytes;
-        pub(crate) key: ObjKey, since 2;
-    }
-
-    /// The RADOS objects that hold one object's data.
-    #[derive(Eq)]
-    pub(crate) struct Chain("cls_rgw_obj_chain", version 1, compat 1) {
-        pub(crate) objs: Vec<Obj>;
-    }
-
-    /// An entry of the list.
-    #[derive(Eq)]
-    pub(crate) struct ObjInfo("cls_rgw_gc_obj_info", version 1, compat 1) {
-        pub(crate) tag: Bytes;
-        pub(crate) chain: Chain;
-        /// When the chain may be removed.
-        pub(crate) time: UTime;
-    }
-
-    /// Input of `gc_set_entry`.
-    #[derive(Eq)]
-    pub(super) struct SetEntryOp("cls_rgw_gc_set_entry_op", version 1, compat 1) {
-        /// Seconds from now on.
-        pub(super) expiration_secs: u32;
-        pub(super) info: ObjInfo;
-    }
-
     /// Input of `gc_defer_entry`.
     #[derive(Eq)]
     pub(super) struct DeferEntryOp("cls_rgw_gc_defer_entry_op", version 1, compat 1) {
@@ -65,37 +31,10 @@ versioned! {
         pub(super) tag: Bytes;
     }
 
-    /// Input of `gc_list`.
-    #[derive(Eq)]
-    pub(super) struct ListOp("cls_rgw_gc_list_op", version 2, compat 1) {
-        /// The omap key after which to begin, empty for the first entry.
-        pub(super) marker: Bytes;
-        pub(super) max: u32;
-        /// Whether entries whose time has not come are left out.
-        pub(super) expired_only: bool = true, since 2;
-    }
-
-    /// Output of `gc_list`, by time.
-    #[derive(Eq)]
-    pub(super) struct ListReply("cls_rgw_gc_list_ret", version 2, compat 1) {
-        pub(super) entries: Vec<ObjInfo>;
-        /// The last entry's omap key if more follow.
-        pub(super) next_marker: Bytes, since 2;
-        pub(super) truncated: bool;
-    }
-
     /// Input of `gc_remove`.
     #[derive(Eq)]
     pub(super) struct RemoveOp("cls_rgw_gc_remove_op", version 1, compat 1) {
         pub(super) tags: Vec<Bytes>;
-    }
-}
-
-/// Version 1 had the name only, in later ones the key counts.
-fn one_name(version: u8, obj: &mut Obj) {
-    match version {
-        ..2 => obj.key.name = obj.name.clone(),
-        2.. => obj.name = obj.key.name.clone(),
     }
 }
 

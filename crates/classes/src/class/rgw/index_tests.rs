@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use spirula_denc::{Encode, Writer, encode_to_vec};
 
-use super::entry::{DirEntry, EntryFlags, ObjectKey};
+use super::entry::{DirEntry, EntryFlags};
+use super::key::ObjectKey;
 use super::olh::{OlhEntry, OlhLogEntry};
 use super::{header, keys, list};
 use crate::find;

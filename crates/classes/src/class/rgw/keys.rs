@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 
-use super::entry::{DirEntry, ObjectKey};
+use super::entry::DirEntry;
+use super::key::ObjectKey;
 use crate::text::until_nul;
 
 /// The first byte of all keys that are not plain.

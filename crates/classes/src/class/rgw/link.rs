@@ -5,7 +5,8 @@ use bytes::Bytes;
 use spirula_denc::{UTime, versioned};
 
 use super::bi_log::{self, LogEntry, LogFlags, ZoneSet};
-use super::entry::{EntryMeta, EntryVersion, NullVersion, ObjectKey, operation};
+use super::entry::{EntryMeta, EntryVersion, NullVersion, operation};
+use super::key::ObjectKey;
 use super::olh::{self, OlhEntry, OlhLogEntry, log_op};
 use super::version::{self, CONVERTED_EPOCH, Conversion, Version};
 use super::{header, resharding};

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use spirula_denc::versioned;
 use spirula_errno::EFBIG;
 
-use super::entry::{self, DirEntry, EntryFlags, ObjectKey};
+use super::entry::{self, DirEntry, EntryFlags};
 use super::header::{self, DirHeader};
+use super::key::ObjectKey;
 use super::keys;
 use crate::error::unless;
 use crate::method::{input, to_bytes};

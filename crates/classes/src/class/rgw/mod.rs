@@ -23,6 +23,7 @@ mod check;
 mod complete;
 mod entry;
 mod gc;
+pub(crate) mod gc_entry;
 mod header;
 mod key;
 mod keys;

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use spirula_denc::versioned;
 
-use super::entry::{self, DirEntry, EntryFlags, ObjectKey};
+use super::entry::{self, DirEntry, EntryFlags};
+use super::key::ObjectKey;
 use super::{header, keys, resharding};
 use crate::method::Nothing;
 use crate::{Error, Object, Result, omap};

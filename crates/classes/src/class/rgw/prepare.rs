@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use spirula_denc::versioned;
 
-use super::entry::{self, DirEntry, NullVersion, ObjectKey, Pending};
+use super::entry::{self, DirEntry, NullVersion, Pending};
+use super::key::ObjectKey;
 use super::{header, resharding};
 use crate::method::Nothing;
 use crate::{Error, Object, Result};

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use spirula_denc::versioned;
 
 use super::bi_log::{self, LogEntry, LogFlags, ZoneSet};
-use super::entry::{EntryVersion, NullVersion, ObjectKey, operation};
+use super::entry::{EntryVersion, NullVersion, operation};
+use super::key::ObjectKey;
 use super::keys::NULL_INSTANCE;
 use super::olh::{self, OlhEntry, OlhLogEntry, log_op};
 use super::version::{self, CONVERTED_EPOCH, Conversion, Version};

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 
-use super::entry::{self, DirEntry, EntryFlags, EntryMeta, NullVersion, ObjectKey};
+use super::entry::{self, DirEntry, EntryFlags, EntryMeta, NullVersion};
+use super::key::ObjectKey;
 use super::keys;
 use crate::method::stored;
 use crate::{Error, Object, Result, omap};

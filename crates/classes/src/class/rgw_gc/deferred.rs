@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use spirula_denc::{Reader, UTime, versioned};
 
-use super::entry::ObjInfo;
 use crate::class::queue::{Head, read_spilled};
+use crate::class::rgw::gc_entry::ObjInfo;
 use crate::{Error, Object, Result};
 
 /// The attribute for what the head has no room for: times by tags. Ceph writes such maps in no

@@ -6,14 +6,13 @@
 //! in the head's urgent data, or in an attribute where that is full.
 
 mod deferred;
-mod entry;
 
 use bytes::Bytes;
 use spirula_denc::{Reader, UTime, encode_to_vec, versioned};
 
 use self::deferred::{Deferred, Spilled, UrgentData};
-use self::entry::{ListOp, ListReply, ObjInfo, SetEntryOp};
 use super::queue::{self, Entries, Entry, Head, enqueue, read_spilled, write_spilled};
+use super::rgw::gc_entry::{ListOp, ListReply, ObjInfo, SetEntryOp};
 use crate::method::{Nothing, class, to_bytes};
 use crate::{Error, Object, Result};
 
