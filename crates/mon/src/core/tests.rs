@@ -309,17 +309,8 @@ fn an_osd_that_is_to_stay_is_not_placed() {
     let set = r#"{"prefix":"config set","who":"osd","name":"osd_crush_update_on_start","value":"false"}"#;
     assert_eq!(w.command(admin, set).result, 0);
     w.boot(2);
-    assert_eq!(
-        w.mon
-            .view
-            .state
-            .osd
-            .map
-            .crush
-            .map()
-            .item_weight(OsdId::new(2u16).item()),
-        None
-    );
+    let crush = w.mon.view.state.osd.map.crush.map();
+    assert_eq!(crush.item_weight(OsdId::new(2u16).item()), None);
 }
 
 #[test]
