@@ -55,10 +55,15 @@ fn a_cluster_goes_on_with_its_data_and_grows() {
 #[test]
 fn a_daemon_that_dies_comes_back() {
     let c = Cluster::up("respawn", 3, &[]);
+    // A new process hears only from the monitors that it is to leave its place and class alone.
+    c.sh("ceph config set osd osd_crush_update_on_start false; ceph config set osd osd_class_update_on_start false
+          ceph osd crush set osd.1 0.5 root=default host=elsewhere; ceph osd crush rm-device-class osd.1");
     let before = c.pid("osd.1");
     c.kill("osd.1");
     wait_until("osd.1 is started again", 20, || c.pid("osd.1") != before);
     c.wait_healthy();
+    c.sh("ceph osd find 1 | grep -q '\"host\": \"elsewhere\"'
+          ceph osd tree | grep -q 'osd.1 .*up'; ceph osd crush get-device-class osd.1 2>&1 | grep -vq ssd");
     let before = c.pid("mon.a");
     c.kill("mon.a");
     wait_until("mon.a is started again", 20, || c.pid("mon.a") != before);

@@ -23,29 +23,14 @@ const MAX_METADATA: usize = 64 << 10;
 /// The most addresses of an OSD on one network: of either protocol and family.
 const MAX_ADDRESSES: usize = 8;
 
-/// An option as the configuration database has it for an OSD that boots. The OSD may not have heard
-/// of it yet.
-fn configured(view: &View, osd: OsdId, b: &OsdBoot, option: &str) -> Option<String> {
-    let host = b.metadata.get("hostname").map_or("", String::as_str);
-    let config = &view.state.config;
-    config
-        .for_daemon("osd", &osd.to_string(), host, &b.device_class)
-        .remove(option)
-}
-
-/// Whether an OSD that boots is to stay where it is in the CRUSH map: it names no place, or is not to
-/// be given one.
-fn stays(view: &View, osd: OsdId, b: &OsdBoot) -> bool {
-    let moves = configured(view, osd, b, "osd_crush_update_on_start");
-    let is_kept = moves.is_some_and(|text| !matches!(text.as_str(), "true" | "1" | "yes" | "on"));
-    b.crush_location.is_empty() || is_kept
-}
-
 /// The CRUSH weight of an OSD that has none yet: `osd_crush_initial_weight` as it is for this OSD,
 /// or its size in TiB.
 fn initial_weight(view: &View, osd: OsdId, b: &OsdBoot) -> f64 {
     const OPTION: &str = "osd_crush_initial_weight";
-    let set = configured(view, osd, b, OPTION).and_then(|text| text.parse().ok());
+    let host = b.metadata.get("hostname").map_or("", String::as_str);
+    let config = &view.state.config;
+    let mut config = config.for_daemon("osd", &osd.to_string(), host, &b.device_class);
+    let set = config.remove(OPTION).and_then(|text| text.parse().ok());
     match set.unwrap_or_else(|| view.values.float(OPTION)) {
         weight if weight >= 0.0 => weight,
         _ => {
@@ -87,7 +72,8 @@ impl View {
         let fail = |e: spirula_crush::Error| (e.errno(), e.to_string());
         let mut changed = false;
         let name = format!("osd.{osd}");
-        if !stays(self, osd, b) {
+        // An OSD that is to stay where it is names no place.
+        if !b.crush_location.is_empty() {
             let weight = spirula_crush::weight_from_f64(initial_weight(self, osd, b)).map_err(fail)?;
             changed |= crush
                 .create_or_move_item(osd.item(), weight, &name, &b.crush_location)

@@ -30,7 +30,9 @@ use spirula_maps::{
 use spirula_proto::internal::report::{
     FullState, Fullness, OsdAlive, OsdBoot, OsdGoingDown, OsdReport, PgStatsReport, PgTempWanted,
 };
-use spirula_proto::mon::{MMonCommand, MMonCommandAck, MMonSubscribe, MOsdMap, PaxosVersion, Subscription};
+use spirula_proto::mon::{
+    MConfig, MMonCommand, MMonCommandAck, MMonSubscribe, MOsdMap, PaxosVersion, Subscription,
+};
 use spirula_proto::{Blob, MsgType, Payload, RawMessage};
 
 use super::{Identity, Monitor, NewSession, Output, SessionId};
@@ -207,6 +209,12 @@ impl World {
     /// Boots an OSD on a host, with the nonce of its process; `boot_epoch` is not 0 if that process
     /// was up before.
     fn boot_as(&mut self, osd: u16, host: &str, nonce: u32, boot_epoch: Epoch) {
+        let place = BTreeMap::from([("host".into(), host.into()), ("root".into(), "default".into())]);
+        self.boot_at(osd, place, nonce, boot_epoch);
+    }
+
+    /// Boots an OSD that names its place in the CRUSH map.
+    fn boot_at(&mut self, osd: u16, place: BTreeMap<String, String>, nonce: u32, boot_epoch: Epoch) {
         let id = 100 + SessionId::from(osd);
         self.open(
             id,
@@ -226,7 +234,7 @@ impl World {
             heartbeat_back: addr(6803),
             features: spirula_maps::features::PACIFIC_ALL,
             size: 10 << 30,
-            crush_location: BTreeMap::from([("host".into(), host.into()), ("root".into(), "default".into())]),
+            crush_location: place,
             device_class: "ssd".into(),
             boot_epoch,
             ..OsdBoot::default()
@@ -303,14 +311,26 @@ fn an_osd_gets_the_weight_that_is_configured_for_it() {
 }
 
 #[test]
-fn an_osd_that_is_to_stay_is_not_placed() {
+fn an_osd_that_names_no_place_is_not_placed() {
     let mut w = World::new();
-    let admin = w.admin();
-    let set = r#"{"prefix":"config set","who":"osd","name":"osd_crush_update_on_start","value":"false"}"#;
-    assert_eq!(w.command(admin, set).result, 0);
-    w.boot(2);
-    let crush = w.mon.view.state.osd.map.crush.map();
-    assert_eq!(crush.item_weight(OsdId::new(2u16).item()), None);
+    w.boot_at(2, BTreeMap::new(), 9, Epoch::NONE);
+    let map = &w.mon.view.state.osd.map;
+    assert!(map.is_up(OsdId::new(2u16)));
+    assert_eq!(map.crush.map().item_weight(OsdId::new(2u16).item()), None);
+}
+
+#[test]
+fn a_subscriber_is_sent_its_configuration_even_if_that_is_empty() {
+    let mut w = World::new();
+    let osd = 7;
+    w.open(osd, AuthName::new(EntityType::OSD, "0"), "allow profile osd");
+    let what = BTreeMap::from([("config".to_owned(), Subscription { start: 0, flags: 0 })]);
+    let hostname = String::new();
+    w.send(osd, MMonSubscribe { what, hostname }.to_message());
+    let sent = w.inbox[&osd].iter().filter(|m| m.kind() == MsgType::CONFIG);
+    let sent: Vec<MConfig> = sent.map(|m| m.decode().unwrap()).collect();
+    assert_eq!(sent.len(), 1);
+    assert!(sent[0].config.is_empty());
 }
 
 #[test]

@@ -66,6 +66,8 @@ impl Osd {
                 let m: MConfig = msg.decode()?;
                 self.setup.values.set_central(m.config);
                 self.apply_options();
+                self.mons.configured();
+                self.standing().boot_if_down();
             }
             MsgType::OSD_REPORT_REPLY => match self.mons.answer(msg)? {
                 OsdReportReply::BootDenied(d) => {

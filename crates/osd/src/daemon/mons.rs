@@ -52,6 +52,8 @@ pub(super) struct Mons {
     wanted_map: Asked,
     /// The number of entries sent to the cluster log.
     logged: u64,
+    /// Whether the monitors have sent the configuration of this OSD, be it empty.
+    is_configured: bool,
 }
 
 impl Mons {
@@ -62,6 +64,7 @@ impl Mons {
             alive: Asked::default(),
             wanted_map: Asked::default(),
             logged: 0,
+            is_configured: false,
         }
     }
 
@@ -82,6 +85,17 @@ impl Mons {
     /// Where it does not decode.
     pub(super) fn answer(&mut self, msg: &RawMessage) -> spirula_proto::Result<OsdReportReply> {
         self.leader.read(msg)
+    }
+
+    /// Notes that the monitors have sent the configuration of this OSD.
+    pub(super) fn configured(&mut self) {
+        self.is_configured = true;
+    }
+
+    /// Whether the options of this OSD are those of the configuration database. Some count when it
+    /// boots: whether it is to have a place in the CRUSH map, and a device class.
+    pub(super) fn is_configured(&self) -> bool {
+        self.is_configured
     }
 
     /// Whether this OSD can talk to others: without a service ticket of its own it could not reach

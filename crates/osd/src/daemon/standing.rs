@@ -38,8 +38,9 @@ impl Standing<'_> {
             || self.maps.epoch() == Epoch::NONE
             || self.is_up()
             || !self.mons.has_secrets()
+            || !self.mons.is_configured()
         {
-            return; // It can't be up, or need not ask.
+            return; // It can't be up yet, or need not ask.
         }
         if self.maps.map().is_flagged(self.setup.cfg.id, OsdState::NOUP) {
             tracing::info!("osdmap NOUP flag is set, waiting for it to clear");
