@@ -241,6 +241,8 @@ pub struct BudgetUsage {
     pub in_use: usize,
     /// Bytes of buffers that are kept for reuse.
     pub kept: usize,
+    /// Bytes that are not lent for now ([`Budget::withhold`]).
+    pub withheld: usize,
 }
 
 /// Memory that several pools share. Each pool has some of its own, which the others cannot take
@@ -302,6 +304,7 @@ impl Budget {
         BudgetUsage {
             in_use: self.0.in_use.load(Ordering::SeqCst),
             kept: self.0.shelf().bytes,
+            withheld: self.0.withheld.load(Ordering::SeqCst),
         }
     }
 

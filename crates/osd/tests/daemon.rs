@@ -25,7 +25,7 @@ use spirula_monc::{MonClient, Options};
 use spirula_msgr::{AcceptAuth, AcceptReply, Acceptor, ConMode, Config, Connection, Sender, SessionKeys};
 use spirula_osd::{MkfsConfig, OsdConfig, mkfs, run};
 use spirula_proto::internal::report::{Fullness, OsdBoot, OsdReport};
-use spirula_proto::mon::{MAuth, MAuthReply, MMonSubscribe, MOsdMap};
+use spirula_proto::mon::{MAuth, MAuthReply, MConfig, MMonSubscribe, MOsdMap};
 use spirula_proto::osd::{ExtentArgs, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::net::TcpListener;
@@ -191,6 +191,9 @@ impl Monitor {
         match msg.kind() {
             MsgType::MON_SUBSCRIBE => {
                 let m: MMonSubscribe = msg.decode().unwrap();
+                if m.what.contains_key("config") {
+                    session.send(MConfig::default().to_message());
+                }
                 if m.what.contains_key("osdmap") {
                     session.send(self.full_map());
                     if !self.sessions.borrow().iter().any(|s| s.same_connection(session)) {

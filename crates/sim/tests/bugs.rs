@@ -25,7 +25,7 @@ const BUGS: [(Bug, &str, Kind, u64); 23] = [
     (Bug::AloneAck, "abandoned", abandoned, 50),
     (Bug::TwiceDone, "unlucky", unlucky, 50),
     (Bug::DirtyRead, "isolated", isolated, 200),
-    (Bug::NoUpThru, "hurried", hurried, 100),
+    (Bug::NoUpThru, "hurried", hurried, 150),
     (Bug::NoLease, "isolated", isolated, 200),
     (Bug::NoSharedWait, "isolated", isolated, 200),
     (Bug::KeptDivergent, "abandoned", abandoned, 100),
@@ -34,7 +34,7 @@ const BUGS: [(Bug, &str, Kind, u64); 23] = [
     (Bug::NoResend, "shaky", shaky, 100),
     (Bug::KeptTemporary, "unlucky", unlucky, 50),
     (Bug::ForgottenDelta, "coded unlucky", coded_unlucky, 20),
-    (Bug::TwiceAdded, "coded unlucky", coded_unlucky, 50),
+    (Bug::TwiceAdded, "coded lonely", coded_lonely, 60),
     (Bug::EarlySweep, "staged", staged, 50),
     (Bug::KeptCut, "busy", busy, 100),
     (Bug::MixedVersions, "busy", busy, 100),
@@ -210,29 +210,26 @@ fn lonely_of(base: Setup) -> Setup {
     }
 }
 
-/// Clusters in which one OSD alone may serve, or as few as hold all data, and is often gone before
-/// the changing monitors have recorded that it does.
+/// Clusters of two OSDs, one of which alone may serve and is often gone before the monitor, which is
+/// often gone too, has recorded that it does.
 fn hurried(seed: u64) -> Setup {
-    let base = small(seed);
-    let (osds, size, min_size) = match base.code {
-        None => (3, 3, 1),
-        Some((k, m)) => (u32::from(k + m), k + m, k),
-    };
     Setup {
-        osds,
-        size,
-        min_size,
+        code: None,
+        osds: 2,
+        size: 2,
+        min_size: 1,
+        most_down: 2,
         calm_ms: 400,
         pause: 200_000,
         objects: 12,
         pg_num: 8,
         faults: Faults {
             deaths: 10,
-            slanders: 6,
-            monitors: 3,
+            slanders: 10,
+            monitors: 10,
             ..Faults::NONE
         },
-        ..base
+        ..small(seed)
     }
 }
 

@@ -70,6 +70,11 @@ impl OsdConfig {
         self.shared_memory() / 12
     }
 
+    /// The bytes of payloads that the three have for themselves together.
+    pub(super) fn all_own_payload_bytes(&self) -> usize {
+        3 * self.own_payload_bytes()
+    }
+
     /// The bytes of payloads that clients, other OSDs and reads may borrow.
     pub(super) fn lendable_payload_bytes(&self) -> usize {
         self.shared_memory() / 8
@@ -77,7 +82,7 @@ impl OsdConfig {
 
     /// The bytes of payloads, all together.
     pub(super) fn payload_bytes(&self) -> usize {
-        3 * self.own_payload_bytes() + self.lendable_payload_bytes()
+        self.all_own_payload_bytes() + self.lendable_payload_bytes()
     }
 
     /// The bytes besides payload that clients' requests may take while they wait or are under way.

@@ -42,7 +42,7 @@ const POOLS: [&str; 29] = [
 
 /// The counted memory, by pool and together, and the rest of what the process has in memory: its
 /// program, stacks, the index's pages and other things that are not counted, and what the allocator
-/// keeps.
+/// keeps. Where that is so much that payloads are lent less, the bytes that they do without.
 pub(super) fn dump(o: &Osd) -> Value {
     let buffers = o.io.reads.pool.budget().usage();
     let (store, pgs) = (o.io.store.memory(), o.core.memory());
@@ -80,6 +80,7 @@ pub(super) fn dump(o: &Osd) -> Value {
             "file_bytes": of_files,
             "uncounted_bytes": heap.saturating_sub(total.bytes),
             "osd_memory_target": o.setup.cfg.memory_target,
+            "payload_withheld_bytes": buffers.withheld,
         });
     }
     all

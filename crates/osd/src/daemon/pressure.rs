@@ -45,7 +45,11 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     fn usage(in_use: usize, kept: usize) -> BudgetUsage {
-        BudgetUsage { in_use, kept }
+        BudgetUsage {
+            in_use,
+            kept,
+            withheld: 0,
+        }
     }
 
     #[test]

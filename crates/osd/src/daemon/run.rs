@@ -64,7 +64,7 @@ struct Memory {
 impl Memory {
     fn of(cfg: &OsdConfig) -> Self {
         let (own, lendable) = (cfg.own_payload_bytes(), cfg.lendable_payload_bytes());
-        let budget = Budget::with_files(3 * own, lendable, files(cfg));
+        let budget = Budget::with_files(cfg.all_own_payload_bytes(), lendable, files(cfg));
         Self {
             clients: budget.pool(own),
             peers: budget.pool(own),
