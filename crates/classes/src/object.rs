@@ -60,6 +60,14 @@ pub trait Object {
     /// The version that clients saw last of any object in the placement group.
     fn current_version(&self) -> u64;
 
+    /// The last note of an earlier run of this call, if one was made.
+    fn noted(&self) -> Option<Bytes>;
+
+    /// Notes what the method has made of all that it has read so far. If the run ends with
+    /// [`Error::NotFetched`](crate::Error::NotFetched), the next one gets the note, and what was read
+    /// for this run is forgotten: so a method may read more than fits in memory.
+    fn note(&mut self, note: Bytes);
+
     /// Size and time; ENOENT where the object does not exist. A method needs no flag for it.
     fn stat(&mut self) -> Result<Stat>;
 

@@ -2,14 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use bytes::Bytes;
 use spirula_denc::versioned;
 
 use super::entry::{DirEntry, EntryFlags};
 use super::header::{self, DirHeader};
 use super::{keys, resharding};
 use crate::method::{Nothing, stored};
-use crate::{Object, Result, omap};
+use crate::omap::{self, Range};
+use crate::{Object, Result};
 
 versioned! {
     /// Output of `bucket_check_index`.
@@ -33,33 +33,43 @@ pub(super) fn rebuild_index(object: &mut dyn Object, _: Nothing) -> Result<Nothi
     header::write(object, calculated).map(|()| Nothing)
 }
 
+/// The plain entries before and behind all others, and the instance entries.
+const COUNTED: [Range; 3] = [
+    Range {
+        after: b"",
+        prefix: b"",
+    },
+    Range {
+        after: keys::END,
+        prefix: b"",
+    },
+    Range {
+        after: keys::INSTANCE,
+        prefix: keys::INSTANCE,
+    },
+];
+
+/// The number of the range of instance entries.
+const INSTANCES: u32 = 2;
+
 /// A header with the sums of what is in the omap. Of the versions of an object, which have plain
 /// entries too, the instance entries count.
 fn calculate(object: &mut dyn Object, existing: &DirHeader) -> Result<DirHeader> {
-    let mut sums = DirHeader {
+    let sums = DirHeader {
         tag_timeout: existing.tag_timeout,
         version: existing.version,
         sync_stopped: existing.sync_stopped,
         ..DirHeader::default()
     };
-    let mut plain = |key: Bytes, value: Bytes| {
-        if key.first() == Some(&keys::SPECIAL) {
+    omap::fold(object, &COUNTED, sums, |sums, range, key, value| {
+        let is_instance = range == INSTANCES;
+        if !is_instance && key.first() == Some(&keys::SPECIAL) {
             return Ok(ControlFlow::Break(()));
         }
         let entry: DirEntry = stored(&value)?;
-        if entry.exists && entry.flags == EntryFlags::empty() {
+        if entry.exists && (is_instance || entry.flags == EntryFlags::empty()) {
             sums.account(&entry.meta);
         }
         Ok(ControlFlow::Continue(()))
-    };
-    omap::scan(object, b"", b"", &mut plain)?;
-    omap::scan(object, keys::END, b"", &mut plain)?;
-    omap::scan(object, keys::INSTANCE, keys::INSTANCE, |_, value| {
-        let entry: DirEntry = stored(&value)?;
-        if entry.exists {
-            sums.account(&entry.meta);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(sums)
+    })
 }

@@ -8,7 +8,8 @@ use spirula_denc::{UTime, versioned};
 
 use super::bucket::BucketEntry;
 use crate::method::{Nothing, stored, to_bytes};
-use crate::{Object, Result, omap};
+use crate::omap::{self, Range};
+use crate::{Object, Result};
 
 /// Buckets that one call of `reset_user_stats2` sums up.
 const PAGE: u64 = 1000;
@@ -112,11 +113,15 @@ pub(super) fn complete_sync(object: &mut dyn Object, op: TimeOp) -> Result<Nothi
 
 /// Writes the sum of all buckets' sizes as a new header, whatever the old one is.
 pub(super) fn reset(object: &mut dyn Object, op: TimeOp) -> Result<Nothing> {
-    let mut header = Header {
+    let header = Header {
         last_stats_update: op.time,
         ..Header::default()
     };
-    omap::scan(object, b"", b"", |_, value| {
+    let all = Range {
+        after: b"",
+        prefix: b"",
+    };
+    let header = omap::fold(object, &[all], header, |header, _, _, value| {
         header.stats.add(&stored(&value)?);
         Ok(ControlFlow::Continue(()))
     })?;
