@@ -5,12 +5,15 @@
 #
 #   bench/three_hosts.sh [MINUTES]     needs root, iproute2, memory cgroups of version 1, Debian's ceph-common and ceph-base
 #
-# SPIRULA is the binary (target/release/spirula), RATE the links' (100mbit), OBJECT the size of objects (4194304). The host is cut
-# off for a third of the time, after a third of it; CUT=0 leaves it alone.
+# SPIRULA is the binary (target/release/spirula), RATE the links' (100mbit), CLIENT the client's link's, OBJECT the size of objects
+# (4194304). CODE='k=2 m=1' makes the pool an erasure-coded one. The host is cut off for a third of the time, after a third of it;
+# CUT=0 leaves it alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 MINUTES=${1:-10}
 RATE=${RATE:-100mbit}
+CLIENT=${CLIENT:-$RATE}
+CODE=${CODE:-}
 OBJECT=${OBJECT:-4194304}
 CUT=${CUT:-1}
 SPIRULA=$(realpath "${SPIRULA:-target/release/spirula}")
@@ -33,15 +36,16 @@ clean() {
 }
 trap clean EXIT
 
-# Both directions of each cable are shaped, the client's too: its link is the bound.
+# Both directions of each cable are shaped. The client's link is the bound, unless CLIENT is more than twice RATE: then the OSDs'.
 shape() {
-    local n interface
+    local n interface rate=$RATE
     for n in 1 2 3 4; do
+        [ $n != 4 ] || rate=$CLIENT
         for interface in eth0 eth1; do
-            ip netns exec "$LAB$n" tc qdisc add dev $interface root tbf rate "$RATE" burst 64kb latency 50ms
+            ip netns exec "$LAB$n" tc qdisc add dev $interface root tbf rate "$rate" burst 64kb latency 50ms
         done
         for interface in public$n cluster$n; do
-            ip netns exec "${LAB}sw" tc qdisc add dev "$interface" root tbf rate "$RATE" burst 64kb latency 50ms
+            ip netns exec "${LAB}sw" tc qdisc add dev "$interface" root tbf rate "$rate" burst 64kb latency 50ms
         done
     done
 }
@@ -61,7 +65,13 @@ for n in 1 2 3; do
 done
 wait_for 30 "quorum 0,1,2" at 4 timeout 5 ceph mon stat
 for n in 1 2 3; do CGROUP=$(group $n) add_osd $n "${STORE:-20G}"; done
-at 4 timeout 30 ceph osd pool create bench 32 > /dev/null 2>&1
+kind=()
+if [ -n "$CODE" ]; then
+    # shellcheck disable=SC2086
+    at 4 timeout 30 ceph osd erasure-code-profile set bench $CODE
+    kind=(32 erasure bench)
+fi
+at 4 timeout 30 ceph osd pool create bench 32 "${kind[@]}" > /dev/null 2>&1
 at 4 timeout 30 ceph osd pool application enable bench test 2> /dev/null
 wait_for 60 HEALTH_OK at 4 timeout 5 ceph health detail
 
@@ -101,7 +111,7 @@ seconds, started = int(seconds), int(started)
 unit = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 number, name = re.match(r"(\d+)(\w+)", rate).groups()
 # Of 1514 bytes of a frame 1448 are data. A byte that is written crosses the client's link once; the primary's cluster link
-# twice, but there are three of them.
+# twice (once, in a pool of two data and one coding unit), but there are three of them.
 link = int(number) * unit[name] / 8 * 1448 / 1514 / 2**20
 rows, begun, failed = [], started, 0
 for line in open(f"{root}/bench.log"):
