@@ -161,7 +161,11 @@ impl World {
             }
         }
         let all_clean = clean.len() == pool.pg_num as usize && clean.values().all(|c| *c);
-        osds_up && (all_clean || self.weather.rotten) && self.mons.are_whole() && map.pg_temp.is_empty()
+        // As in Ceph, members that were to stand in for others stay named while one of them is down:
+        // for ten minutes, if its disk is lost.
+        let mut temporary = map.pg_temp.values();
+        let none_stands_in = temporary.all(|p| p.osds().any(|osd| !map.is_up(osd)));
+        osds_up && (all_clean || self.weather.rotten) && self.mons.are_whole() && none_stands_in
     }
 
     /// Reads every object once more, through every client.

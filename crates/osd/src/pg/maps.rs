@@ -136,10 +136,7 @@ impl Pg {
             );
             ops.extend(std::mem::take(&mut a.lease).into_ops());
         }
-        let mut pending: Vec<_> = std::mem::take(&mut self.store.pending).into_iter().collect();
-        // As they came.
-        pending.sort_unstable_by_key(|(seq, _)| *seq);
-        ops.extend(pending.into_iter().filter_map(|(_, p)| p.into_op()));
+        ops.extend(self.store.take_ops(|_| true));
         ops.extend(self.ops.contexts.clear());
         self.ops.hold_first(ops);
     }

@@ -324,6 +324,13 @@ impl StoreQueue {
         self.gathers.clear();
     }
 
+    /// Forgets the questions that `taken` chooses; returns the ops that asked them, in their order.
+    pub(super) fn take_ops(&mut self, taken: impl Fn(&Pending) -> bool) -> Vec<ClientOp> {
+        let mut taken: Vec<_> = self.pending.extract_if(|_, p| taken(p)).collect();
+        taken.sort_unstable_by_key(|(seq, _)| *seq);
+        taken.into_iter().filter_map(|(_, p)| p.into_op()).collect()
+    }
+
     /// Reads parts of an object, or of a fragment, whose data is in the fragments of several members.
     /// Returns the questions to members.
     pub(super) fn gather(

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use spirula_denc::Extent;
 use spirula_erasure::{self as erasure, FragmentExtents, FragmentPieces, Gather, Unit, UnitSet};
 use spirula_maps::{EVersion, OsdId};
@@ -72,7 +71,8 @@ pub(in crate::pg) struct Gathers {
     pub(in crate::pg) members: Holders,
     /// The version of this copy, and so the one that the others must have at least.
     pub(in crate::pg) at: EVersion,
-    under_way: HashMap<u32, Gathering>,
+    /// By the questions, in whose order members are asked again.
+    under_way: BTreeMap<u32, Gathering>,
 }
 
 impl Gathers {

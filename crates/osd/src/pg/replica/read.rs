@@ -129,8 +129,7 @@ impl OpQueue {
             Pending::Op(r) => r.key == key,
             _ => false,
         };
-        let overtaken = store.pending.extract_if(|_, p| reads(p));
-        ops.extend(overtaken.filter_map(|(_, p)| p.into_op()));
+        ops.extend(store.take_ops(reads));
         site.send_to_primary(ops, cx);
     }
 
@@ -139,8 +138,7 @@ impl OpQueue {
     pub(in crate::pg) fn give_up_reads(&mut self, site: &Site, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
         let mut ops = self.contexts.clear();
         let reads = |p: &Pending| matches!(p, Pending::Context(_) | Pending::Op(_));
-        let pending = store.pending.extract_if(|_, p| reads(p));
-        ops.extend(pending.filter_map(|(_, p)| p.into_op()));
+        ops.extend(store.take_ops(reads));
         site.send_to_primary(ops, cx);
     }
 }
