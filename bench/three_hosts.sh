@@ -36,7 +36,8 @@ clean() {
 }
 trap clean EXIT
 
-# Both directions of each cable are shaped. The client's link is the bound, unless CLIENT is more than twice RATE: then the OSDs'.
+# Both directions of each cable are shaped. The client's link is the bound, unless CLIENT is more than one and a half times RATE
+# (three times, in a pool of two data and one coding unit): then the OSDs' cluster links are.
 shape() {
     local n interface rate=$RATE
     for n in 1 2 3 4; do
@@ -65,13 +66,13 @@ for n in 1 2 3; do
 done
 wait_for 30 "quorum 0,1,2" at 4 timeout 5 ceph mon stat
 for n in 1 2 3; do CGROUP=$(group $n) add_osd $n "${STORE:-20G}"; done
-kind=()
+type=()
 if [ -n "$CODE" ]; then
     # shellcheck disable=SC2086
     at 4 timeout 30 ceph osd erasure-code-profile set bench $CODE
-    kind=(32 erasure bench)
+    type=(32 erasure bench)
 fi
-at 4 timeout 30 ceph osd pool create bench 32 "${kind[@]}" > /dev/null 2>&1
+at 4 timeout 30 ceph osd pool create bench 32 "${type[@]}" > /dev/null 2>&1
 at 4 timeout 30 ceph osd pool application enable bench test 2> /dev/null
 wait_for 60 HEALTH_OK at 4 timeout 5 ceph health detail
 
@@ -133,7 +134,7 @@ if cut != "0":
 for what, low, high in parts:
     got = mean(low, high)
     idle = sum(1 for t, v in rows if low < t <= high and v == 0)
-    print(f"{what:8} {got:6.2f} MiB/s, {100 * got / link:5.1f} % of the bound, {idle} s without an answer")
+    print(f"{what:8} {got:6.2f} MiB/s, {100 * got / link:5.1f} % of a link, {idle} s without an answer")
 print(f"HEALTH_OK {healthy}; {failed} rounds failed")
 END
 for n in 1 2 3; do

@@ -96,6 +96,7 @@ fn what_is_withheld_is_neither_lent_nor_kept() {
     let _of_b = b.get(4096);
     assert!(b.has_room(5 * 4096) && !b.has_room(6 * 4096));
     budget.withhold(3 * 4096);
+    assert_eq!(budget.usage().withheld, 3 * 4096);
     // What is borrowed already stays so.
     assert!(b.has_room(3 * 4096) && !b.has_room(4 * 4096) && !a.has_room(1));
     drop(of_a);
@@ -104,6 +105,7 @@ fn what_is_withheld_is_neither_lent_nor_kept() {
     assert!(a.has_room(8 * 4096), "one that uses nothing gets on");
     assert!(b.has_room(4 * 4096) && !b.has_room(5 * 4096));
     budget.withhold(usize::MAX);
+    assert_eq!(budget.usage().withheld, 4 * 4096, "all that could be lent");
     assert_eq!(common.borrowed.load(Ordering::SeqCst), 4 * 4096);
     assert!(b.has_room(3 * 4096) && !b.has_room(4 * 4096));
     assert!(budget.usage().in_use + budget.usage().kept <= 8 * 4096);

@@ -42,7 +42,7 @@ const POOLS: [&str; 29] = [
 
 /// The counted memory, by pool and together, and the rest of what the process has in memory: its
 /// program, stacks, the index's pages and other things that are not counted, and what the allocator
-/// keeps. Where that is so much that payloads are lent less, the bytes that they do without.
+/// keeps; and the bytes that payloads are lent less because that is so much.
 pub(super) fn dump(o: &Osd) -> Value {
     let buffers = o.io.reads.pool.budget().usage();
     let (store, pgs) = (o.io.store.memory(), o.core.memory());
