@@ -290,7 +290,7 @@ pub(super) fn a_method_sums_up_more_than_it_may_hold() {
     let mut sim = Sim::with_config(3, 3, 1, 1, cfg);
     sim.settle();
     let data = spirula_denc::encode_to_vec(&buckets(5000));
-    assert!(data.len() > 512 << 10);
+    assert!(data.len() > 3 * (128 << 10));
     let set = OsdOpIn::new(OpCode::OMAPSETVALS, OpArgs::None, data);
     assert_eq!(sim.call("o", vec![set]).result, 0);
     let mut input = Writer::new();
