@@ -307,6 +307,8 @@ def reshards(t):
         for shards in ('7', '1', '0', '23', '70000', '3'):
             t.admin('bucket reshard', '--bucket', bucket, '--num-shards', shards)
             t.admin('bucket reshard', '--bucket', bucket, '--num-shards', shards, '--yes-i-really-mean-it')
+            # A gateway that has not heard of it yet would answer that what is deleted is not there.
+            time.sleep(3)
             t.admin('reshard status', '--bucket', bucket)
             t.index(bucket)
             t.pages('list_objects', Bucket=bucket, MaxKeys=7)
