@@ -170,15 +170,12 @@ def versions(t):
     t.s3('get_object', Bucket='versions', Key='before', VersionId='null')
     t.s3('get_object', Bucket='versions', Key='one', VersionId='null')
     t.s3('get_object', Bucket='versions', Key='one', VersionId='n' * 32)
-    # A marker over it, one more, the first removed, then the second.
+    # A marker over it, which goes again. (A second one is refused by Ceph 16.2 to 18.2 only.)
     first = t.s3('delete_object', Bucket='versions', Key='one')['VersionId']
-    second = t.s3('delete_object', Bucket='versions', Key='one')['VersionId']
     t.s3('get_object', Bucket='versions', Key='one')
     t.s3('head_object', Bucket='versions', Key='one', VersionId=first)
     list_versions(t, 'versions')
     t.s3('delete_object', Bucket='versions', Key='one', VersionId=first)
-    list_versions(t, 'versions')
-    t.s3('delete_object', Bucket='versions', Key='one', VersionId=second)
     list_versions(t, 'versions')
     t.s3('get_object', Bucket='versions', Key='one')
     # The newest, the middle and the only version.
@@ -203,7 +200,6 @@ def versions(t):
     list_versions(t, 'versions')
     t.s3('delete_object', Bucket='versions', Key='_under', VersionId=ids['_under', 2])
     t.s3('delete_object', Bucket='versions', Key='_under', VersionId='null')
-    t.s3('delete_object', Bucket='versions', Key='dir/x')
     t.s3('delete_object', Bucket='versions', Key='dir/x')
     list_versions(t, 'versions')
     t.s3('put_bucket_versioning', Bucket='versions', VersioningConfiguration={'Status': 'Enabled'})

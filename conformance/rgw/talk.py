@@ -50,6 +50,10 @@ class Talk:
             answer = {**e.response, 'Code': e.response['Error']['Code']}
         except (botocore.exceptions.BotoCoreError, AttributeError) as e:
             answer = {'Code': type(e).__name__}
+        if 'Deleted' in answer:
+            # The gateway sorts them by version, which is random.
+            answer['Deleted'].sort(key=lambda gone: gone['Key'])
+            answer['Deleted'] = [{k: v for k, v in gone.items() if 'VersionId' not in k} for gone in answer['Deleted']]
         if 'Body' in answer:
             data = answer['Body'].read()
             answer['Body'] = f'{len(data)} bytes, {hashlib.sha256(data).hexdigest()}'
