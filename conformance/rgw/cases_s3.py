@@ -223,8 +223,9 @@ def versions(t):
     t.index('versions')
     t.s3('delete_bucket', Bucket='versions')
     for page in t.pages('list_object_versions', Bucket='versions', MaxKeys=3):
-        found = [{'Key': v['Key'], 'VersionId': v['VersionId']} for v in page.get('Versions', []) + page.get('DeleteMarkers', [])]
-        t.s3('delete_objects', Bucket='versions', Delete={'Objects': found})
+        # One by one: the gateway deletes those of one request at once.
+        for version in page.get('Versions', []) + page.get('DeleteMarkers', []):
+            t.s3('delete_object', Bucket='versions', Key=version['Key'], VersionId=version['VersionId'])
     list_versions(t, 'versions')
     t.index('versions')
     t.s3('delete_bucket', Bucket='versions')
@@ -308,7 +309,8 @@ def multipart_of(t, bucket):
     t.admin('gc list', '--include-all', unordered=True)
     t.admin('bucket radoslist', '--bucket', bucket, unordered=True)
     t.s3('delete_object', Bucket=bucket, Key='_under')
-    t.admin('bucket check', '--bucket', bucket, '--fix', '--check-objects')
+    # Not --check-objects: whether it removes a part that was replaced depends on which shard the part's random name falls into.
+    t.admin('bucket check', '--bucket', bucket, '--fix')
     t.index(bucket, parts=True)
     t.log(bucket, parts=True)
     t.admin('gc process', '--include-all')

@@ -9,6 +9,7 @@ import botocore.exceptions
 from common import Common
 
 CASES = []
+POOLS = [f'default.rgw.{name}' for name in ('meta', 'log', 'buckets.index', 'buckets.data', 'buckets.non-ec')]
 # A line of the log, which may come amid another one: time, thread, level.
 LOGGED = re.compile(r'20\S+ [0-9a-f]+ +-?\d+ (.*)\n')
 
@@ -29,6 +30,11 @@ class Talk:
         self.clients = {}
         self.keys = ('AK', 'SK')
         self.lines = []
+        # What other cases left.
+        self.before = {pool: self.names(pool) for pool in POOLS}
+
+    def names(self, pool):
+        return set(self.gateway.rados('-p', pool, '--all', 'ls').stdout.splitlines())
 
     def note(self, title, value, unordered=False):
         self.lines.append(f'# {title}')
@@ -117,12 +123,11 @@ class Talk:
         done = self.gateway.json('bilog list', '--bucket', bucket, '--max-entries', '1000')
         if parts:
             done = strip([entry for entry in done if entry['op'] != 'del' or entry['op_tag']], ('op_id', 'index_ver'))
-        self.note(f'bilog list {bucket}', done)
+        self.note(f'bilog list {bucket}', done, unordered=parts)
 
     def objects(self, pool):
-        """Objects of a pool: their names, in the common form."""
-        done = self.gateway.rados('-p', pool, '--all', 'ls')
-        names = (self.common.text(name) for name in done.stdout.splitlines())
+        """Objects of a pool that the case has left: their names, in the common form."""
+        names = (self.common.text(name) for name in self.names(pool) - self.before[pool])
         self.note(f'objects of {pool}', '\n'.join(name for name in names if '<part>' not in name), unordered=True)
 
 
