@@ -35,9 +35,13 @@ class Common:
         self.names = {}
         self.own = list(own)
         self.counts = {}
+        # What comes in an order of its own gets no numbers.
+        self.is_unordered = False
 
     def named(self, kind, text):
         if kind in ('time', 'log', 'part'):
+            return f'<{kind}>'
+        if text not in self.names and self.is_unordered:
             return f'<{kind}>'
         if text not in self.names:
             self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -71,10 +75,12 @@ class Common:
 
     def lines(self, value, unordered=False):
         """A value in lines. With UNORDERED, elements of the outermost list in an order of their own, ids without numbers."""
+        self.is_unordered = unordered
         value = self.value(value)
+        self.is_unordered = False
         if isinstance(value, str):
             lines = value.splitlines()
-            return sorted(re.sub(r'<(\w+) \d+>', r'<\1>', line) for line in lines) if unordered else lines
+            return sorted(re.sub(r'<(\w+) \d+>', r'<\1>', line) for line in lines if '<part>' not in line) if unordered else lines
         if unordered:
             value = json.loads(re.sub(r'<(\w+) \d+>', r'<\1>', json.dumps(value)))
             if isinstance(value, list):

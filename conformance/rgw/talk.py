@@ -127,8 +127,7 @@ class Talk:
 
     def objects(self, pool):
         """Objects of a pool that the case has left: their names, in the common form."""
-        names = (self.common.text(name) for name in self.names(pool) - self.before[pool])
-        self.note(f'objects of {pool}', '\n'.join(name for name in names if '<part>' not in name), unordered=True)
+        self.note(f'objects of {pool}', '\n'.join(self.names(pool) - self.before[pool]), unordered=True)
 
 
 def strip(value, without):
