@@ -31,6 +31,8 @@ class Cluster:
         self.osd_gib, self.osds, self.mons = str(osd_gib), str(osds), str(mons)
         self.bin = spirula
         self.env = dict(os.environ, CEPH_CONF=f"{self.dir}/ceph.conf")
+        # The process of a Ceph gateway, if one was started.
+        self.gateway = None
 
     def pid(self, daemon):
         with open(f"{self.dir}/run/{daemon}.pid", encoding="ascii") as f:
@@ -43,6 +45,7 @@ class Cluster:
 
 class Ceph(Cluster):
     name = "ceph"
+    address = "127.0.0.1"
 
     def up(self):
         sh("bash", f"{HERE}/peer_ceph.sh", "up", self.dir, self.osds, self.osd_gib, self.mons, env=os.environ)

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Measures Spirula beside real Ceph with the official `rados bench`, a program on librados and fio's rbd engine.
+"""Measures Spirula beside real Ceph with the official `rados bench`, a program on librados, fio's rbd engine, and S3 through Ceph's gateway.
 
 Debian's Ceph and Spirula run at once on the same disk. Case by case the two take turns, as often as --repeat says, so that what
 drifts on this machine meets both. Reads are of the same number of objects on both. Prints the ratio of the medians, writes
 results.csv (every run), summary.json and results.svg (the ratios). Rows called "cold" need root: they empty all caches before.
 
-    bench/run.py [--repeat 3] [--seconds 10] [--cases all|rados|librados|rbd] [--work DIR] [--out bench/results]
+    bench/run.py [--repeat 3] [--seconds 10] [--cases all|rados|librados|rbd|s3] [--work DIR] [--out bench/results]
     bench/run.py --before BINARY --out DIR         # beside an earlier build of Spirula: what a change costs
     bench/run.py --encrypted --out DIR             # encrypted stores beside others: what that costs
 """
@@ -27,6 +27,7 @@ from typing import Callable
 
 import fio
 import rados_bench
+import s3
 from clusters import Before, Ceph, Encrypted, Plain, Spirula, clear, sh
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -129,8 +130,21 @@ def fio_rows(args):
                   env=fio.environment({}))
 
 
+def s3_rows(args):
+    for case, method, size, count, at_once, bar in s3.ROWS:
+        if not wanted(args, s3.POOL, case):
+            continue
+        if not s3.is_installed():
+            print(f"{s3.POOL} {case}: left out, as radosgw or curl is not installed")
+            continue
+        what = {"method": method, "size": size, "count": count, "work": args.work}
+        yield Row(s3.POOL, case, bar, s3.command(at_once=at_once, **what), functools.partial(s3.line, size=0 if method == s3.LIST else size),
+                  prepare=functools.partial(s3.gateway, work=args.work), before=functools.partial(s3.before, **what),
+                  after=functools.partial(s3.after, **what))
+
+
 def rows_of(args):
-    for cases, rows in (("rados", rados_rows), ("librados", librados_rows), ("rbd", fio_rows)):
+    for cases, rows in (("rados", rados_rows), ("librados", librados_rows), ("rbd", fio_rows), ("s3", s3_rows)):
         if args.cases in ("all", cases):
             yield from rows(args)
 
@@ -256,8 +270,8 @@ def main():
     p.add_argument("--work", default="/var/tmp/spirula-bench")
     p.add_argument("--out", default=f"{HERE}/results")
     p.add_argument("--spirula", default=f"{ROOT}/target/release/spirula")
-    p.add_argument("--cases", choices=["all", "rados", "librados", "rbd"], default="all",
-                   help="those of `rados bench`, of `librados.c`, of block images, or all")
+    p.add_argument("--cases", choices=["all", "rados", "librados", "rbd", "s3"], default="all",
+                   help="those of `rados bench`, of `librados.c`, of block images, of S3, or all")
     p.add_argument("--match", default="", metavar="REGEX", help="of these, those whose pool and case match, such as 'rep3: .* 4 KiB'")
     p.add_argument("--before", help="an earlier build of Spirula, measured in Ceph's place")
     p.add_argument("--encrypted", action="store_true", help="encrypted stores, beside plain ones in Ceph's place")
@@ -280,6 +294,8 @@ def main():
         results = measure_all(clusters, args)
     finally:
         for cluster in clusters:
+            if cluster.gateway:
+                cluster.gateway.kill()
             cluster.down()
     for cluster in clusters:
         clear(cluster.dir)

@@ -21,11 +21,14 @@ impl Error {
     pub const EIO: Self = Self::Errno(spirula_errno::EIO);
     pub const ENXIO: Self = Self::Errno(spirula_errno::ENXIO);
     pub const ENOEXEC: Self = Self::Errno(spirula_errno::ENOEXEC);
+    pub const EAGAIN: Self = Self::Errno(spirula_errno::EAGAIN);
+    pub const EFAULT: Self = Self::Errno(spirula_errno::EFAULT);
     pub const EBADF: Self = Self::Errno(spirula_errno::EBADF);
     pub const EBUSY: Self = Self::Errno(spirula_errno::EBUSY);
     pub const EEXIST: Self = Self::Errno(spirula_errno::EEXIST);
     pub const EXDEV: Self = Self::Errno(spirula_errno::EXDEV);
     pub const EINVAL: Self = Self::Errno(spirula_errno::EINVAL);
+    pub const ENOSPC: Self = Self::Errno(spirula_errno::ENOSPC);
     pub const ERANGE: Self = Self::Errno(spirula_errno::ERANGE);
     pub const ENOSYS: Self = Self::Errno(spirula_errno::ENOSYS);
     pub const ENOMSG: Self = Self::Errno(spirula_errno::ENOMSG);
@@ -34,6 +37,7 @@ impl Error {
     pub const EBADMSG: Self = Self::Errno(spirula_errno::EBADMSG);
     pub const EOVERFLOW: Self = Self::Errno(spirula_errno::EOVERFLOW);
     pub const EOPNOTSUPP: Self = Self::Errno(spirula_errno::EOPNOTSUPP);
+    pub const EUSERS: Self = Self::Errno(spirula_errno::EUSERS);
     pub const ESTALE: Self = Self::Errno(spirula_errno::ESTALE);
     pub const EDQUOT: Self = Self::Errno(spirula_errno::EDQUOT);
     pub const ECANCELED: Self = Self::Errno(spirula_errno::ECANCELED);

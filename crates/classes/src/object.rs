@@ -57,6 +57,17 @@ pub trait Object {
     /// those of methods included.
     fn subop_version(&self) -> String;
 
+    /// The version that clients saw last of any object in the placement group.
+    fn current_version(&self) -> u64;
+
+    /// The last note of an earlier run of this call, if one was made.
+    fn noted(&self) -> Option<Bytes>;
+
+    /// Notes what the method has made of all that it has read so far. If the run ends with
+    /// [`Error::NotFetched`](crate::Error::NotFetched), the next one gets the note, and what was read
+    /// for this run is forgotten: so a method may read more than fits in memory.
+    fn note(&mut self, note: Bytes);
+
     /// Size and time; ENOENT where the object does not exist. A method needs no flag for it.
     fn stat(&mut self) -> Result<Stat>;
 
@@ -75,7 +86,7 @@ pub trait Object {
     /// An attribute; ENODATA where the object lacks it, ENOENT where the object does not exist.
     fn getxattr(&mut self, name: &[u8]) -> Result<Bytes>;
 
-    /// All attributes.
+    /// All attributes; ENOENT where the object does not exist.
     fn getxattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>>;
 
     /// Up to `max` omap keys after `after` that start with `prefix`, with their values.
@@ -101,6 +112,10 @@ pub trait Object {
 
     /// Replaces all data.
     fn write_full(&mut self, data: Bytes) -> Result<()>;
+
+    /// Zeroes `length` bytes from `offset` on, as far as the data reaches. A range that ends there
+    /// or behind is cut off, as a client's op would do it.
+    fn zero(&mut self, offset: u64, length: u64) -> Result<()>;
 
     /// Truncates or extends the data.
     fn truncate(&mut self, size: u64) -> Result<()>;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use spirula_denc::{Decode, Encode};
 
+use crate::method::{stored, to_bytes};
 use crate::{Error, Object, Result};
 
 /// Pairs that are read at once: as many as an OSD returns to clients at once.
@@ -53,6 +55,48 @@ pub(crate) fn scan(
             _ => return Ok(()),
         }
     }
+}
+
+/// A range of omap keys: those behind `after` that start with `prefix`.
+pub(crate) struct Range {
+    pub(crate) after: &'static [u8],
+    pub(crate) prefix: &'static [u8],
+}
+
+/// Makes `state` of all pairs of these ranges, by calling `visit` with the range's number and one pair
+/// after the other, until the range's last, or until it breaks the range off. After each page the state
+/// is noted, so that any number of pairs can be read.
+pub(crate) fn fold<S: Encode + Decode>(
+    object: &mut dyn Object,
+    ranges: &[Range],
+    mut state: S,
+    mut visit: impl FnMut(&mut S, u32, Bytes, Bytes) -> Result<ControlFlow<()>>,
+) -> Result<S> {
+    // The range, and the key in it behind which the next page begins.
+    let (mut at, mut last) = (0u32, None);
+    if let Some(note) = object.noted() {
+        ((at, last), state) = stored(&note)?;
+    }
+    while let Some(range) = ranges.get(at as usize) {
+        let after = last.take().unwrap_or(Bytes::from_static(range.after));
+        let page = object.omap_vals(&after, range.prefix, PAGE)?;
+        let is_last = !page.more || page.items.is_empty();
+        last = page.items.last().map(|(key, _)| key.clone());
+        let mut flow = ControlFlow::Continue(());
+        for (key, value) in page.items {
+            flow = visit(&mut state, at, key, value)?;
+            if flow.is_break() {
+                break;
+            }
+        }
+        if is_last || flow.is_break() {
+            (at, last) = (at + 1, None);
+        }
+        let note = ((at, last), state);
+        object.note(to_bytes(&note));
+        ((at, last), state) = note;
+    }
+    Ok(state)
 }
 
 /// Up to `max` of these pairs, each converted by `read` from the key's rest behind the prefix and

@@ -43,6 +43,7 @@ mod processes;
 mod purged_snaps;
 mod quorum;
 mod rados_commands;
+mod radosgw;
 mod raw_device;
 mod rbd_groups;
 mod rbd_images;

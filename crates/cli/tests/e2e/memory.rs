@@ -7,7 +7,7 @@ use crate::common::Cluster;
 /// The memory limit of an OSD, in bytes.
 const LIMIT: u64 = 128 << 20;
 
-fn assert_within_budget(c: &Cluster, osds: u32) {
+pub(crate) fn assert_within_budget(c: &Cluster, osds: u32) {
     for osd in 0..osds {
         let rss = c.peak_rss(&format!("osd.{osd}"));
         println!("osd.{osd}: {} MiB at its peak", rss >> 20);

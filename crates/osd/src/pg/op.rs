@@ -8,7 +8,7 @@ use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::{Caller, Flags, Method};
 use spirula_denc::{EntityAddr, EntityName, EntityType, Micros, UTime};
-use spirula_maps::{Epoch, HObject, OsdId, PgId, ReqId, SnapContext, SnapId};
+use spirula_maps::{EVersion, Epoch, HObject, OsdId, PgId, ReqId, SnapContext, SnapId};
 use spirula_proto::BytesList;
 use spirula_proto::osd::{
     ArgsMember, ExtentArgs, MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace, WatchArgs,
@@ -184,6 +184,17 @@ pub struct Call {
     pub method: Option<&'static Method>,
     /// Its input.
     pub input: Bytes,
+    /// The note of an earlier run.
+    pub(crate) noted: Option<Note>,
+}
+
+/// What a method has made of the part of an object that it has read in earlier runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Note {
+    /// The version of the object: of another, the note says nothing.
+    pub version: EVersion,
+    /// The method's own bytes.
+    pub bytes: Bytes,
 }
 
 impl Call {
@@ -194,6 +205,7 @@ impl Call {
             class,
             name: method,
             input,
+            noted: None,
         })
     }
 

@@ -344,7 +344,7 @@ impl Serving<'_> {
         &self,
         (key, state): (&Bytes, &ObjectState),
         op: &mut ClientOp,
-        answers: &[Fetched],
+        answers: &mut Vec<Fetched>,
         context: Option<&SnapContext>,
         now: UTime,
     ) -> Result<Outcome, Vec<Want>> {
@@ -357,8 +357,12 @@ impl Serving<'_> {
         };
         let exec = Exec::new(given, state, answers, request, op.taken.spent);
         exec.run(&mut op.ops, context)
-            .map_err(|Unfetched { wants, spent }| {
+            .map_err(|Unfetched { wants, spent, noted }| {
                 op.taken.spent = spent;
+                if noted {
+                    answers.clear();
+                    op.taken.room = Room::default();
+                }
                 wants
             })
     }

@@ -32,7 +32,7 @@ impl Serving<'_> {
         }
         let user_version = state.info.user_version;
         let on = (&r.key, state);
-        let Outcome { mut result, left, .. } = match self.run(on, &mut r.op, &r.answers, None, cx.now) {
+        let Outcome { mut result, left, .. } = match self.run(on, &mut r.op, &mut r.answers, None, cx.now) {
             Ok(outcome) => outcome,
             Err(wants) => return self.fetch(r, wants, cx),
         };

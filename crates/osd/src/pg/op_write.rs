@@ -205,7 +205,7 @@ impl Serving<'_> {
         let (last_update, last_user_version) = (self.copy.info.last_update, self.copy.info.last_user_version);
         let old_user_version = state.info.user_version;
         let (on, context) = ((&r.key, state), Some(&snap_context));
-        let Outcome { result, draft, left } = match self.run(on, &mut r.op, &r.answers, context, cx.now) {
+        let Outcome { result, draft, left } = match self.run(on, &mut r.op, &mut r.answers, context, cx.now) {
             Ok(outcome) => outcome,
             Err(wants) => return self.fetch(r, wants, cx),
         };

@@ -260,3 +260,50 @@ pub(super) fn maps_that_methods_make_are_bounded_in_all_calls_together() {
     let results: Vec<i32> = reply.ops.iter().map(|o| o.result).collect();
     assert_eq!(results, [-90, -90, -90, -12, -12]);
 }
+
+/// A user's list of buckets with 10 bytes each, as class `user` keeps it.
+fn buckets(n: usize) -> Vec<(Bytes, Bytes)> {
+    let mut entry = Writer::new();
+    entry.section(9, 5, |w| {
+        w.blob(b"");
+        w.u64(10);
+        w.u32(0);
+        w.u64(1);
+        w.section(9, 8, |w| (0..4).for_each(|_| w.blob(b"x")));
+        w.u64(4096);
+        w.u8(1);
+        w.u64(0);
+    });
+    let entry = Bytes::from(entry.into_vec());
+    (0..n)
+        .map(|i| (Bytes::from(format!("{i:05}")), entry.clone()))
+        .collect()
+}
+
+#[test]
+pub(super) fn a_method_sums_up_more_than_it_may_hold() {
+    let cfg = PgConfig {
+        max_class_bytes: 128 << 10,
+        max_class_page: 16 << 10,
+        ..PgConfig::default()
+    };
+    let mut sim = Sim::with_config(3, 3, 1, 1, cfg);
+    sim.settle();
+    let data = spirula_denc::encode_to_vec(&buckets(5000));
+    assert!(data.len() > 3 * (128 << 10));
+    let set = OsdOpIn::new(OpCode::OMAPSETVALS, OpArgs::None, data);
+    assert_eq!(sim.call("o", vec![set]).result, 0);
+    let mut input = Writer::new();
+    input.section(1, 1, |w| w.u64(0));
+    let reset = method("user", "reset_user_stats", input.as_slice());
+    assert_eq!(sim.call("o", vec![reset]).result, 0);
+    let header = OsdOpIn::new(OpCode::OMAPGETHEADER, OpArgs::None, Bytes::new());
+    let header = sim.call("o", vec![header]).ops[0].data.to_bytes();
+    let mut sums = Writer::new();
+    sums.section(1, 1, |w| {
+        for sum in [5000u64, 50_000, 5000 * 4096] {
+            w.u64(sum);
+        }
+    });
+    assert_eq!(header[6..], *[sums.as_slice(), &[0; 16]].concat());
+}

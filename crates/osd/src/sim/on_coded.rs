@@ -20,6 +20,7 @@ macro_rules! on_coded {
 }
 
 on_coded!(classes:
+    a_method_sums_up_more_than_it_may_hold,
     a_call_sent_again_is_answered_as_before,
     a_failed_call_undoes_what_ops_before_it_did,
     calls_read_and_write_their_object,

@@ -14,7 +14,7 @@ use spirula_proto::osd_op_data::{
 use xxhash_rust::xxh64::xxh64;
 
 use super::{Exec, OpResult, Stop, fail};
-use crate::pg::op::OsdOp;
+use crate::pg::op::{Note, OsdOp};
 
 impl Exec<'_> {
     pub(super) fn call(&mut self, op: &mut OsdOp) -> OpResult {
@@ -22,15 +22,22 @@ impl Exec<'_> {
         let call = op.call.clone().ok_or(Stop::Failed(EINVAL))?;
         let method = call.method.ok_or(Stop::Failed(EOPNOTSUPP))?;
         self.draft.user_modify |= method.flags.contains(Flags::WR);
+        let version = self.before.state.info.version;
         let mut view = View {
             exec: self,
             reads: false,
             writes: false,
+            noted: call.noted.filter(|n| n.version == version).map(|n| n.bytes),
+            note: None,
         };
         view.exec.before.in_call = true;
         let result = method.call(&mut view, &call.input);
-        let (reads, writes) = (view.reads, view.writes);
+        let (reads, writes, note) = (view.reads, view.writes, view.note);
         self.before.in_call = false;
+        if let (Some(bytes), Some(call)) = (note, &mut op.call) {
+            call.noted = Some(Note { version, bytes });
+            self.calls.noted = true;
+        }
         let Return { code, data } = match result {
             Err(Error::NotFetched) => return Err(Stop::Unfetched),
             // A method that does something that it is not marked for fails, even if it ignores the
@@ -56,6 +63,9 @@ struct View<'v, 'a> {
     exec: &'v mut Exec<'a>,
     reads: bool,
     writes: bool,
+    /// The method's note of an earlier run, and that of this one.
+    noted: Option<Bytes>,
+    note: Option<Bytes>,
 }
 
 impl View<'_, '_> {
@@ -143,6 +153,18 @@ impl Object for View<'_, '_> {
             "{}.{}",
             self.exec.calls.request.last_user_version, self.exec.calls.steps
         )
+    }
+
+    fn current_version(&self) -> u64 {
+        self.exec.calls.request.last_user_version
+    }
+
+    fn noted(&self) -> Option<Bytes> {
+        self.noted.clone()
+    }
+
+    fn note(&mut self, note: Bytes) {
+        self.note = Some(note);
     }
 
     fn stat(&mut self) -> Result<Stat, Error> {
@@ -241,6 +263,10 @@ impl Object for View<'_, '_> {
 
     fn write_full(&mut self, data: Bytes) -> Result<(), Error> {
         self.write_op(OpCode::WRITEFULL, extent(0, data.len() as u64), data)
+    }
+
+    fn zero(&mut self, offset: u64, length: u64) -> Result<(), Error> {
+        self.write_op(OpCode::ZERO, extent(offset, length), Bytes::new())
     }
 
     fn truncate(&mut self, size: u64) -> Result<(), Error> {

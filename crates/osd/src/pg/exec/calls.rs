@@ -10,6 +10,8 @@ pub(super) struct Calls {
     pub(super) steps: u32,
     /// How often class methods asked for random bytes.
     pub(super) drawn: u64,
+    /// Whether a class method has noted what it has made of its answers.
+    pub(super) noted: bool,
 }
 
 impl Calls {
@@ -18,6 +20,7 @@ impl Calls {
             request,
             steps: 0,
             drawn: 0,
+            noted: false,
         }
     }
 }

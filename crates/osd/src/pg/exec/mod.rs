@@ -62,6 +62,9 @@ pub(crate) struct Unfetched {
     pub wants: Vec<Want>,
     /// The cost of the request so far ([`Exec::new`]).
     pub spent: u64,
+    /// Whether a class method has noted what it has made of the answers: they are not needed any
+    /// more.
+    pub noted: bool,
 }
 
 /// The outcome of the ops of a request on an object, if they have not failed.
@@ -149,9 +152,12 @@ impl<'a> Exec<'a> {
     }
 
     fn unfetched(self, wants: Vec<Want>) -> Unfetched {
+        let noted = self.calls.noted;
         Unfetched {
             wants,
-            spent: self.work.spent,
+            // A request that notes how far it came is as costly as its steps.
+            spent: if noted { 0 } else { self.work.spent },
+            noted,
         }
     }
 
