@@ -17,7 +17,7 @@ KIB, MIB = 1 << 10, 1 << 20
 # The bucket whose objects are read and listed, and the one that is written to.
 READ, WRITTEN = "read", "written"
 PUT, GET, DELETE, LIST = "PUT", "GET", "DELETE", "LIST"
-# case, method, size of the objects, how many there are, requests at once, requests, the bar (ratio to Ceph 16.2)
+# case, method, size of the objects, requests, requests at once, the bar (ratio to Ceph 16.2)
 ROWS = [
     ("put 64 KiB, 1", PUT, 64 * KIB, 1000, 1, 2),
     ("put 64 KiB, 16", PUT, 64 * KIB, 4000, 16, 2),
