@@ -82,6 +82,7 @@ on_coded!(ops:
     listings_page_through_namespaces_to_the_end_of_the_pg,
     no_write_overtakes_one_that_was_dropped_for_lack_of_room,
     several_ops_happen_all_or_not_at_all,
+    an_object_that_is_made_and_removed_at_once_has_no_version,
     versions_count_failures_and_ops_without_effect_but_show_only_changes,
     what_must_be_refused_is,
     writesame_repeats_its_pattern,

@@ -104,6 +104,20 @@ pub(super) fn several_ops_happen_all_or_not_at_all() {
 }
 
 #[test]
+pub(super) fn an_object_that_is_made_and_removed_at_once_has_no_version() {
+    let mut sim = cluster();
+    for ops in [vec![plain(OpCode::CREATE)], vec![write_full("x"), set("k", "v")]] {
+        let r = sim.call("a", [ops, vec![plain(OpCode::DELETE)]].concat());
+        assert_eq!((r.result, r.user_version), (0, 0));
+        assert_eq!(sim.read("a"), Err(-2));
+    }
+    // The log has an entry of each of the two, as of writes that fail.
+    assert_eq!(sim.write_full("a", "x").user_version, 3);
+    let w = sim.call("a", vec![plain(OpCode::DELETE), plain(OpCode::CREATE)]);
+    assert_eq!(w.user_version, 4);
+}
+
+#[test]
 pub(super) fn attributes_are_set_compared_listed_and_removed() {
     let mut sim = cluster();
     let no = |code, name| xattr(code, name, b"", CmpOp(0), CmpMode(0));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_denc::UTime;
-use spirula_maps::IntervalSet;
+use spirula_maps::{IntervalSet, SnapContext};
 
 use super::ObjectState;
 use crate::pg::log::Usage;
@@ -116,6 +116,16 @@ impl Draft {
             snap_set: std::mem::take(&mut self.info.snap_set),
             ..Default::default()
         };
+    }
+
+    /// Whether the request has made and removed an object of which nothing was there before: it
+    /// changes nothing, not even the version that clients see. On an object that is older than the
+    /// newest snapshot it counts as a change, as Ceph leaves a whiteout.
+    pub(super) fn leaves_nothing(&self, old: &ObjectState, context: &SnapContext) -> bool {
+        let is_there = |exists: bool, info: &ObjectInfo| exists || info.whiteout;
+        !is_there(old.exists, &old.info)
+            && !is_there(self.exists, &self.info)
+            && !old.info.snap_set.wants_clone(context)
     }
 
     /// Drops the changes of earlier ops, as the next change is one of the whole object.

@@ -131,6 +131,9 @@ impl<'a> Exec<'a> {
             Ok(result) => result,
             Err(wants) => return Err(self.unfetched(wants)),
         };
+        if context.is_some_and(|c| self.draft.leaves_nothing(self.before.state, c)) {
+            self.draft.dirty = false;
+        }
         let changes = result >= 0 && self.draft.dirty;
         let prepared = match context.filter(|_| changes) {
             Some(context) => self.changing().prepare_clone(context),
