@@ -241,6 +241,18 @@ pub enum Sums {
     Own,
 }
 
+/// Mixes a number's bits. Unlike a checksum's, the results for several numbers do not cancel each other
+/// where their sum has no bits: the sums of a stripe's blocks, which are parity, differ too.
+///
+/// The finalizer of MurmurHash3, <https://github.com/aappleby/smhasher>.
+fn mixed(mut n: u32) -> u32 {
+    n ^= n >> 16;
+    n = n.wrapping_mul(0x85eb_ca6b);
+    n ^= n >> 13;
+    n = n.wrapping_mul(0xc2b2_ae35);
+    n ^ n >> 16
+}
+
 /// A value as it is stored, with `len` bytes of filler that only this value has.
 pub fn encode(value: u32, len: usize, sums: Sums) -> Bytes {
     let mut out = Vec::with_capacity(HEAD + len);
@@ -251,7 +263,11 @@ pub fn encode(value: u32, len: usize, sums: Sums) -> Bytes {
     for (i, block) in (0u32..).zip(out.chunks_exact_mut(BLOCK)) {
         let (text, sum) = block.split_at_mut(BLOCK - 4);
         // A block that ends with its CRC-32C has the same one as every other such block.
-        let other = if sums == Sums::Own { value << 8 ^ i } else { 0 };
+        let other = if sums == Sums::Own {
+            mixed(value << 8 ^ i)
+        } else {
+            0
+        };
         sum.copy_from_slice(&(crc32c::crc32c(text) ^ other).to_le_bytes());
     }
     out.into()
@@ -283,6 +299,19 @@ pub fn decode(mut data: &[u8]) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_are_ones_own_in_parity_too() {
+        let sum = |value| {
+            let data = encode(value, 4 * BLOCK - HEAD, Sums::Own);
+            let mut parity = vec![0; BLOCK];
+            for block in data.chunks(BLOCK) {
+                parity.iter_mut().zip(block).for_each(|(p, b)| *p ^= b);
+            }
+            crc32c::crc32c(&parity)
+        };
+        assert_ne!(sum(19), sum(34));
+    }
 
     #[test]
     fn values_are_told_from_what_nobody_wrote() {
