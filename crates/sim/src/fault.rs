@@ -372,9 +372,13 @@ impl World {
         }
     }
 
-    /// The operator undoes the changes that must not remain.
+    /// The operator undoes the changes that must not remain, and insists: commands may be lost while
+    /// the monitors elect a leader.
     pub(crate) fn tidy_up(&mut self) {
-        if let Some(id) = self.weather.out.take() {
+        self.weather.out = None;
+        let is_out = |id: &OsdId| self.mons.map().is_some_and(|m| m.is_up(*id) && m.is_out(*id));
+        let out: Vec<OsdId> = OsdId::below(self.setup.osds).filter(is_out).collect();
+        for id in out {
             self.command(&format!(r#"{{"prefix":"osd in","ids":["{id}"]}}"#));
         }
         self.make_room();

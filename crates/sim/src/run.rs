@@ -227,8 +227,9 @@ impl World {
             };
             let room = osd.store().statfs();
             out += &format!(
-                "osd.{id} {up} {:?}, has map {}, {} of {} bytes are free\n",
+                "osd.{id} {up} {:?}, weight {}, has map {}, {} of {} bytes are free\n",
                 map.state(*id),
+                map.weight_f64(*id),
                 osd.map().epoch,
                 room.available,
                 room.total
