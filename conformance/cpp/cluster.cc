@@ -197,15 +197,9 @@ CASE(cluster) {
     return stats.size() == 1;
   }));
   for (const char *mon : {"a", "nosuch", ""}) {
-    rados_t plain;
-    rados_create(&plain, "admin");
-    rados_conf_read_file(plain, getenv("CEPH_CONF"));
-    rados_conf_set(plain, "admin_socket", "");
-    char *ping = nullptr;
-    size_t length = 0;
-    t.r(std::string("ping_") + mon, rados_ping_monitor(plain, mon, &ping, &length));
-    t.is(std::string("ping_answered_") + mon, length > 0);
-    rados_shutdown(plain);
+    auto [r, answered] = ping(mon);
+    t.r(std::string("ping_") + mon, r);
+    t.is(std::string("ping_answered_") + mon, answered);
   }
   auto *stranger = new Rados;
   stranger->init("nosuchuser");

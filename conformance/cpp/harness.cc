@@ -1,4 +1,5 @@
 #include "harness.h"
+#include "ping.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -156,6 +157,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "set CEPH_CONF to the cluster's ceph.conf\n");
     return 2;
   }
+  if (argc == 3 && !strcmp(argv[1], PING_ARGUMENT)) return print_ping(argv[2]);
   std::string pool = "conformance-" + std::to_string(getpid());
   std::set<std::string> only(argv + 1, argv + argc);
   auto with_client = [&](const char *name, const std::function<void(Test &)> &body) {

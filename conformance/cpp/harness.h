@@ -84,6 +84,9 @@ private:
   std::vector<std::string> pools_;
 };
 
+// What `rados_ping_monitor` returns for a monitor, and whether there was an answer.
+std::pair<int, bool> ping(const std::string &mon);
+
 struct Case {
   const char *name;
   void (*run)(Test &);
