@@ -252,7 +252,13 @@ pub(crate) struct Check {
 impl Check {
     /// Whether the check clears by itself while a cluster comes up.
     fn is_of_start(&self) -> bool {
-        const COMING_UP: [&str; 4] = ["OSD_DOWN", "OSD_HOST", "PG_", "MON_DOWN"];
+        const COMING_UP: [&str; 5] = [
+            "OSD_DOWN",
+            "OSD_HOST",
+            "PG_AVAILABILITY",
+            "PG_DEGRADED",
+            "MON_DOWN",
+        ];
         COMING_UP.iter().any(|prefix| self.code.starts_with(prefix))
     }
 }

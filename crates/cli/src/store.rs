@@ -1,4 +1,9 @@
-//! `spirula store`: makes, checks and shows the object store of an OSD that is not running.
+//! `spirula store`: makes, checks, shows and mends the object store of an OSD that is not running.
+
+mod named;
+mod objects;
+mod offline;
+mod omap;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +16,7 @@ use spirula_maps::OsdId;
 use spirula_osd::pg::key::parse_object_key;
 use spirula_store::{BLOCK, Depth, Dump, EncryptionKey, FsckProgress, MkfsOptions, ObjectKey, fsck, mkfs};
 
+use self::offline::Offline;
 use crate::daemon::read_key;
 use crate::device::{Identity, Plan, Request};
 use crate::error::Error;
@@ -71,6 +77,19 @@ pub(crate) enum Command {
         /// Show the transactions that are in the log and not in the index yet
         #[arg(long)]
         transactions: bool,
+    },
+    /// Show and change single objects of a store: for repairs by hand, and to test repairs
+    Object {
+        /// File or block device, or the OSD's directory
+        path: PathBuf,
+        /// The separate log, if there is one [default: the file "log" beside the store]
+        #[arg(long)]
+        log: Option<PathBuf>,
+        /// The file with the key of an encrypted store, such as /dev/stdin
+        #[arg(long)]
+        encryption_key_file: Option<PathBuf>,
+        #[command(subcommand)]
+        command: objects::Command,
     },
 }
 
@@ -180,6 +199,18 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
                 Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => return Err(Error::Output(e)),
                 _ => {}
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Object {
+            path,
+            log,
+            encryption_key_file,
+            command,
+        } => {
+            let key = key(encryption_key_file.as_deref())?;
+            let (path, log) = place(path, log)?;
+            let mut store = Offline::open(&path, log.as_deref(), key.as_ref())?;
+            command.run(&mut store)?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -31,6 +31,54 @@ pub fn integer(text: &str) -> Result<i64, String> {
     number.parse().map_err(invalid)
 }
 
+/// A number that may have a fraction and an exponent (`strict_strtod`). As in C white space may be
+/// before it. Ceph also takes infinity, and what is no number.
+///
+/// # Errors
+/// The official text where it is none, or not finite.
+pub fn double(text: &str) -> Result<f64, String> {
+    let fail = |why: &str| Err(format!("strict_strtod: {why} '{text}'"));
+    let start = text.trim_ascii_start();
+    let (number, rest) = start.split_at(double_len(start));
+    match number.parse::<f64>() {
+        Err(_) => fail("expected double, got:"),
+        Ok(v) if !v.is_finite() => fail("floating point overflow or underflow parsing"),
+        Ok(_) if !rest.is_empty() => fail("garbage at end of string. got:"),
+        Ok(v) => Ok(v),
+    }
+}
+
+/// The length of the number at the beginning of a text, as C's `strtod` reads it: 0 for none.
+fn double_len(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let is = |at: usize, what: &[u8]| bytes.get(at).is_some_and(|b| what.contains(b));
+    let digits_from = |mut at: usize| {
+        while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+            at += 1;
+        }
+        at
+    };
+    let whole = usize::from(is(0, b"+-"));
+    let mut end = digits_from(whole);
+    let mut digits = end - whole;
+    if is(end, b".") {
+        let fraction = digits_from(end + 1);
+        digits += fraction - (end + 1);
+        end = fraction;
+    }
+    if digits == 0 {
+        return 0;
+    }
+    if is(end, b"eE") {
+        let exponent = end + 1 + usize::from(is(end + 1, b"+-"));
+        let after = digits_from(exponent);
+        if after > exponent {
+            end = after;
+        }
+    }
+    end
+}
+
 /// An amount in binary units: `4096`, `64K`, `64Ki`, `10G`.
 ///
 /// # Errors
@@ -110,6 +158,33 @@ pub fn signed_si(text: &str) -> Result<i64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As `ceph osd pool set … scrub_min_interval` of 16.2.15 says.
+    #[test]
+    fn fractions_are_read_as_officially() {
+        for (text, want) in [
+            ("3600", 3600.0),
+            ("86400.5", 86400.5),
+            ("1e6", 1e6),
+            ("-5", -5.0),
+            (" 5", 5.0),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("+1E-2", 0.01),
+        ] {
+            assert_eq!(double(text), Ok(want), "{text}");
+        }
+        for text in ["x", "", "abc", ".", "-", "e5", "unset", "ä"] {
+            let said = format!("strict_strtod: expected double, got: '{text}'");
+            assert_eq!(double(text), Err(said));
+        }
+        for text in ["1h", "5 ", "1e", "1e+", "1.2.3", "5-5"] {
+            let said = format!("strict_strtod: garbage at end of string. got: '{text}'");
+            assert_eq!(double(text), Err(said));
+        }
+        let said = "strict_strtod: floating point overflow or underflow parsing '1e999'";
+        assert_eq!(double("1e999").unwrap_err(), said);
+    }
 
     /// As `ceph osd pool set-quota` of 16.2.15 says.
     #[test]

@@ -207,7 +207,7 @@ impl Opt {
                 Some(v) => Ok(v.to_string()),
                 None => Err(String::new()),
             },
-            Float => parse::float(value).map(|v| format!("{v:.6}")),
+            Float => amount::double(value).map(|v| format!("{v:.6}")),
             Bool => parse::boolean(value).map(|v| v.to_string()),
         }
     }

@@ -19,6 +19,7 @@
 
 mod change;
 mod code;
+mod digest;
 mod error;
 mod gather;
 mod gf;
@@ -32,6 +33,7 @@ mod unit;
 
 pub use change::{Change, Divided, FragmentOp, Pieces, Step, add, within};
 pub use code::{Code, CodeKind};
+pub use digest::{FragmentDigest, Verdict};
 pub use error::Error;
 pub use gather::{FragmentExtents, FragmentPieces, Gather};
 pub use kernel::xor;

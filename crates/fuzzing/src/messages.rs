@@ -83,7 +83,7 @@ decoders! {
     MAuth, MAuthReply, MCommand, MCommandReply, MConfig, MFsMap, MFsMapUser, MGetConfig, MGetPoolStats,
     MGetPoolStatsReply, MLog, MLogAck, MMdsMap, MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrMap,
     MMgrOpen, MMgrReport, MMonCommand, MMonCommandAck, MMonGetMap, MMonGetOsdMap, MMonGetVersion,
-    MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MOsdBackoff, MPing, MPoolOp, MPoolOpReply,
+    MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MOsdBackoff, MOsdScrub2, MPing, MPoolOp, MPoolOpReply,
     MServiceMap, MStatfs, MStatfsReply, MWatchNotify, Heartbeat, MonPeer, MonPeerReply, OsdReport, OsdReportReply,
 }
 

@@ -62,6 +62,7 @@ pub(crate) fn input(op: &OsdOpIn) {
         OpCode::OMAP_CMP => decode_twice::<OmapCmp>(data),
         OpCode::COPY_FROM | OpCode::COPY_FROM2 => decode_twice::<CopySource>(data),
         OpCode::PGLS | OpCode::PGNLS => decode_twice::<HObject>(data),
+        OpCode::SCRUBLS => decode_twice::<ScrubLsArg>(data),
         OpCode::PGLS_FILTER | OpCode::PGNLS_FILTER => {
             if let Ok(filter) = Reader::new(data).get::<ListFilter>() {
                 decode_twice::<HObject>(&filter.rest);
@@ -84,6 +85,27 @@ pub(crate) fn output(op: &OsdOp, data: &Bytes) {
         OpCode::OMAPGETVALSBYKEYS => decode_twice::<OmapVals>(data),
         OpCode::PGNLS | OpCode::PGNLS_FILTER => decode_twice::<PgNlsResponse>(data),
         OpCode::PGLS | OpCode::PGLS_FILTER => decode_twice::<PgLsResponse>(data),
+        OpCode::SCRUBLS => {
+            decode_twice::<ScrubLsResult>(data);
+            found(data);
+        }
         _ => decode::<u64>(data),
+    }
+}
+
+/// Reads what a scrub found, down to the objects' attributes.
+fn found(data: &[u8]) {
+    let result = Reader::new(data).get::<ScrubLsResult>().unwrap_or_default();
+    for entry in &result.vals {
+        decode_twice::<InconsistentObject>(entry);
+        decode_twice::<InconsistentSnapSet>(entry);
+    }
+    let objects = result.entries::<InconsistentObject>().unwrap_or_default();
+    for shard in objects.iter().flat_map(|o| o.shards.values()) {
+        for value in shard.attrs.values() {
+            decode_twice::<attr::ObjectInfo>(value);
+            decode_twice::<attr::SnapSet>(value);
+            decode_twice::<attr::HashInfo>(value);
+        }
     }
 }

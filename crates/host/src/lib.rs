@@ -12,7 +12,7 @@ mod text;
 
 pub use block::{Disk, Disks};
 pub use net::{interface_of, network_numa};
-pub use system::{Resident, resident, system};
+pub use system::{Resident, load, resident, system};
 
 use std::collections::BTreeMap;
 

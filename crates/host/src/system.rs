@@ -46,6 +46,14 @@ pub fn resident() -> Option<Resident> {
     })
 }
 
+/// The load of the machine in the last minute, for each of its processors; from `/proc/loadavg`.
+pub fn load() -> Option<f64> {
+    let averages = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let minute: f64 = averages.split_whitespace().next()?.parse().ok()?;
+    let processors = std::thread::available_parallelism().ok()?;
+    Some(minute / processors.get() as f64)
+}
+
 fn pairs<const N: usize>(pairs: [(&str, Option<String>); N]) -> Metadata {
     let known = pairs.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?)));
     known.collect()

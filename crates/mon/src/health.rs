@@ -7,6 +7,7 @@ mod fullness;
 mod keys;
 mod mutes;
 mod network;
+mod scrub;
 mod slow_disks;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ pub use slow_disks::CommitTime;
 /// The severity of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// For your information: the cluster is healthy.
+    Ok,
     /// Look at it.
     Warn,
     /// Act now.
@@ -35,17 +38,19 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// `HEALTH_WARN` or `HEALTH_ERR`.
+    /// `HEALTH_OK`, `HEALTH_WARN` or `HEALTH_ERR`.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Ok => "HEALTH_OK",
             Self::Warn => "HEALTH_WARN",
             Self::Error => "HEALTH_ERR",
         }
     }
 
-    /// `WRN` or `ERR`.
+    /// `OK`, `WRN` or `ERR`.
     pub fn short(self) -> &'static str {
         match self {
+            Self::Ok => "OK",
             Self::Warn => "WRN",
             Self::Error => "ERR",
         }
@@ -141,6 +146,8 @@ impl View {
         flags(map, &mut out);
         self.pools(map, &mut out);
         self.pgs(&mut out);
+        scrub::late_scrubs(self, &mut out);
+        scrub::unscrubbed_pools(map, &mut out);
         self.counts(map, &mut out);
         self.slow_ops(&mut out);
         self.slow_disks(&mut out);
@@ -386,7 +393,8 @@ impl View {
                 };
                 let f = found.entry(rule.code).or_default();
                 *f.states.entry(rule.order).or_default() += 1;
-                if f.lines.len() < MAX_DETAIL {
+                // As in Ceph, these checks have a line more than others.
+                if f.lines.len() <= MAX_DETAIL {
                     f.lines.insert(*pg, line);
                 }
             }
@@ -438,13 +446,7 @@ impl View {
                 },
             );
         }
-        if sum.num_scrub_errors > 0 {
-            let n = usize::try_from(sum.num_scrub_errors).unwrap_or(1);
-            out.insert(
-                "OSD_SCRUB_ERRORS",
-                error(format!("{n} scrub errors"), n, Vec::new()),
-            );
-        }
+        scrub::findings(self, &sum, out);
         if self.values.flag("mon_warn_on_misplaced")
             && sum.num_objects_misplaced > 0
             && sum.num_object_copies > 0

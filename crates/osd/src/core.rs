@@ -1,6 +1,7 @@
 //! All PGs of one reactor: creates, splits and drops PGs as the map says, and hands events to them.
 //! Without I/O.
 
+mod scrubs;
 mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,10 +24,12 @@ use crate::pg::op::{Client, ClientOp};
 use crate::pg::perf::DropReason;
 use crate::pg::recent;
 use crate::pg::repair::MarkLostError;
+use crate::pg::scrub::schedule::Permit;
 use crate::pg::staged::Staged;
 use crate::pg::watch::WatchMemory;
 use crate::pg::{
-    Ctx, Lane, Output, Pace, Pg, PgCounts, PgMemory, PgReport, StageState, StoreReply, Token, TrimState,
+    Ctx, Lane, Output, Pace, Pg, PgCounts, PgMemory, PgReport, ScrubSlots, StageState, StoreReply, Token,
+    TrimState,
 };
 
 pub use turns::{CopyBids, NamedBid};
@@ -106,6 +109,12 @@ pub struct Core {
     early: Vec<Early>,
     watch_memory: WatchMemory,
     pace: Pace,
+    /// The scrubs under way.
+    scrubs: ScrubSlots,
+    /// How many there were when some were last begun.
+    scrubs_seen: usize,
+    /// Whether scheduled ones are permitted.
+    scrub_permit: Permit,
     /// How many transitions each PG remembers.
     remembered: usize,
     /// Whether a PG has begun or stopped wanting to copy, wanting to be copied to, or copying.
@@ -130,6 +139,9 @@ impl Core {
             early: Vec::new(),
             watch_memory: WatchMemory::default(),
             pace: Pace::default(),
+            scrubs: ScrubSlots::default(),
+            scrubs_seen: 0,
+            scrub_permit: Permit::default(),
             remembered: 0,
             copies_changed: false,
             trims_changed: false,
@@ -161,7 +173,7 @@ impl Core {
 
     /// Adds a PG, and gives it what all PGs of the reactor share.
     fn add(&mut self, slot: u32, mut pg: Pg) {
-        pg.share(self.watch_memory.clone(), self.pace.clone());
+        pg.share(self.watch_memory.clone(), self.pace.clone(), self.scrubs.clone());
         let share = recent::share(self.pgs.len() + 1);
         if std::mem::replace(&mut self.remembered, share) != share {
             self.pgs.values_mut().for_each(|pg| pg.remember(share));
@@ -440,6 +452,7 @@ impl Core {
         };
         self.with(slot, cx, |pg, cx| pg.handle_peer(from, msg, cx));
         self.grant_copies(cx);
+        self.follow_scrubs(cx);
     }
 
     /// Handles an answer of the store.
@@ -451,6 +464,7 @@ impl Core {
         self.with(token.slot(), cx, |pg, cx| pg.handle_store(token, reply, cx));
         self.grant_trims(cx);
         self.grant_copies(cx);
+        self.follow_scrubs(cx);
     }
 
     /// Handles the loss of a connection to or from another OSD.
@@ -479,6 +493,7 @@ impl Core {
         self.copies_changed = true;
         self.grant_copies(cx);
         self.grant_trims(cx);
+        self.begin_scrubs(cx);
     }
 
     /// Hangs up on clients that have waited long for a map. The map was asked for, so either there
@@ -528,6 +543,9 @@ impl Core {
     pub fn handle_alarm(&mut self, cx: &mut Ctx<'_>) {
         for slot in self.slots() {
             self.with(slot, cx, Pg::handle_alarm);
+        }
+        if self.scrubs.taken() == 0 {
+            self.begin_scrubs(cx);
         }
     }
 

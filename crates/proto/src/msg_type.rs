@@ -89,6 +89,8 @@ msg_types! {
     COMMAND_REPLY = 98, "command_reply";
     /// MFSMapUser.
     FS_MAP_USER = 103, "fsmap.user";
+    /// MOSDScrub2.
+    OSD_SCRUB2 = 121, "scrub2";
     /// MMgrOpen.
     MGR_OPEN = 0x700, "mgropen";
     /// MMgrConfigure.

@@ -66,6 +66,10 @@ impl Host for Machine {
         None
     }
 
+    fn load(&self) -> Option<f64> {
+        None
+    }
+
     fn below(&self, _store: &Path, _lacking: u64) -> io::Result<u64> {
         Ok(u64::MAX)
     }

@@ -1,6 +1,7 @@
 //! Reads the whole content of a store, for comparing copies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
@@ -9,7 +10,7 @@ use spirula_osd::pg::info::PgInfo;
 use spirula_osd::pg::key::{KeyRange, all_infos, parse_info_key, parse_object_key};
 use spirula_osd::pg::layout::Part;
 use spirula_store::device::SimDisk;
-use spirula_store::{Event, Lookup, ObjectKey, Onode, PageLimit, Read, Store, Token, Way};
+use spirula_store::{Event, Listing, Lookup, ObjectKey, Onode, PageLimit, Read, Store, Token, Way};
 
 /// An object as it is stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,17 +47,11 @@ fn wait<T>(store: &mut Store, pick: impl Fn(Event) -> Option<T>) -> Result<T, St
 /// Reads all objects of a disk that no process uses.
 pub(crate) fn read(disk: &SimDisk) -> Result<BTreeMap<Bytes, Stored>, String> {
     let store = &mut crate::osd::open(disk)?;
-    let text = |e: spirula_store::StoreError| e.to_string();
     let infos = infos(store)?;
     let mut all = BTreeMap::new();
     let mut from = Some(ObjectKey::new(&[]));
     while let Some(start) = from {
-        store.list(&start, None, 1000, Token(1)).map_err(text)?;
-        let page = wait(store, |e| match e {
-            Event::List(_, page) => Some(page),
-            _ => None,
-        })?
-        .map_err(text)?;
+        let page = page(store, &start)?;
         for (key, _) in page.objects {
             let part = part(&key, &infos).unwrap_or_default();
             let object = object(store, &ObjectKey::new(&key), part)?;
@@ -65,6 +60,46 @@ pub(crate) fn read(disk: &SimDisk) -> Result<BTreeMap<Bytes, Stored>, String> {
         from = page.next;
     }
     Ok(all)
+}
+
+/// The blocks of a disk that hold data of objects.
+pub(crate) fn places(disk: &SimDisk) -> Result<Vec<u64>, String> {
+    let store = &mut crate::osd::open(disk)?;
+    let mut all = Vec::new();
+    let mut from = Some(ObjectKey::new(&[]));
+    while let Some(start) = from {
+        let page = page(store, &start)?;
+        for (key, _) in page.objects {
+            let extents = onode(store, &ObjectKey::new(&key))?.extents().to_vec();
+            all.extend(extents.iter().flat_map(|e| e.pblk..e.pblk + u64::from(e.len())));
+        }
+        from = page.next;
+    }
+    Ok(all)
+}
+
+/// Some objects, from a key on.
+fn page(store: &mut Store, from: &ObjectKey) -> Result<Listing<Bytes>, String> {
+    let text = |e: spirula_store::StoreError| e.to_string();
+    store.list(from, None, 1000, Token(1)).map_err(text)?;
+    wait(store, |e| match e {
+        Event::List(_, page) => Some(page),
+        _ => None,
+    })?
+    .map_err(text)
+}
+
+fn onode(store: &mut Store, key: &ObjectKey) -> Result<Arc<Onode>, String> {
+    let text = |e: spirula_store::StoreError| e.to_string();
+    let onode: Option<Arc<Onode>> = match store.lookup(key, Token(2)).map_err(text)? {
+        Lookup::Ready(found) => found,
+        Lookup::Pending => wait(store, |e| match e {
+            Event::Lookup(_, found) => Some(found),
+            _ => None,
+        })?
+        .map_err(text)?,
+    };
+    onode.ok_or_else(|| "a listed object is missing".to_owned())
 }
 
 /// The infos of all PGs.
@@ -97,15 +132,7 @@ fn part(key: &[u8], infos: &BTreeMap<PgId, PgInfo>) -> Option<Part> {
 
 fn object(store: &mut Store, key: &ObjectKey, part: Part) -> Result<Stored, String> {
     let text = |e: spirula_store::StoreError| e.to_string();
-    let onode: Option<std::sync::Arc<Onode>> = match store.lookup(key, Token(2)).map_err(text)? {
-        Lookup::Ready(found) => found,
-        Lookup::Pending => wait(store, |e| match e {
-            Event::Lookup(_, found) => Some(found),
-            _ => None,
-        })?
-        .map_err(text)?,
-    };
-    let onode = onode.ok_or("a listed object is missing")?;
+    let onode = onode(store, key)?;
     let read = store.read(key, 0, u64::MAX, Way::Direct, Token(3));
     let data = match read.map_err(text)? {
         Read::Ready(data) => data,

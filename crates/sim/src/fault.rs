@@ -7,11 +7,14 @@ use spirula_store::device;
 
 use crate::client::POOL;
 use crate::clock::SECOND;
+use crate::contents;
 use crate::mon::MonEvent;
 use crate::net::Node;
 use crate::osd::Timer;
 use crate::world::{Event, World};
 
+/// The bytes of a block of a disk.
+const BLOCK: u64 = 4096;
 /// The OSD whose disk is damaged.
 const FIRST: OsdId = OsdId::new(0);
 
@@ -73,7 +76,7 @@ impl World {
         }
         self.weather.was_full |= self.is_full();
         let f = self.setup.faults;
-        let kinds: [(u32, Fault); 14] = [
+        let kinds: [(u32, Fault); 16] = [
             (f.deaths, Self::lose_osd),
             (f.blackouts, Self::blackout),
             (f.monitors, Self::lose_mon),
@@ -88,6 +91,8 @@ impl World {
             (f.moves, Self::move_out),
             (f.splits, Self::split),
             (f.clients, Self::lose_client),
+            (f.scrubs, Self::scrub_some),
+            (f.rot_data, Self::rot_data),
         ];
         let all: u32 = kinds.iter().map(|(weight, _)| weight).sum();
         let mut at = self.rng.below(u64::from(all + f.calm));
@@ -289,6 +294,26 @@ impl World {
         }
     }
 
+    /// Flips bits of objects on the first OSD's disk.
+    pub(crate) fn rot_data(&mut self) {
+        let Some(disk) = self.osds.get(&FIRST).map(|n| n.disk.copied(1)) else {
+            return;
+        };
+        // A store that can't be opened is damaged enough.
+        let places = contents::places(&disk).unwrap_or_default();
+        for _ in 0..self.rng.between(1, 4) {
+            let Some(block) = self.rng.pick(&places).copied() else {
+                return;
+            };
+            let at = usize::try_from(block * BLOCK + self.rng.below(BLOCK)).unwrap_or(0);
+            if let Some(n) = self.osds.get_mut(&FIRST) {
+                self.weather.rotten = true;
+                n.rotten = true;
+                n.disk.flip_bit(at, 3);
+            }
+        }
+    }
+
     /// Makes a write to the first OSD's disk go to another place.
     fn misdirect(&mut self) {
         self.weather.rotten = true;
@@ -318,6 +343,13 @@ impl World {
             }
             None => {}
         }
+    }
+
+    /// The operator has all PGs scrubbed.
+    fn scrub_some(&mut self) {
+        let (deep, repair) = [(false, false), (false, false), (true, false), (true, true)]
+            [usize::try_from(self.rng.below(4)).unwrap_or(0)];
+        self.scrub(deep, repair);
     }
 
     fn split(&mut self) {

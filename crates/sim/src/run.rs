@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use spirula_erasure::Layout as Code;
-use spirula_maps::{Epoch, OsdId};
+use spirula_maps::{Epoch, OsdId, SpgId};
+use spirula_osd::daemon::Osd;
+use spirula_osd::pg::PgReport;
 use spirula_osd::pg::layout::Layout;
+use spirula_proto::osd::MOsdScrub2;
 
 use crate::clock::SECOND;
 use crate::contents;
@@ -44,6 +47,9 @@ impl World {
         self.run(5 * SECOND, |_| false)?;
         self.weather.working = false;
         if self.heal()? {
+            if self.setup.faults.scrubs > 0 {
+                self.last_scrubs()?;
+            }
             self.last_reads()?;
         }
         self.check_histories()?;
@@ -168,6 +174,77 @@ impl World {
         osds_up && (all_clean || self.weather.rotten) && self.mons.are_whole() && none_stands_in
     }
 
+    /// Has all PGs scrubbed once more, and first repaired if a disk was damaged: no error is left.
+    fn last_scrubs(&mut self) -> Result<(), Failure> {
+        let is_gone = self.osds.values().any(|n| n.osd.is_none());
+        if is_gone || self.has_state("_unfound") {
+            // Copies of which there are too few are not compared.
+            return Ok(());
+        }
+        if self.setup.faults.rot_data > 0 {
+            // What clients have read since was repaired for them.
+            (0..8).for_each(|_| self.rot_data());
+        }
+        if self.weather.rotten {
+            self.scrub_all(true)?;
+        }
+        self.scrub_all(false)?;
+        let reports = self
+            .osds
+            .values()
+            .filter_map(|n| n.osd.as_ref())
+            .flat_map(|o| o.core().reports());
+        let wrong = reports
+            .filter(|r| r.scrubs.errors() > 0)
+            .map(|r| r.pgid.to_string());
+        let wrong: Vec<String> = wrong.collect();
+        if wrong.is_empty() || self.weather.rotten && self.has_state("_unfound") {
+            return Ok(());
+        }
+        Err(self.failure(format!(
+            "scrubs of {} find errors:\n{}",
+            wrong.join(", "),
+            self.report()
+        )))
+    }
+
+    /// Has all PGs read and compared, and waits until they were.
+    fn scrub_all(&mut self, repair: bool) -> Result<(), Failure> {
+        let since = self.clock.now();
+        let end = self.clock.usec() + HEAL_TIME;
+        self.scrub(true, repair);
+        loop {
+            self.run(STEP, |_| false)?;
+            let is_done = |r: PgReport| r.scrubs.deep_stamp >= since && !r.state.contains(&"scrubbing");
+            let osds = self.osds.values().filter_map(|n| n.osd.as_ref());
+            if osds.flat_map(|o| o.core().reports()).all(is_done) {
+                // Repairs may go on.
+                return self.run(REST_TIME, |_| false).map(|_| ());
+            }
+            if self.clock.usec() > end {
+                return Err(self.failure(format!("a scrub does not end:\n{}", self.report())));
+            }
+        }
+    }
+
+    /// Orders a scrub of all PGs.
+    pub(crate) fn scrub(&mut self, deep: bool, repair: bool) {
+        let ids: Vec<OsdId> = self.osds.keys().copied().collect();
+        for id in ids {
+            let order = |osd: &mut Osd| {
+                let led = osd.core().pgs().filter(|pg| pg.seen().leads());
+                let pgs = led.map(|pg| SpgId::whole(pg.pgid())).collect();
+                osd.scrub_ordered(MOsdScrub2 {
+                    pgs,
+                    repair,
+                    deep,
+                    ..MOsdScrub2::default()
+                });
+            };
+            self.with_osd(id, order);
+        }
+    }
+
     /// Reads every object once more, through every client.
     fn last_reads(&mut self) -> Result<(), Failure> {
         for object in 0..self.setup.objects {
@@ -227,12 +304,13 @@ impl World {
             };
             let room = osd.store().statfs();
             out += &format!(
-                "osd.{id} {up} {:?}, weight {}, has map {}, {} of {} bytes are free\n",
+                "osd.{id} {up} {:?}, weight {}, has map {}, {} of {} bytes are free, {} scrubs\n",
                 map.state(*id),
                 map.weight_f64(*id),
                 osd.map().epoch,
                 room.available,
-                room.total
+                room.total,
+                osd.core().scrubs()
             );
             for r in osd.core().reports() {
                 out += &format!("    {} {}\n", r.pgid, r.state.join("+"));

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use spirula_maps::{Epoch, OsdId};
-use spirula_osd::pg::config::PgConfig;
+use spirula_osd::pg::config::{PgConfig, ScrubConfig};
+use spirula_osd::pg::scrub::Strides;
 
 use crate::history::Sums;
 
@@ -86,6 +87,8 @@ pub struct Faults {
     pub slow_disks: u32,
     /// Bits of one OSD's disk flip.
     pub rot: u32,
+    /// Bits of objects on that disk flip.
+    pub rot_data: u32,
     /// A write to that disk goes to another place.
     pub misdirected: u32,
     /// The operator marks an OSD down that is up.
@@ -96,6 +99,8 @@ pub struct Faults {
     pub splits: u32,
     /// A client's process ends.
     pub clients: u32,
+    /// The operator has all PGs scrubbed, perhaps repaired.
+    pub scrubs: u32,
 }
 
 impl Faults {
@@ -111,11 +116,13 @@ impl Faults {
         breaks: 8,
         slow_disks: 4,
         rot: 0,
+        rot_data: 0,
         misdirected: 0,
         slanders: 4,
         moves: 4,
         splits: 1,
         clients: 4,
+        scrubs: 0,
     };
     /// No faults.
     pub const NONE: Self = Self {
@@ -129,11 +136,13 @@ impl Faults {
         breaks: 0,
         slow_disks: 0,
         rot: 0,
+        rot_data: 0,
         misdirected: 0,
         slanders: 0,
         moves: 0,
         splits: 0,
         clients: 0,
+        scrubs: 0,
     };
 }
 
@@ -317,6 +326,28 @@ impl Setup {
             objects: 40,
             seconds: 15,
             ..base
+        }
+    }
+
+    /// A cluster in which the operator has PGs scrubbed all the time, a few blocks of a few objects at
+    /// once.
+    #[must_use]
+    pub fn scrubbed(self) -> Self {
+        Self {
+            pg: PgConfig {
+                scrub: ScrubConfig {
+                    chunk: 2,
+                    strides: Strides { data: 4096, keys: 2 },
+                    patience: 2,
+                    ..self.pg.scrub
+                },
+                ..self.pg.clone()
+            },
+            faults: Faults {
+                scrubs: 20,
+                ..self.faults
+            },
+            ..self
         }
     }
 

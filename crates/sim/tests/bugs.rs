@@ -18,7 +18,7 @@ type Kind = fn(u64) -> Setup;
 
 /// Each bug, the clusters in which it is looked for, and the number of seeds within which it is
 /// caught.
-const BUGS: [(Bug, &str, Kind, u64); 23] = [
+const BUGS: [(Bug, &str, Kind, u64); 29] = [
     (Bug::NoPrior, "unlucky", unlucky, 50),
     (Bug::NoHistory, "unlucky", unlucky, 50),
     (Bug::SkippedObject, "unlucky", unlucky, 50),
@@ -42,9 +42,15 @@ const BUGS: [(Bug, &str, Kind, u64); 23] = [
     (Bug::CountedHoles, "coded lonely", coded_lonely, 100),
     (Bug::KeptRole, "busy", busy, 100),
     (Bug::KeptDirt, "coded unlucky", coded_unlucky, 100),
+    (Bug::UnseenWrites, "scrubbed", scrubbed, 20),
+    (Bug::SkippedLast, "rotting", rotting, 50),
+    (Bug::UncountedWrites, "scrubbed", scrubbed, 50),
+    (Bug::ForgottenLook, "rotting", rotting, 50),
+    (Bug::KeptSlot, "scrubbed", scrubbed, 20),
+    (Bug::FeignedRepair, "rotting", rotting, 50),
 ];
 
-const KINDS: [(&str, Kind); 11] = [
+const KINDS: [(&str, Kind); 13] = [
     ("unlucky", unlucky),
     ("isolated", isolated),
     ("abandoned", abandoned),
@@ -56,6 +62,8 @@ const KINDS: [(&str, Kind); 11] = [
     ("staged", staged),
     ("busy", busy),
     ("coded lonely", coded_lonely),
+    ("scrubbed", scrubbed),
+    ("rotting", rotting),
 ];
 
 fn pick<T: Copy>(seed: u64, of: &[T]) -> T {
@@ -87,6 +95,38 @@ fn small_of(base: Setup, seed: u64) -> Setup {
         seconds: 30,
         ..base
     }
+}
+
+/// Clusters in which PGs are scrubbed all the time, while clients write to a few objects.
+fn scrubbed(seed: u64) -> Setup {
+    Setup {
+        calm_ms: 100,
+        seconds: 5,
+        pause: 30_000,
+        faults: Faults {
+            breaks: 4,
+            ..Faults::NONE
+        },
+        ..Setup::of(seed)
+    }
+    .scrubbed()
+}
+
+/// Such clusters, one disk of which is damaged, and in which nothing else happens.
+fn rotting(seed: u64) -> Setup {
+    let base = Setup::of(seed);
+    Setup {
+        faults: Faults {
+            rot_data: 1,
+            ..Faults::NONE
+        },
+        calm_ms: 1000,
+        seconds: 10,
+        objects: 40,
+        pause: 100_000,
+        ..base.redundant()
+    }
+    .scrubbed()
 }
 
 /// Small and unlucky clusters, in which the last OSD with some data is often away.

@@ -97,6 +97,27 @@ fn misdirected_writes_are_noticed() {
 }
 
 #[test]
+fn scrubs_err_nowhere() {
+    survive("scrubs_err_nowhere", seeds(60), |seed| Setup::of(seed).scrubbed());
+}
+
+#[test]
+fn scrubs_find_and_repair_what_rots() {
+    survive("scrubs_find_and_repair_what_rots", seeds(40), |seed| {
+        let base = Setup::of(seed);
+        Setup {
+            faults: Faults {
+                rot_data: 8,
+                ..base.faults
+            },
+            calm_ms: 500,
+            ..base.redundant()
+        }
+        .scrubbed()
+    });
+}
+
+#[test]
 fn full_disks_get_room_again() {
     survive("full_disks", seeds(30), Setup::full);
 }

@@ -14,7 +14,7 @@ pub mod time;
 mod xml;
 
 pub use json::Format;
-pub use line::{addr_legacy, cut, one_line};
+pub use line::{addr_legacy, addr_value, cut, one_line};
 pub use number::{general, percent};
 pub use table::{Align, Table};
 pub use xml::Names;

@@ -1,6 +1,7 @@
 //! Text of others in lines of ours, and addresses.
 
-use spirula_denc::EntityAddr;
+use serde_json::{Value, json};
+use spirula_denc::{AddrType, EntityAddr};
 
 /// At most `most` bytes of a text; of a longer one the length is told.
 pub fn cut(text: String, most: usize) -> String {
@@ -30,6 +31,21 @@ pub fn addr_legacy(a: &EntityAddr) -> String {
         Some(s) => format!("{s}/{}", a.nonce),
         None => "-".to_owned(),
     }
+}
+
+/// An address as a tree (`entity_addr_t::dump` in `src/msg/msg_types.cc`).
+pub fn addr_value(a: &EntityAddr) -> Value {
+    let kind = match a.kind {
+        AddrType::LEGACY => "v1",
+        AddrType::MSGR2 => "v2",
+        AddrType::ANY => "any",
+        AddrType::CIDR => "cidr",
+        _ => "none",
+    };
+    let socket = a
+        .socket
+        .map_or_else(|| "(unrecognized address family 0)".to_owned(), |s| s.to_string());
+    json!({"type": kind, "addr": socket, "nonce": a.nonce})
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::{Datelike, Timelike};
 use spirula_denc::UTime;
 
 use crate::general;
@@ -63,6 +64,13 @@ pub fn local(t: UTime) -> String {
     let at = chrono::DateTime::from_timestamp(i64::from(t.sec), t.nsec.min(999_999_999));
     let at = at.unwrap_or_default().with_timezone(&chrono::Local);
     at.format("%Y-%m-%dT%H:%M:%S%.6f%z").to_string()
+}
+
+/// The hour of the day, from 0, and the day of the week, from 0 for Sunday, where this process runs.
+pub fn hour_and_day(t: UTime) -> (u32, u32) {
+    let at = chrono::DateTime::from_timestamp(i64::from(t.sec), 0);
+    let at = at.unwrap_or_default().with_timezone(&chrono::Local);
+    (at.hour(), at.weekday().num_days_from_sunday())
 }
 
 #[cfg(test)]

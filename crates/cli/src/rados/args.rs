@@ -75,6 +75,8 @@ IMPORT AND EXPORT
 
 SCRUB
    list-inconsistent-pg <pool>      list PGs with inconsistent objects
+   list-inconsistent-obj <pgid>     list what is wrong with a PG's objects
+   list-inconsistent-snapset <pgid> list what is wrong between its objects and their clones
 
 CACHE POOLS AND MANIFESTS
    cache-flush, cache-try-flush, cache-evict, tier-promote, tier-flush, tier-evict, unset-manifest <obj-name>

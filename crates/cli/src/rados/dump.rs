@@ -11,8 +11,9 @@ use std::io::{self, Read, Write};
 use bytes::Bytes;
 use spirula_client::errno::Errno;
 use spirula_client::{Listed, errno};
-use spirula_denc::{Encode, Error, Reader, Result, UTime, Writer};
-use spirula_maps::{EVersion, HObject, ObjectName, ReqId, snap};
+use spirula_denc::{Error, Reader, Result, Writer};
+use spirula_maps::{HObject, snap};
+use spirula_proto::osd_op_data::attr::ObjectInfo;
 
 /// `0xffce` twice.
 const MAGIC: u32 = 0xffce_ffce;
@@ -249,7 +250,7 @@ impl<W: Write> DumpWriter<W> {
             // Generation and shard: none.
             w.u64(u64::MAX);
             w.i8(-1);
-            w.put(&BlankInfo);
+            w.put(&ObjectInfo::default());
         });
         self.section(Kind::OBJECT_BEGIN, w.as_slice(), &[])
     }
@@ -288,52 +289,6 @@ impl<W: Write> DumpWriter<W> {
 
 /// The pool of objects that are in none.
 const BLANK_POOL: i64 = i64::MIN;
-
-/// `object_info_t` without any information, version 17.
-struct BlankInfo;
-
-impl Encode for BlankInfo {
-    fn encode(&self, w: &mut Writer) {
-        w.section(17, 8, |w| {
-            let soid = HObject::min();
-            w.put(&soid);
-            // An `object_locator_t` of its pool, which is none that a locator of ours can name.
-            w.section(6, 3, |w| {
-                w.i64(soid.pool);
-                w.i32(-1);
-                w.put(&ObjectName::EMPTY);
-                w.put(&ObjectName::EMPTY);
-                w.i64(-1);
-            });
-            // Once the category.
-            w.u32(0);
-            // The version and the one before.
-            w.put(&EVersion::default());
-            w.put(&EVersion::default());
-            w.put(&ReqId::default());
-            // Size, modification time; once the snapshots.
-            w.u64(0);
-            w.put(&UTime::ZERO);
-            w.u32(0);
-            // Truncation, whether lost, watchers in their old form.
-            w.u64(0);
-            w.u64(0);
-            w.bool(false);
-            w.u32(0);
-            w.put(&EVersion::default());
-            w.bool(false);
-            w.u32(0);
-            // Flags, local modification time, digests, hints.
-            w.u32(0);
-            w.put(&UTime::ZERO);
-            w.u32(u32::MAX);
-            w.u32(u32::MAX);
-            w.u64(0);
-            w.u64(0);
-            w.u32(0);
-        });
-    }
-}
 
 #[cfg(test)]
 mod tests {

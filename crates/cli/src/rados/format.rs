@@ -22,7 +22,7 @@ pub(super) fn render(format: Format, v: &Value, root: &str, item: &str) -> Vec<u
 }
 
 /// Bytes as text, for trees.
-pub(super) fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

@@ -3,12 +3,14 @@
 //! did.
 
 mod args;
+pub(crate) mod attr_value;
 mod bench;
 mod copy;
 mod dump;
 mod export;
-mod format;
+pub(crate) mod format;
 mod import;
+mod inconsistent;
 mod list;
 mod load_gen;
 mod lock;
@@ -32,6 +34,7 @@ use spirula_client::{
 };
 use spirula_conf::amount;
 use spirula_maps::{ObjectName, PgId, SnapId};
+use spirula_proto::osd_op_data::{InconsistentObject, InconsistentSnapSet};
 use spirula_text::Format;
 use store::Store;
 
@@ -356,6 +359,8 @@ impl Tool {
             "export" => self.export().await,
             "import" => self.import().await,
             "list-inconsistent-pg" => self.list_inconsistent_pgs().await,
+            "list-inconsistent-obj" => self.list_inconsistent::<InconsistentObject>().await,
+            "list-inconsistent-snapset" => self.list_inconsistent::<InconsistentSnapSet>().await,
             _ => self.run_on_object(command).await,
         }
     }

@@ -1,13 +1,30 @@
-//! `list-inconsistent-pg`.
+//! `list-inconsistent-pg`, `list-inconsistent-obj`, `list-inconsistent-snapset`.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use spirula_client::errno;
 use spirula_client::errno::Errno;
+use spirula_client::{Inconsistency, InconsistentPage, errno};
+use spirula_maps::PgId;
 use spirula_text::Format;
 
+use super::inconsistent::Shown;
 use super::objects::print;
 use super::{Done, Tool, format, last_words};
+
+/// The pages of a listing as a tree.
+pub(super) fn listing<T: Shown>(pages: &[InconsistentPage<T>]) -> Value {
+    let entries = pages.iter().flat_map(|page| &page.entries);
+    let entries: Vec<Value> = entries.map(|entry| Value::Object(entry.shown())).collect();
+    let epoch = pages.first().map(|page| page.interval.number());
+    json!({"epoch": epoch, "inconsistents": entries})
+}
+
+/// A PG as the official tool reads it, which cares for nothing before the number and behind it.
+fn pg_id(text: &str) -> Option<PgId> {
+    let (pool, seed) = text.trim_start().split_once('.')?;
+    let end = seed.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(seed.len());
+    format!("{pool}.{}", &seed[..end]).parse().ok()
+}
 
 impl Tool {
     pub(super) async fn list_inconsistent_pgs(&self) -> Done {
@@ -43,11 +60,51 @@ impl Tool {
             .iter()
             .filter_map(|pg| pg.get("pgid").cloned())
             .collect();
-        let wanted = match (self.format, self.args.pretty_format) {
-            (Format::Plain, true) => Format::JsonPretty,
-            (format, _) => format.or_json(),
-        };
-        print(&format::render(wanted, &Value::Array(pgs), "pgs", "pg"))?;
+        print(&format::render(
+            self.tree_format(),
+            &Value::Array(pgs),
+            "pgs",
+            "pg",
+        ))?;
         print(b"\n")
+    }
+
+    /// The format of a command that only knows trees.
+    fn tree_format(&self) -> Format {
+        match self.args.pretty_format {
+            true => self.format.or_pretty(),
+            false => self.format.or_json(),
+        }
+    }
+
+    /// Lists what the last scrub of a PG found. What came before an error is shown.
+    pub(super) async fn list_inconsistent<T: Inconsistency + Shown>(&self) -> Done {
+        let Some(text) = self.words.get(1) else {
+            return Err(self.usage());
+        };
+        let Some(pg) = pg_id(text) else {
+            eprintln!("bad pg: {text}");
+            return Ok(());
+        };
+        // The official tool waits for ever if there is no such pool.
+        let pool = self.rados.pool_by_id(pg.pool).await;
+        let mut list = pool
+            .map_err(|e| last_words(e.errno()))?
+            .list_inconsistent::<T>(pg.seed);
+        let mut pages = Vec::new();
+        let ended = loop {
+            match list.next_page().await {
+                Ok(Some(page)) => pages.push(page),
+                Ok(None) => break Ok(()),
+                Err(e) => break Err(e.errno()),
+            }
+        };
+        if let Err(errno::ENOENT) = ended {
+            eprintln!("No scrub information available for pg {pg}");
+        }
+        if !pages.is_empty() {
+            print(&format::render(self.tree_format(), &listing(&pages), "info", ""))?;
+        }
+        ended.map_err(last_words)
     }
 }

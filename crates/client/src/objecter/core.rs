@@ -232,9 +232,9 @@ impl Core {
         }
     }
 
-    /// The target of requests for an object or PG by this map, with the raw PG; `None` where the
-    /// pool is gone.
-    pub(super) fn target(&mut self, map: &OsdMap, op: &Place<'_>) -> Option<(PgId, PgId, Option<Target>)> {
+    /// The target of requests for an object or PG by this map, with the raw PG, and the PG with the
+    /// shard that leads it; `None` where the pool is gone.
+    pub(super) fn target(&mut self, map: &OsdMap, op: &Place<'_>) -> Option<(PgId, SpgId, Option<Target>)> {
         let pool = map.pool(op.locator.pool?)?;
         let raw = match op.aim {
             Aim::Object => map.object_to_raw_pg(op.oid, op.locator)?,
@@ -242,6 +242,12 @@ impl Core {
         };
         let pg = pool.raw_pg_to_pg(raw);
         let mapping = self.mappings.get(map, pg);
+        let mut spg = SpgId::whole(pg);
+        if pool.is_erasure() {
+            let position = mapping.acting_primary.and_then(|osd| mapping.acting.of(osd));
+            let shard = position.and_then(|at| i8::try_from(at).ok());
+            spg.shard = shard.unwrap_or(SpgId::NO_SHARD);
+        }
         let at = |osd| Some((osd, address(map, osd)?));
         let target = mapping.acting_primary.and_then(at).map(|(osd, addr)| Target {
             pg,
@@ -251,7 +257,7 @@ impl Core {
             pg_num: pool.pg_num,
             force_resend: pool.last_force_op_resend,
         });
-        Some((raw, pg, target))
+        Some((raw, spg, target))
     }
 
     /// Ends a request with an errno of the client.
@@ -293,7 +299,7 @@ impl Core {
         };
         let found = self.target(map, &place);
         let pool = locator.pool.and_then(|id| map.pool(id));
-        let (Some((raw, pg, target)), Some(pool)) = (found, pool) else {
+        let (Some((raw, spg, target)), Some(pool)) = (found, pool) else {
             // No such pool in the newest map we have.
             return self.fail(tid, errno::ENOENT);
         };
@@ -303,7 +309,7 @@ impl Core {
         let Some(pending) = self.pending.get_mut(&tid) else {
             return;
         };
-        pending.op.spg = SpgId::whole(pg);
+        pending.op.spg = spg;
         pending.op.hash = raw.seed;
         if pending.target != target {
             if pending.sent && pending.resend == Resend::Never {

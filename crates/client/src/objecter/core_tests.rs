@@ -1,6 +1,6 @@
 use spirula_crush::CrushMap;
 use spirula_denc::{AddrType, EntityAddrVec, Fsid};
-use spirula_maps::{Epoch, ObjectLocator, ObjectName, OsdState, PoolId};
+use spirula_maps::{Epoch, ObjectLocator, ObjectName, OsdState, PoolId, PoolType};
 use spirula_proto::osd::{BackoffOp, MOsdBackoff, MWatchNotify, OpArgs, OpCode, OsdOpIn};
 
 use super::*;
@@ -119,6 +119,20 @@ fn a_request_goes_to_the_primary_once_and_its_answer_to_the_caller() {
     assert!(cluster.sent().is_empty(), "nothing changed for it");
     cluster.core.handle_reply(reply(&op, -2));
     assert_eq!(answer.try_recv().unwrap().unwrap().result, -2);
+}
+
+#[test]
+fn a_request_to_a_coded_pg_names_the_shard_of_its_primary() {
+    let mut cluster = Cluster::new();
+    let mut coded = map(Epoch::new(11), &[0, 1]);
+    coded.pools.get_mut(&POOL).unwrap().kind = PoolType::ERASURE;
+    let pg = PgId::new(POOL, 0);
+    coded.primary_temp.insert(pg, OsdId::new(1));
+    let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
+    assert_eq!(cluster.one().1.spg, SpgId::whole(pg));
+    cluster.core.handle_maps(&encoded(&coded));
+    let (osd, op) = cluster.one();
+    assert_eq!((osd.index(), op.spg.pgid, op.spg.shard), (1, pg, 1));
 }
 
 #[test]

@@ -46,12 +46,6 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A finite float.
-pub(super) fn float(text: &str) -> Result<f64, String> {
-    let finite = text.trim().parse().ok().filter(|v: &f64| v.is_finite());
-    finite.ok_or_else(|| format!("strict_strtod: expected double, got: '{text}'"))
-}
-
 /// The log level and the level that is kept in memory: `5` or `1/5`.
 pub(super) fn log_levels(text: &str) -> Result<String, String> {
     let (log, rest) =

@@ -97,6 +97,14 @@ impl ClusterMap for OneOsd {
         false
     }
 
+    fn no_scrub(&self) -> bool {
+        false
+    }
+
+    fn no_deep_scrub(&self) -> bool {
+        false
+    }
+
     fn no_backfill(&self) -> bool {
         false
     }
@@ -291,6 +299,7 @@ impl Host<'_> {
         (*key == self.key && self.stored.exists).then(|| StoredObject {
             info: self.stored.info.clone(),
             attrs: self.stored.attrs.clone(),
+            size: self.stored.data.len() as u64,
         })
     }
 

@@ -9,7 +9,7 @@ use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
 use super::{MAX_PRIMARY_AFFINITY, OsdMap, WEIGHT_OUT};
 use crate::pool::PgPool;
-use crate::types::{ObjectLocator, ObjectName, OsdId, PgId, Positions, osd_or_hole};
+use crate::types::{ObjectLocator, ObjectName, OsdId, PgId, Positions, SpgId, osd_or_hole};
 
 /// A replacement in a PG's members (`pg_upmap_items`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +86,18 @@ impl OsdMap {
     /// Where a PG (or raw PG) is.
     pub fn map_pg(&self, pg: PgId) -> PgMapping {
         self.map_pg_with(&mut Workspace::new(), pg)
+    }
+
+    /// The acting primary of a PG, and the PG as messages to it name it: of an erasure-coded pool
+    /// the shard that the primary holds. `None` where the PG has no primary.
+    pub fn primary_shard(&self, pg: PgId) -> Option<(OsdId, SpgId)> {
+        let at = self.map_pg(pg);
+        let primary = at.acting_primary?;
+        if !self.pool_of(pg)?.is_erasure() {
+            return Some((primary, SpgId::whole(pg)));
+        }
+        let shard = i8::try_from(at.acting.of(primary)?).ok()?;
+        Some((primary, SpgId { pgid: pg, shard }))
     }
 
     /// [`OsdMap::map_pg`] with scratch memory that the caller keeps.

@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_text::general;
+
+/// The digits that Ceph's texts have of a fraction.
+const STREAM_DIGITS: usize = 6;
 
 /// The value of an option.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +25,7 @@ impl fmt::Display for PoolOption {
         match self {
             Self::Text(s) => f.write_str(s),
             Self::Int(n) => write!(f, "{n}"),
-            Self::Float(x) => write!(f, "{x}"),
+            Self::Float(x) => f.write_str(&general(*x, STREAM_DIGITS)),
         }
     }
 }
@@ -170,5 +174,31 @@ impl Decode for PoolOptions {
             }
             Ok(Self(options))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `ceph osd pool ls detail` of 16.2.15 prints them.
+    #[test]
+    fn options_print_as_officially() {
+        let mut options = PoolOptions::default();
+        assert!(options.set("scrub_priority", PoolOption::Int(7)));
+        assert!(options.set("scrub_min_interval", PoolOption::Float(3600.0)));
+        assert!(options.set("scrub_max_interval", PoolOption::Float(86400.5)));
+        assert!(options.set("deep_scrub_interval", PoolOption::Float(1e6)));
+        assert!(!options.set("scrub_priority", PoolOption::Float(7.0)));
+        let shown: Vec<String> = options.iter().map(|(name, v)| format!("{name} {v}")).collect();
+        assert_eq!(
+            shown,
+            [
+                "deep_scrub_interval 1e+06",
+                "scrub_max_interval 86400.5",
+                "scrub_min_interval 3600",
+                "scrub_priority 7",
+            ]
+        );
     }
 }

@@ -203,12 +203,17 @@ impl Args {
     pub fn opt_osd(&self, name: &str) -> ArgResult<Option<OsdId>> {
         match self.opt_str(name) {
             None => Ok(None),
-            Some(text) => parse_osd(&text).map(Some).ok_or_else(|| {
-                Reply::error(
-                    errno::EINVAL,
-                    format!("osd id {text} is not a non-negative integer"),
-                )
-            }),
+            Some(text) => text
+                .strip_prefix("osd.")
+                .unwrap_or(&text)
+                .parse()
+                .map(Some)
+                .map_err(|_| {
+                    Reply::error(
+                        errno::EINVAL,
+                        format!("osd id {text} is not a non-negative integer"),
+                    )
+                }),
         }
     }
 
@@ -216,11 +221,6 @@ impl Args {
     pub fn osd(&self, name: &str) -> ArgResult<OsdId> {
         self.opt_osd(name)?.ok_or_else(|| missing(name))
     }
-}
-
-/// Reads `3` or `osd.3`.
-pub fn parse_osd(text: &str) -> Option<OsdId> {
-    text.strip_prefix("osd.").unwrap_or(text).parse().ok()
 }
 
 fn missing(name: &str) -> Reply {
@@ -242,13 +242,7 @@ mod tests {
         assert_eq!(a.prefix(), "x");
         assert_eq!(a.int("n").unwrap(), 8);
         assert_eq!(a.float("f").unwrap(), 0.5);
-        assert_eq!(
-            a.list("ids")
-                .iter()
-                .filter_map(|s| parse_osd(s))
-                .collect::<Vec<_>>(),
-            [1, 2].map(OsdId::new)
-        );
+        assert_eq!(a.list("ids"), ["1", "osd.2"]);
         assert!(a.flag("sure") && !a.flag("n2"));
         assert_eq!(a.int("none").unwrap_err().code, -errno::EINVAL);
         assert!(Args::parse(&["no json".into()]).is_err());

@@ -3,6 +3,7 @@
 use spirula_crush::{CrushMap, Profile, RULE_REPLICATED, RuleMode, SimpleRule};
 use spirula_maps::{CrushBlob, OsdId};
 
+use super::osd_id::joined;
 use super::{Call, Done, Reply, commands, committed, erasure_profile, errno, now, refuse};
 use crate::core::{Turn, View};
 use crate::erasure;
@@ -237,21 +238,15 @@ fn class_osds(m: &View, call: &Call<'_>) -> (Vec<OsdId>, String, bool) {
         .filter(|w| !w.is_empty())
     {
         match super::parse_osd(word) {
-            Some(osd) if m.state.osd.map.exists(osd) => osds.push(osd),
-            Some(osd) => notes.push_str(&format!("osd.{osd} does not exist. ")),
-            None => {
+            Ok(osd) if m.state.osd.map.exists(osd) => osds.push(osd),
+            Ok(osd) => notes.push_str(&format!("osd.{osd} does not exist. ")),
+            Err(why) => {
                 unreadable = true;
-                notes.push_str(&format!(
-                    "Expected option value to be integer, got '{word}', unable to parse osd id:\"{word}\". "
-                ));
+                notes.push_str(&format!("{}, unable to parse osd id:\"{word}\". ", why.text));
             }
         }
     }
     (osds, notes, unreadable)
-}
-
-fn joined(osds: &[OsdId]) -> String {
-    osds.iter().map(OsdId::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn set_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {

@@ -230,7 +230,7 @@ fn class_ls_osd(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 fn get_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let words = call.args.list("ids");
     let mut osds = super::osd_query::osd_ids(m.view, &words).map_err(|refusal| {
-        let unreadable = words.iter().find(|w| super::parse_osd(w).is_none());
+        let unreadable = words.iter().find(|w| super::parse_osd(w).is_err());
         match unreadable {
             Some(w) => refusal.with_status(format!("unable to parse osd id:'{w}'")),
             None => refusal,

@@ -29,6 +29,7 @@ mod official;
 mod osd_change;
 mod osd_df;
 mod osd_dump;
+mod osd_id;
 mod osd_new;
 mod osd_query;
 mod osd_status;
@@ -50,6 +51,7 @@ mod rbd_support;
 mod reply;
 mod report;
 mod reweight_by;
+mod scrub;
 mod services;
 mod signature;
 mod space;
@@ -64,9 +66,10 @@ use serde_json::{Map, Value, json};
 pub use spirula_errno as errno;
 use spirula_text::Format;
 
-pub use args::{ArgResult, Args, parse_osd};
+pub use args::{ArgResult, Args};
 pub(crate) use at_manager::{denied_by_module, run_mgr, tell_mgr};
 pub(crate) use audit::{Audit, shown};
+pub use osd_id::{NoOsd, parse_osd};
 pub(crate) use pool::{NewPool, create_pool, delete_pool};
 pub use reply::Reply;
 
@@ -145,6 +148,7 @@ const FAMILIES: &[&[Command]] = &[
     pg::COMMANDS,
     pg_dump::COMMANDS,
     pg_force::COMMANDS,
+    scrub::COMMANDS,
     osd_query::COMMANDS,
     osd_stop::COMMANDS,
     osd_dump::COMMANDS,

@@ -7,7 +7,7 @@ use spirula_maps::{ObjectLocator, ObjectName, OsdId, OsdOrNone, Positions, relea
 use spirula_text::{Align, Table};
 
 use super::status::{addrvec, osd_line, osdmap_summary, shown_flags};
-use super::{ArgResult, Call, Done, Reply, commands, errno, misc, now, parse_osd, refuse};
+use super::{ArgResult, Call, Done, NoOsd, Reply, commands, errno, misc, now, parse_osd, refuse};
 use crate::core::{Turn, View};
 
 commands! {
@@ -223,31 +223,13 @@ fn min_compat(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     now(Reply::text(format!("{name}\n")))
 }
 
-/// Why a word names no OSD, in the official words.
-fn why_no_osd(word: &str) -> String {
-    match word.strip_prefix("osd.").unwrap_or(word) {
-        w if w.parse::<i64>().is_ok() => format!("expected numerical value, got: {w}"),
-        w => format!("Expected option value to be integer, got '{w}'"),
-    }
-}
-
-/// The number that the official parser makes of such a word.
-fn no_osd(word: &str) -> i32 {
-    let text = word.strip_prefix("osd.").unwrap_or(word);
-    if text.parse::<i64>().is_ok() {
-        -errno::EINVAL
-    } else {
-        -1
-    }
-}
-
 /// The OSDs that a question names: all words must be valid, and the answer repeats one that is not.
 pub(super) fn asked(m: &View, call: &Call<'_>) -> Result<Vec<OsdId>, Reply> {
     let words = call.args.list("ids");
     osd_ids(m, &words).map_err(|refusal| {
-        let unreadable = words.iter().find(|w| parse_osd(w).is_none());
+        let unreadable = words.iter().find_map(|w| Some((w, parse_osd(w).err()?)));
         match unreadable {
-            Some(w) => refusal.with_status(format!("{}invalid osd id '{w}'", why_no_osd(w))),
+            Some((w, why)) => refusal.with_status(format!("{}invalid osd id '{w}'", why.text)),
             None => refusal,
         }
     })
@@ -265,12 +247,9 @@ pub(super) fn osd_ids(m: &View, words: &[String]) -> Result<Vec<OsdId>, Reply> {
         .filter(|w| !w.is_empty())
     {
         match parse_osd(w) {
-            Some(id) => out.push(id),
-            None => {
-                return refuse(
-                    errno::EINVAL,
-                    format!("{}invalid osd id{}", why_no_osd(w), no_osd(w)),
-                );
+            Ok(id) => out.push(id),
+            Err(NoOsd { text, code }) => {
+                return refuse(errno::EINVAL, format!("{text}invalid osd id{code}"));
             }
         }
     }

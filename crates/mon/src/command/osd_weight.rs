@@ -164,6 +164,7 @@ fn reweightn(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let mut parsed = Vec::new();
     for (osd, w) in weights {
         let osd = super::parse_osd(&osd)
+            .ok()
             .filter(|o| m.view.state.osd.map.exists(*o))
             .ok_or_else(|| bad(errno::ENOENT))?;
         let w = w
@@ -230,7 +231,7 @@ impl Targets {
                 out.osds.extend(map.osds());
                 break;
             }
-            if let Some(osd) = super::parse_osd(word) {
+            if let Ok(osd) = super::parse_osd(word) {
                 out.osds.insert(osd);
             } else if let Some(id) = crush.item_id(word) {
                 out.nodes.insert(id);

@@ -134,11 +134,6 @@ fn list(m: &View, call: &Call<'_>, pool: Option<PoolId>, wanted: impl Fn(&PgStat
         return refuse(errno::ENOENT, format!("pool {p} does not exist"));
     }
     let states = wanted_states(&call.args.list("states"))?;
-    if states.contains(&PgState::INCONSISTENT) {
-        // An empty answer would say that somebody has looked. `rados list-inconsistent-pg` asks so.
-        let text = "inconsistent placement groups can not be listed: scrubbing is not built yet; `spirula store fsck --deep` checks a stopped OSD";
-        return refuse(errno::EOPNOTSUPP, text);
-    }
     let pgs: Vec<(&PgId, &PgStat)> = m
         .state
         .stats
@@ -151,11 +146,13 @@ fn list(m: &View, call: &Call<'_>, pool: Option<PoolId>, wanted: impl Fn(&PgStat
         })
         .collect();
     if call.format.is_structured() {
-        let v: Vec<Value> = pgs.iter().map(|(pg, s)| pg_json(**pg, s)).collect();
-        return now(Reply::json(
-            call.format,
-            &json!({"pg_ready": true, "pg_stats": v}),
-        ));
+        let list: Vec<Value> = pgs.iter().map(|(pg, s)| pg_json(**pg, s)).collect();
+        // As in Ceph, there is no empty list.
+        let v = match list.is_empty() {
+            true => json!({"pg_ready": true}),
+            false => json!({"pg_ready": true, "pg_stats": list}),
+        };
+        return now(Reply::json(call.format, &v));
     }
     if pgs.is_empty() {
         return now(Reply::default());

@@ -14,17 +14,11 @@ fn invalid<T>(text: String) -> Result<T, Reply> {
 
 /// An integer, with the official text for anything else.
 pub(super) fn int(val: &str) -> Result<i64, Reply> {
-    let text =
-        || format!("error parsing integer value '{val}': Expected option value to be integer, got '{val}'");
-    val.parse().map_err(|_| Reply::error(errno::EINVAL, text()))
+    amount::integer(val).or_else(|why| invalid(format!("error parsing integer value '{val}': {why}")))
 }
 
 fn float(val: &str) -> Result<f64, Reply> {
-    let parsed: Option<f64> = val.parse().ok().filter(|f: &f64| f.is_finite());
-    let text = || {
-        format!("error parsing floating point value '{val}': strict_strtod: expected double, got: '{val}'")
-    };
-    parsed.ok_or_else(|| Reply::error(errno::EINVAL, text()))
+    amount::double(val).or_else(|why| invalid(format!("error parsing floating point value '{val}': {why}")))
 }
 
 /// Checksum types by the number that is stored, from 1.
@@ -114,7 +108,7 @@ fn text(var: &str, val: &str) -> Result<String, Reply> {
     }
 }
 
-/// Sets an option: 0, an empty text and `unset` remove it.
+/// Sets an option: 0, an empty text and, of texts, `unset` remove it.
 pub(super) fn set(m: &View, p: &mut PgPool, var: &str, val: &str) -> Result<(), Reply> {
     let Some(kind) = PoolOptions::kind(var) else {
         return refuse(
@@ -123,8 +117,9 @@ pub(super) fn set(m: &View, p: &mut PgPool, var: &str, val: &str) -> Result<(), 
         );
     };
     let value = match kind {
-        _ if val == "unset" => None,
-        PoolOptionKind::Text if val.is_empty() => None,
+        PoolOptionKind::Text if ["", "unset"].contains(&val) => None,
+        // Its names are texts, though the map has a number.
+        PoolOptionKind::Int if var == "csum_type" && val == "unset" => None,
         PoolOptionKind::Text => Some(PoolOption::Text(text(var, val)?)),
         PoolOptionKind::Int => Some(integer(m, p, var, val)?)
             .filter(|n| *n != 0)
@@ -155,6 +150,13 @@ mod tests {
             said(real("scrub_min_interval", "abc")),
             "error parsing floating point value 'abc': strict_strtod: expected double, got: 'abc'"
         );
+        assert_eq!(
+            said(real("deep_scrub_interval", "1h")),
+            "error parsing floating point value '1h': strict_strtod: garbage at end of string. got: '1h'"
+        );
+        // As in Ceph, a number may be negative: the option's default holds then.
+        assert_eq!(real("scrub_max_interval", "-5").unwrap(), -5.0);
+        assert_eq!(int(" 5").unwrap(), 5);
         assert_eq!(
             text("compression_mode", "bogus").unwrap_err().status,
             "unrecognized compression mode 'bogus'"

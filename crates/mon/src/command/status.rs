@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use spirula_denc::{EntityAddrVec, encode_to_vec};
 use spirula_maps::{Epoch, MonMap, OsdCounts, OsdMap, OsdMapFlags, PgState};
-use spirula_text::{addr_legacy, size, time};
+use spirula_text::{addr_legacy, addr_value, size, time};
 
 use super::{Call, Done, Reply, ciphers, commands, errno, health_cmd, now, refuse, services};
 use crate::core::{Role, Turn, View};
@@ -27,19 +27,7 @@ commands! {
 
 /// Addresses as JSON.
 pub(super) fn addrvec(a: &EntityAddrVec) -> Value {
-    let one = |a: &spirula_denc::EntityAddr| {
-        let kind = match a.kind {
-            spirula_denc::AddrType::MSGR2 => "v2",
-            spirula_denc::AddrType::LEGACY => "v1",
-            spirula_denc::AddrType::ANY => "any",
-            _ => "none",
-        };
-        let text = a
-            .socket
-            .map_or_else(|| "(unrecognized address family 0)".to_owned(), |s| s.to_string());
-        json!({"type": kind, "addr": text, "nonce": a.nonce})
-    };
-    json!({"addrvec": a.0.iter().map(one).collect::<Vec<_>>()})
+    json!({"addrvec": a.0.iter().map(addr_value).collect::<Vec<_>>()})
 }
 
 /// The address that older tools expect in place of several.

@@ -9,7 +9,6 @@ use super::{Reply, errno};
 const NO_MANAGER: &str = "it belongs to a module of the manager, and the manager has no modules here";
 const NO_ORCHESTRATOR: &str = "Spirula has no orchestrator; its daemons are started with `spirula up`, `spirula mon run` and `spirula osd run`";
 const NO_FS: &str = "CephFS is not built yet: there are no file systems and no metadata servers";
-const NO_SCRUB: &str = "scrubbing is not built yet; `spirula store fsck --deep` checks a stopped OSD";
 const NO_DEVICES: &str = "OSDs do not report the serial numbers and the health of their devices";
 const NO_AUTOSCALER: &str = "there is no autoscaler; set pg_num with `ceph osd pool set`";
 const NO_BALANCER: &str =
@@ -43,33 +42,24 @@ const REASONS: &[(&str, &str)] = &[
     ),
     ("mon set_new_tiebreaker", NO_STRETCH),
     ("nfs", "NFS gateways are not built"),
-    ("osd deep-scrub", NO_SCRUB),
     (
         "osd force-create-pg",
         "a lost placement group cannot be made anew yet",
     ),
     ("osd force_healthy_stretch_mode", NO_STRETCH),
     ("osd force_recovery_stretch_mode", NO_STRETCH),
-    ("osd pool deep-scrub", NO_SCRUB),
     ("osd pool get noautoscale", NO_AUTOSCALER),
-    ("osd pool repair", NO_SCRUB),
-    ("osd pool scrub", NO_SCRUB),
     ("osd pool set noautoscale", NO_AUTOSCALER),
     ("osd pool unset noautoscale", NO_AUTOSCALER),
-    ("osd repair", NO_SCRUB),
-    ("osd scrub", NO_SCRUB),
     ("osd tier", NO_TIERS),
-    ("pg deep-scrub", NO_SCRUB),
     (
         "pg getmap",
         "Ceph's encoding of the statistics is not built; `ceph pg dump` shows them",
     ),
-    ("pg repair", NO_SCRUB),
     (
         "pg repeer",
         "`ceph osd down` of its primary makes a placement group peer again",
     ),
-    ("pg scrub", NO_SCRUB),
     ("prometheus", NO_MANAGER),
     ("restful", NO_MANAGER),
     ("telegraf", NO_MANAGER),

@@ -12,6 +12,7 @@ mod manager;
 mod operator;
 mod progress;
 mod quorum;
+mod scrub;
 mod snaps;
 mod told;
 mod turn;

@@ -25,7 +25,7 @@ const SETTLE: Duration = Duration::from_secs(15);
 /// The last line of the cluster log about a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
-    severity: Severity,
+    is_error: bool,
     summary: String,
 }
 
@@ -35,7 +35,7 @@ const SAID_VERSION: u8 = 1;
 impl Encode for Said {
     fn encode(&self, w: &mut Writer) {
         SAID_VERSION.encode(w);
-        (self.severity == Severity::Error).encode(w);
+        self.is_error.encode(w);
         self.summary.encode(w);
     }
 }
@@ -45,13 +45,8 @@ impl Decode for Said {
         if r.u8()? != SAID_VERSION {
             return Err(Error::Invalid("health log version"));
         }
-        let severity = if r.bool()? {
-            Severity::Error
-        } else {
-            Severity::Warn
-        };
         Ok(Self {
-            severity,
+            is_error: r.bool()?,
             summary: r.string()?,
         })
     }
@@ -75,6 +70,7 @@ type Line = (LogPriority, String);
 
 fn priority(severity: Severity) -> LogPriority {
     match severity {
+        Severity::Ok => LogPriority::INFO,
         Severity::Warn => LogPriority::WARN,
         Severity::Error => LogPriority::ERROR,
     }
@@ -101,9 +97,10 @@ impl HealthLog {
     fn compare(&mut self, checks: &Checks, pause: Duration, now: UTime, txn: &mut Txn) -> Vec<Line> {
         let mut lines = Vec::new();
         for (code, check) in checks {
+            let is_error = check.severity == Severity::Error;
             let what = match self.said.get(code) {
                 None => "failed",
-                Some(s) if s.severity != check.severity => "update",
+                Some(s) if s.is_error != is_error => "update",
                 Some(s) if s.summary == check.summary => continue,
                 Some(_) => {
                     let last = self.times.get(*code);
@@ -116,7 +113,7 @@ impl HealthLog {
             let text = format!("Health check {what}: {} ({code})", check.summary);
             lines.push((priority(check.severity), text));
             let said = Said {
-                severity: check.severity,
+                is_error,
                 summary: check.summary.clone(),
             };
             Keyed::set(code, &said, txn);
@@ -230,7 +227,7 @@ mod tests {
     #[test]
     fn what_was_said_round_trips() {
         let said = Said {
-            severity: Severity::Error,
+            is_error: true,
             summary: "s".into(),
         };
         assert_eq!(

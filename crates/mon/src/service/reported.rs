@@ -87,6 +87,9 @@ fn pg_stat(mut s: PgStat, epoch: Epoch, now: UTime) -> PgStat {
         &mut s.last_fullsized,
         &mut s.last_peered,
         &mut s.last_became_peered,
+        &mut s.last_scrub_stamp,
+        &mut s.last_deep_scrub_stamp,
+        &mut s.last_clean_scrub_stamp,
     ] {
         *t = (*t).min(now);
     }

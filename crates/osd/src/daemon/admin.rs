@@ -14,7 +14,7 @@ use spirula_proto::mon::LogPriority;
 use super::shell::Shared;
 use super::state::Osd;
 use super::table::{self, COMMANDS};
-use super::{history, mempools, metadata, options, perf, pg_states, transitions, watchers};
+use super::{history, mempools, metadata, options, perf, pg_states, scrubs, transitions, watchers};
 use crate::core::NamedBid;
 use crate::pg::repair::MarkLostError;
 use crate::pg::{Pg, PgReport};
@@ -31,14 +31,14 @@ pub(super) fn version_text() -> String {
     )
 }
 
-fn failure(errno: Errno, message: impl Into<String>) -> Failure {
+pub(super) fn failure(errno: Errno, message: impl Into<String>) -> Failure {
     Failure {
         errno,
         message: message.into(),
     }
 }
 
-fn text<'a>(args: &'a Map<String, Value>, name: &str) -> Result<&'a str, Failure> {
+pub(super) fn text<'a>(args: &'a Map<String, Value>, name: &str) -> Result<&'a str, Failure> {
     args.get(name)
         .and_then(Value::as_str)
         .ok_or_else(|| failure(EINVAL, format!("{name}: not given")))
@@ -158,6 +158,8 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         "status" => Ok(status(o)),
         "pg" => match text(args, "cmd")? {
             "query" => query_of(o, text(args, "pgid")?),
+            "scrub" => scrubs::age(o, args, false),
+            "deep_scrub" => scrubs::age(o, args, true),
             "list_unfound" => list_unfound(o, text(args, "pgid")?),
             "mark_unfound_lost" => mark_lost(o, text(args, "pgid")?, text(args, "mulcmd")?),
             other => match table::unsupported(other) {
@@ -171,6 +173,10 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         }
         "list_unfound" | "mark_unfound_lost" => Err(failure(EINVAL, "no pgid specified")),
         "dump_recovery_reservations" => Ok(reservations(o)),
+        "dump_scrubs" => Ok(scrubs::dump(o)),
+        "dump_scrub_reservations" => Ok(scrubs::reservations(o)),
+        "scrub" => scrubs::age(o, args, false),
+        "deep_scrub" => scrubs::age(o, args, true),
         "query" if !args.contains_key("pgid") => Err(failure(EINVAL, "no pgid specified")),
         "query" => query_of(o, text(args, "pgid")?),
         other => Err(failure(EINVAL, format!("unrecognized command! [{other}]"))),
@@ -214,7 +220,7 @@ fn query_of(o: &Osd, pgid: &str) -> Result<Value, Failure> {
 }
 
 /// The report on a PG that this OSD leads.
-fn led(o: &Osd, pgid: &str) -> Result<PgReport, Failure> {
+pub(super) fn led(o: &Osd, pgid: &str) -> Result<PgReport, Failure> {
     let report = pg(o, pgid)?.seen().report();
     report.ok_or_else(|| failure(EAGAIN, format!("not primary for pgid {pgid}")))
 }

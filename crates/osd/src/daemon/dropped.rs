@@ -18,6 +18,8 @@ reasons! {
         FromGoneClient => "from_gone_client", "Requests of clients that were hung up on";
         /// The OSD does not read earlier messages, or is down: the next ping follows soon.
         Ping => "pings", "Pings to OSDs that are down, or do not read them";
+        /// The OSD does not lead the PG, or not any more.
+        ScrubOrder => "scrub_orders", "Orders to scrub PGs that the OSD does not lead";
         /// The message is of another cluster, or of a kind that does not belong on such a
         /// connection.
         Misdirected => "misdirected", "Messages that are not for an OSD, or of another cluster";

@@ -23,6 +23,9 @@ pub trait Host {
     /// The bytes of the process in memory, and how many of them are pages of files; `None` if the
     /// system does not tell.
     fn resident(&self) -> Option<Resident>;
+    /// The load of the machine in the last minute, for each of its processors; `None` if the system
+    /// does not tell.
+    fn load(&self) -> Option<f64>;
     /// Bytes that the file system under a store can still give it, of which `lacking` bytes occupy
     /// no space yet.
     ///
@@ -68,6 +71,10 @@ impl Host for SystemHost {
 
     fn resident(&self) -> Option<Resident> {
         spirula_host::resident()
+    }
+
+    fn load(&self) -> Option<f64> {
+        spirula_host::load()
     }
 
     fn below(&self, store: &Path, lacking: u64) -> io::Result<u64> {

@@ -14,6 +14,7 @@ use spirula_maps::{
 use super::purged_snaps::PurgedSnaps;
 use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolSnaps, PoolView};
 use crate::pg::layout::Layout;
+use crate::pg::scrub::schedule::PoolIntervals;
 
 /// The map of one epoch, with what it does not tell itself: when pools were made, and which
 /// snapshots are gone.
@@ -59,6 +60,7 @@ impl MapView {
                 Some(PoolOption::Int(n)) => *n,
                 _ => 0,
             },
+            scrubs: scrubs_of(p),
             snaps: Arc::new(PoolSnaps {
                 context: p.has_pool_snaps().then(|| p.snap_context()),
                 removed: self.map.removed_snaps_queue.get(&id).cloned().unwrap_or_default(),
@@ -75,6 +77,21 @@ fn unit(profile: &BTreeMap<String, String>) -> u32 {
     let stated = stated.and_then(|n| u32::try_from(n).ok());
     let can_be = |n: &u32| n.is_power_of_two() && (Coding::MIN_UNIT..=Coding::MAX_UNIT).contains(n);
     stated.filter(can_be).unwrap_or(Coding::DEFAULT_UNIT)
+}
+
+/// When a pool's PGs are scrubbed.
+fn scrubs_of(p: &PgPool) -> PoolIntervals {
+    let seconds = |name| match p.opts.get(name) {
+        Some(PoolOption::Float(n)) => *n,
+        _ => 0.0,
+    };
+    PoolIntervals {
+        min: seconds("scrub_min_interval"),
+        max: seconds("scrub_max_interval"),
+        deep: seconds("deep_scrub_interval"),
+        no_scrub: p.flags.contains(PoolFlags::NOSCRUB),
+        no_deep: p.flags.contains(PoolFlags::NODEEP_SCRUB),
+    }
 }
 
 impl ClusterMap for MapView {
@@ -131,6 +148,14 @@ impl ClusterMap for MapView {
 
     fn no_snap_trim(&self) -> bool {
         self.map.flags.contains(OsdMapFlags::NOSNAPTRIM)
+    }
+
+    fn no_scrub(&self) -> bool {
+        self.map.flags.contains(OsdMapFlags::NOSCRUB)
+    }
+
+    fn no_deep_scrub(&self) -> bool {
+        self.map.flags.contains(OsdMapFlags::NODEEP_SCRUB)
     }
 
     fn no_backfill(&self) -> bool {

@@ -91,6 +91,9 @@ impl Osd {
                 OsdReportReply::GoDown(g) => tracing::info!("the monitors have this OSD down: {}", g.reason),
             },
             MsgType::IMAGE_IO_QUERY => self.image_io_query(msg)?,
+            MsgType::OSD_SCRUB2 => {
+                self.scrub_ordered(msg.decode()?);
+            }
             kind => dropped!(self.perf.dropped, Dropped::Misdirected; from = "a monitor", kind = kind),
         }
         Ok(())

@@ -8,7 +8,9 @@ use spirula_denc::Micros;
 use spirula_store::MAX_OBJECT_SIZE;
 
 use super::state::Osd;
-use crate::pg::config::{PgConfig, Window};
+use crate::pg::config::{PgConfig, ScrubConfig, Window};
+use crate::pg::scrub::Strides;
+use crate::pg::scrub::schedule::Intervals;
 
 /// The options that may change at any time. Other options are read at the start, or by official
 /// daemons only.
@@ -27,6 +29,12 @@ const LIVE: &[&str] = &[
     "osd_class_default_list",
     "osd_class_load_list",
     "osd_client_watch_timeout",
+    "osd_deep_scrub_interval",
+    "osd_deep_scrub_keys",
+    "osd_deep_scrub_large_omap_object_key_threshold",
+    "osd_deep_scrub_large_omap_object_value_sum_threshold",
+    "osd_deep_scrub_randomize_ratio",
+    "osd_deep_scrub_stride",
     "osd_default_notify_timeout",
     "osd_failsafe_full_ratio",
     "osd_fast_fail_on_connection_refused",
@@ -47,6 +55,7 @@ const LIVE: &[&str] = &[
     "osd_max_omap_bytes_per_request",
     "osd_max_omap_entries_per_request",
     "osd_max_pgls",
+    "osd_max_scrubs",
     "osd_max_trimming_pgs",
     "osd_max_write_op_reply_len",
     "osd_max_write_size",
@@ -60,6 +69,20 @@ const LIVE: &[&str] = &[
     "osd_recovery_max_active",
     "osd_recovery_max_chunk",
     "osd_recovery_sleep",
+    "osd_scrub_auto_repair",
+    "osd_scrub_auto_repair_num_errors",
+    "osd_scrub_begin_hour",
+    "osd_scrub_begin_week_day",
+    "osd_scrub_chunk_max",
+    "osd_scrub_during_recovery",
+    "osd_scrub_end_hour",
+    "osd_scrub_end_week_day",
+    "osd_scrub_interval_randomize_ratio",
+    "osd_scrub_load_threshold",
+    "osd_scrub_max_interval",
+    "osd_scrub_max_preemptions",
+    "osd_scrub_min_interval",
+    "osd_scrub_sleep",
     "osd_snap_trim_sleep",
     "spirula_osd_discard_rate",
 ];
@@ -73,6 +96,13 @@ const MOST_WRITTEN: usize = 120 << 20;
 
 /// The most pushes that a copy has under way: they are in memory, on both sides.
 const MOST_PUSHES: usize = 64;
+
+/// The most objects that a scrub compares at once: their accounts are in memory.
+const MOST_COMPARED: usize = 1024;
+
+/// The most bytes and keys of an object that a scrub reads at once.
+const MOST_READ: u64 = 4 << 20;
+const MOST_KEYS: usize = 16 << 10;
 
 /// Whether a change of this option takes effect while the daemon runs.
 pub(super) fn is_live(name: &str) -> bool {
@@ -122,6 +152,37 @@ pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
         recovery_sleep: Micros::from_secs_f64(values.float("osd_recovery_sleep")),
         max_trimming_pgs: size("osd_max_trimming_pgs").max(1),
         snap_trim_sleep: Micros::from_secs_f64(values.float("osd_snap_trim_sleep")),
+        scrub: scrub_config(values, base.scrub),
+        ..base
+    }
+}
+
+/// The settings of scrubbing under these options.
+fn scrub_config(values: &Values, base: ScrubConfig) -> ScrubConfig {
+    let size = |name: &str| usize::try_from(values.uint(name)).unwrap_or(usize::MAX);
+    let seconds = |name: &str| values.float(name).max(0.0);
+    let share = |name: &str| values.float(name).clamp(0.0, 1.0);
+    let errors = u32::try_from(values.uint("osd_scrub_auto_repair_num_errors")).unwrap_or(u32::MAX);
+    ScrubConfig {
+        most: size("osd_max_scrubs"),
+        chunk: size("osd_scrub_chunk_max").clamp(1, MOST_COMPARED),
+        strides: Strides {
+            data: values.uint("osd_deep_scrub_stride").clamp(4 << 10, MOST_READ),
+            keys: size("osd_deep_scrub_keys").clamp(1, MOST_KEYS),
+        },
+        patience: u32::try_from(values.uint("osd_scrub_max_preemptions")).unwrap_or(base.patience),
+        during_recovery: values.flag("osd_scrub_during_recovery"),
+        sleep: Micros::from_secs_f64(seconds("osd_scrub_sleep")),
+        intervals: Intervals {
+            min: seconds("osd_scrub_min_interval"),
+            max: seconds("osd_scrub_max_interval"),
+            deep: seconds("osd_deep_scrub_interval"),
+            jitter: seconds("osd_scrub_interval_randomize_ratio"),
+            deep_jitter: share("osd_deep_scrub_randomize_ratio"),
+        },
+        auto_repair: values.flag("osd_scrub_auto_repair").then_some(errors),
+        large_omap_keys: values.uint("osd_deep_scrub_large_omap_object_key_threshold"),
+        large_omap_bytes: values.uint("osd_deep_scrub_large_omap_object_value_sum_threshold"),
         ..base
     }
 }

@@ -117,6 +117,7 @@ fn state_bits(names: &[&str]) -> PgState {
 
 fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
     let io = r.done.io;
+    let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let sum = ObjectStatSum {
         num_bytes: r.usage.bytes,
         num_objects: r.usage.objects,
@@ -134,6 +135,12 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
         num_rd_kb: io.rd_kb,
         num_wr: io.wr,
         num_wr_kb: io.wr_kb,
+        num_scrub_errors: r.scrubs.errors().into(),
+        num_shallow_scrub_errors: r.scrubs.shallow_errors.into(),
+        num_deep_scrub_errors: r.scrubs.deep_errors.into(),
+        num_large_omap_objects: r.scrubs.large_omaps.into(),
+        num_omap_bytes: signed(r.scrubs.omap_bytes),
+        num_omap_keys: signed(r.scrubs.omap_keys),
         ..ObjectStatSum::default()
     };
     let log_size = i64::try_from(r.log.len).unwrap_or(i64::MAX);
@@ -167,6 +174,11 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
         last_peered: t.peered,
         snaptrimq_len: u32::try_from(r.snaps.to_trim).unwrap_or(u32::MAX),
         purged_snaps: r.snaps.purged.clone(),
+        last_scrub: r.scrubs.version,
+        last_scrub_stamp: r.scrubs.stamp,
+        last_deep_scrub: r.scrubs.deep_version,
+        last_deep_scrub_stamp: r.scrubs.deep_stamp,
+        last_clean_scrub_stamp: r.scrubs.clean_stamp,
         avail_no_missing: match r.copies.degraded > 0 {
             true => r
                 .copies

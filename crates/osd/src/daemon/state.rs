@@ -243,6 +243,7 @@ impl Osd {
 
     /// Handles the `n`-th second that has passed.
     pub fn tick(&mut self, n: u32) {
+        self.permit_scrubs();
         self.drive(Core::handle_tick);
         self.spacing().give_back();
         self.report(true);

@@ -264,6 +264,7 @@ pub(super) fn stored_object(o: &Onode) -> StoredObject {
     StoredObject {
         info: o.info().clone(),
         attrs: o.attrs().iter().cloned().collect(),
+        size: o.size(),
     }
 }
 

@@ -123,7 +123,7 @@ impl Listing<'_> {
             Ok(page) if page.pairs.is_empty() && page.next.is_some() => {
                 return self.list_records(token, &page.next.unwrap_or_default(), to, max);
             }
-            Ok(page) => Ok(page.pairs.into_iter().map(|(k, _)| k).collect()),
+            Ok(page) => Ok(page.pairs),
             Err(error) => {
                 tracing::error!(%error, "records can't be listed");
                 Err(ReadError)

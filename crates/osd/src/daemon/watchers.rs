@@ -1,22 +1,10 @@
 //! The commands of `ceph daemon osd.N …` that show watches and blocklisted clients.
 
 use serde_json::{Value, json};
-use spirula_denc::{AddrType, EntityAddr};
 use spirula_maps::OsdMap;
+use spirula_text::addr_value;
 
 use crate::core::Core;
-
-fn address(a: &EntityAddr) -> Value {
-    let kind = match a.kind {
-        AddrType::LEGACY => "v1",
-        AddrType::MSGR2 => "v2",
-        AddrType::ANY => "any",
-        AddrType::CIDR => "cidr",
-        _ => "none",
-    };
-    let socket = a.socket.map_or_else(|| "-".to_owned(), |s| s.to_string());
-    json!({"type": kind, "addr": socket, "nonce": a.nonce})
-}
 
 /// The watches of the PGs that this OSD leads.
 pub(super) fn dump(core: &Core) -> Value {
@@ -28,7 +16,7 @@ pub(super) fn dump(core: &Core) -> Value {
             "entity_name": {"type": name.kind.name(), "num": name.num},
             "cookie": cookie,
             "timeout": w.timeout,
-            "entity_addr_t": address(&w.addr),
+            "entity_addr_t": addr_value(&w.addr),
         })
     })
     .collect()
@@ -38,6 +26,6 @@ pub(super) fn dump(core: &Core) -> Value {
 /// the other, which no reader of JSON accepts.
 pub(super) fn blocklist(map: &OsdMap) -> Value {
     let all = map.blocklist.iter().chain(&map.range_blocklist);
-    all.map(|(a, until)| json!({"entity_addr_t": address(a), "expire_time": until.to_string()}))
+    all.map(|(a, until)| json!({"entity_addr_t": addr_value(a), "expire_time": until.to_string()}))
         .collect()
 }

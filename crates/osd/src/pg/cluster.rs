@@ -9,6 +9,7 @@ use spirula_maps::{
 };
 
 use super::layout::Layout;
+use super::scrub::schedule::PoolIntervals;
 
 /// The OSDs of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,7 +39,7 @@ pub struct PoolSnaps {
 }
 
 /// A pool's settings.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PoolView {
     /// Its id.
     pub id: PoolId,
@@ -65,6 +66,8 @@ pub struct PoolView {
     pub layout: Option<Layout>,
     /// How much earlier than others the pool's PGs recover (`recovery_priority`).
     pub recovery_priority: i64,
+    /// When its PGs are scrubbed.
+    pub scrubs: PoolIntervals,
     /// Its snapshots.
     pub snaps: Arc<PoolSnaps>,
     /// The pool's applications with their keys and values, which capabilities may name.
@@ -110,6 +113,10 @@ pub trait ClusterMap: Debug + Send + Sync {
     fn osd(&self, id: OsdId) -> Option<OsdView>;
     /// Whether no removed snapshot is to be trimmed for now (flag `nosnaptrim`).
     fn no_snap_trim(&self) -> bool;
+    /// Whether no PG is to be scrubbed unasked for now (flag `noscrub`).
+    fn no_scrub(&self) -> bool;
+    /// Whether no contents are to be read by scrubs unasked for now (flag `nodeep-scrub`).
+    fn no_deep_scrub(&self) -> bool;
     /// Whether no PGs are to be compared and copied in the background for now (flag `nobackfill`).
     fn no_backfill(&self) -> bool;
     /// Whether nothing at all is to be copied in the background for now (flag `norecover`).

@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use spirula_denc::Micros;
 
 use super::bug::Bug;
+use super::scrub::Strides;
+use super::scrub::schedule::Intervals;
 
 /// Ceph's default list of object classes, including those that Spirula does not have yet.
 const CLASSES: &str = "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas \
@@ -165,9 +167,61 @@ pub struct PgConfig {
     /// How long the members let a primary answer reads. Ceph's is 16 s
     /// (`osd_pool_default_read_lease_ratio`), which a new primary may have to wait.
     pub read_lease: Micros,
+    /// Scrubbing.
+    pub scrub: ScrubConfig,
     /// A deliberate bug, for tests of the tests.
     #[cfg(any(test, feature = "bugs"))]
     pub bug: Option<Bug>,
+}
+
+/// Settings of scrubbing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ScrubConfig {
+    /// `osd_max_scrubs`: the PGs that an OSD scrubs at the same time, as primary or member.
+    pub most: usize,
+    /// `osd_scrub_chunk_max`: the objects that are compared at once.
+    pub chunk: usize,
+    /// How many times as long as it reads for a scrub an OSD rests while clients work.
+    pub rest: u32,
+    /// How much of an object is read at once.
+    pub strides: Strides,
+    /// `osd_scrub_max_preemptions`: how often writes of clients may touch an object that is looked at
+    /// before they wait until it was looked at once more.
+    pub patience: u32,
+    /// `osd_scrub_during_recovery`: whether scheduled scrubs begin while PGs of the OSD are copied.
+    pub during_recovery: bool,
+    /// `osd_scrub_sleep`: the pause after each read in any case.
+    pub sleep: Micros,
+    /// How often PGs are scrubbed.
+    pub intervals: Intervals,
+    /// `osd_scrub_auto_repair`: the most errors that are repaired unasked
+    /// (`osd_scrub_auto_repair_num_errors`); `None` for none.
+    pub auto_repair: Option<u32>,
+    /// `osd_deep_scrub_large_omap_object_key_threshold`: keys of an omap that is not large.
+    pub large_omap_keys: u64,
+    /// `osd_deep_scrub_large_omap_object_value_sum_threshold`: bytes of such an omap.
+    pub large_omap_bytes: u64,
+}
+
+impl Default for ScrubConfig {
+    fn default() -> Self {
+        Self {
+            most: 1,
+            chunk: 25,
+            rest: 9,
+            strides: Strides {
+                data: 512 << 10,
+                keys: 1024,
+            },
+            patience: 5,
+            during_recovery: false,
+            sleep: Micros::ZERO,
+            intervals: Intervals::default(),
+            auto_repair: None,
+            large_omap_keys: 200_000,
+            large_omap_bytes: 1 << 30,
+        }
+    }
 }
 
 /// The limits of what may be under way to an OSD that is copied to.
@@ -341,6 +395,7 @@ impl Default for PgConfig {
             busy_rest: 2,
             recovery_sleep: Micros::ZERO,
             read_lease: Micros::from_secs(4),
+            scrub: ScrubConfig::default(),
             #[cfg(any(test, feature = "bugs"))]
             bug: None,
         }

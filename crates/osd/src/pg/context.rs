@@ -34,8 +34,8 @@ pub(crate) struct Context {
     pub reading: u32,
     /// Whether a write that reads first is waiting for the store.
     pub exclusive: bool,
-    /// The number of repairs of the object and its clones: all ops wait for them.
-    pub repairs: u32,
+    /// The number of repairs and scrubs of the object and its clones that all ops wait for.
+    pub holds: u32,
     /// Clones to be trimmed, with their infos.
     pub trims: Vec<(SnapId, ObjectInfo)>,
     /// The answers fetched for the first waiting op, if that only waits for reads.
@@ -62,7 +62,7 @@ impl Context {
             && self.uncommitted == 0
             && self.reading == 0
             && !self.exclusive
-            && self.repairs == 0
+            && self.holds == 0
             && self.trims.is_empty()
             && self.queue.is_empty()
     }

@@ -6,6 +6,7 @@ use super::output::{Ctx, StoreReply, Token};
 use super::peering::Told;
 use super::perf::DropReason;
 use super::role::Role;
+use super::scrub::message::ScrubBody;
 use super::store_queue::{Commit, Pending};
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::OsdId;
@@ -98,6 +99,9 @@ impl Pg {
             (Pending::List(l), StoreReply::Objects(r)) => self.serving().listed(*l, r, cx),
             (Pending::List(l), StoreReply::Fetched(r, _)) => self.serving().list_fetched(*l, r, cx),
             (Pending::Repair(asked), reply) => self.serving().mending().repair_store(asked, reply, cx),
+            (Pending::Account, reply) => self.accounting().account_store(reply, cx),
+            (Pending::Findings(asked), StoreReply::Records(r)) => self.serving().findings_read(*asked, r, cx),
+            (Pending::Scrub, reply) => self.serving().scrubbing().scrub_listed(reply, cx),
             (Pending::Source(feed), reply) => self.feeding().source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.receiving().target_scanned(r, cx),
             (Pending::TargetClone(key), StoreReply::Object(r)) => self.receiving().clone_found(&key, r, cx),
@@ -243,6 +247,14 @@ impl Pg {
                     self.answered(token, all, cx);
                 }
             }
+            PeerBody::Scrub(s) => match s {
+                ScrubBody::Reserve => self.accounting().reserve(from, cx),
+                ScrubBody::Release => self.accounting().release(),
+                ScrubBody::Noted { history, usage } => self.led().scrubs_noted(*history, usage, cx),
+                ScrubBody::Listed { anew, notes } => self.led().findings_listed(anew, notes, cx),
+                ScrubBody::Wanted(wanted) => self.accounting().wanted(from, wanted, cx),
+                s => self.serving().scrubbing().message(from, s, cx),
+            },
             PeerBody::Repair(r) => self.serving().repairing().repair_message(from, r, cx),
         }
     }

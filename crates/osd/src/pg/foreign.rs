@@ -51,10 +51,12 @@ impl Sender {
             | PeerBody::Reserve(_)
             | PeerBody::Release
             | PeerBody::Remove => Self::Primary,
+            PeerBody::Scrub(s) if s.is_primarys() => Self::Primary,
             PeerBody::RepCommitted(_)
             | PeerBody::LeaseGranted(_)
             | PeerBody::ShareLease(_)
-            | PeerBody::Repair(_) => Self::Acting,
+            | PeerBody::Repair(_)
+            | PeerBody::Scrub(_) => Self::Acting,
             PeerBody::PushRefused
             | PeerBody::ScanAck(_)
             | PeerBody::Activated

@@ -6,12 +6,14 @@ use spirula_maps::{EVersion, Epoch, IntervalSet, Positions};
 use super::history::History;
 use super::layout::Part;
 use super::log::{Usage, decode_clone_usage, encode_clone_usage};
+use super::scrub::history::ScrubHistory;
 
 /// Version of the encoding of [`PgInfo`]. 1: the first. 2: clones in the usage, and purged
 /// snapshots. 3: past intervals; before, a PG only served with all members, so a flag was enough:
 /// whether it had belonged to others. A reader without them cannot tell which copy is the newest.
-/// 4: objects that are ahead of the log. 5: which part of each object the copy holds; before, all.
-const VERSION: u8 = 5;
+/// 4: objects that are ahead of the log. 5: which part of each object the copy holds; before, all. 6:
+/// scrubs.
+const VERSION: u8 = 6;
 /// The oldest version whose readers understand it; such a reader takes any copy for a whole one.
 const COMPAT: u8 = 3;
 
@@ -48,6 +50,8 @@ pub struct PgInfo {
     pub history: History,
     /// The part of each object that the copy holds, whatever the pool says.
     pub part: Part,
+    /// The PG's scrubs.
+    pub scrubs: ScrubHistory,
 }
 
 impl PgInfo {
@@ -78,6 +82,7 @@ impl Encode for PgInfo {
             w.put(&self.history);
             w.bool(self.ahead);
             w.put(&self.part);
+            w.put(&self.scrubs);
         });
     }
 }
@@ -111,6 +116,7 @@ impl Decode for PgInfo {
                     History::since(last_epoch_started)
                 },
                 part: Part::default(),
+                scrubs: ScrubHistory::default(),
             };
             if v >= 2 {
                 decode_clone_usage(r, &mut info.usage)?;
@@ -124,6 +130,9 @@ impl Decode for PgInfo {
             }
             if v >= 5 {
                 info.part = r.get()?;
+            }
+            if v >= 6 {
+                info.scrubs = r.get()?;
             }
             Ok(info)
         })
@@ -146,14 +155,15 @@ mod tests {
         };
         let now = encode_to_vec(&info);
         assert_eq!(decode_all(&now).as_ref(), Ok(&info));
-        // Version 4 has all but the last two bytes.
+        // Version 5 has all but the scrubs, and version 4 all but two bytes more.
+        let part = now.len() - encode_to_vec(&ScrubHistory::default()).len() - 2;
         let mut before = now.clone();
-        before.truncate(now.len() - 2);
+        before.truncate(part);
         before[0] = 4;
         let len = u32::try_from(before.len() - 6).unwrap();
         before[2..6].copy_from_slice(&len.to_le_bytes());
         assert_eq!(decode_all(&before), Ok(info));
-        for (at, byte) in [(now.len() - 2, 9), (now.len() - 1, 1)] {
+        for (at, byte) in [(part, 9), (part + 1, 1)] {
             let mut bad = now.clone();
             bad[at] = byte;
             assert!(decode_all::<PgInfo>(&bad).is_err(), "a layout that is not known");

@@ -11,6 +11,7 @@
 //! info     'I' pool:u64be seed:u32be
 //! snap     'S' pool:u64be snap:u64be (a clone's object key without its pool)
 //! redo     'R' pool:u64be seed:u32be version:u64be epoch:u32be
+//! finding  'F' pool:u64be seed:u32be kind:u8 place
 //! staging  ff 'T' pool:u64be seed:u32be slot:u8
 //!          ff 'U' pool:u64be reverse(hash):u32be slot:u8 (if coded)
 //! ```
@@ -21,13 +22,14 @@
 //! where it equals the effective key.
 
 use bytes::Bytes;
-use spirula_maps::{EVersion, Epoch, HObject, ObjectName, PgId, PoolId, SnapId};
+use spirula_maps::{EVersion, Epoch, HObject, ObjectName, PgId, PoolId, SnapId, snap};
 
 const LOG: u8 = b'L';
 const DUPS: u8 = b'D';
 const INFO: u8 = b'I';
 const SNAP: u8 = b'S';
 const REDO: u8 = b'R';
+const FINDING: u8 = b'F';
 /// The beginning of the keys of staging objects, with which no pool's number begins.
 const STAGE: [u8; 2] = [0xff, b'T'];
 /// The same for objects that are erasure-coded.
@@ -244,6 +246,19 @@ pub fn clone_key(object: &[u8], snap: SnapId) -> Bytes {
     [&object[..end], &snap.to_be_bytes()].concat().into()
 }
 
+/// The key of the head of the object, or clone, with this key.
+pub fn head_key(object: &[u8]) -> Bytes {
+    clone_key(object, snap::NOSNAP)
+}
+
+/// The range of the keys of the object, or clone, with this key, and all its clones.
+pub fn group_range(object: &[u8]) -> KeyRange {
+    KeyRange {
+        from: clone_key(object, SnapId::MIN),
+        to: [&clone_key(object, SnapId::MAX)[..], &[0]].concat().into(),
+    }
+}
+
 /// The snapshot, or clone, of an object's key.
 pub fn snap_of(object: &[u8]) -> Option<SnapId> {
     object.last_chunk().map(|b| SnapId::from_be_bytes(*b))
@@ -306,6 +321,24 @@ fn version_range(kind: u8, pgid: PgId) -> KeyRange {
 /// The key of a log entry.
 pub fn log_key(pgid: PgId, v: EVersion) -> Bytes {
     version_key(LOG, pgid, v)
+}
+
+/// The key of something that a scrub of a PG has found: of a kind, at its place in the list of those.
+pub fn finding_key(pgid: PgId, kind: u8, place: &[u8]) -> Bytes {
+    [&pg_key(FINDING, pgid)[..], &[kind], place].concat().into()
+}
+
+/// The range of what a scrub of a PG has found of a kind, behind a place.
+pub fn findings_after(pgid: PgId, kind: u8, place: &[u8]) -> KeyRange {
+    KeyRange {
+        from: [&finding_key(pgid, kind, place)[..], &[0]].concat().into(),
+        to: finding_key(pgid, kind + 1, &[]),
+    }
+}
+
+/// The range of all that a scrub of a PG has found.
+pub fn findings_range(pgid: PgId) -> KeyRange {
+    version_range(FINDING, pgid)
 }
 
 /// The range of all log entries of a PG.

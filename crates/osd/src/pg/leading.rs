@@ -139,6 +139,7 @@ impl Pg {
             backfill: Box::new(backfill),
             trimmer: Default::default(),
             repairs: Default::default(),
+            scrub: Default::default(),
             sent: cx.usec,
         });
         self.serving().trimming().update_trim_queue();

@@ -8,12 +8,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, decode_all};
 use spirula_invariant::invariant;
-use spirula_maps::{EVersion, HObject, ReqId, SnapId};
+use spirula_maps::{EVersion, HObject, ReqId, SnapId, snap};
 
 use super::dirty::Dirty;
 use super::key;
+use super::object::ObjectInfo;
 
 /// Version of the encoding of [`LogEntry`]. 1: the first. 2: clones, and their share of the usage.
 /// 3: the parts of the object that the change left as they were.
@@ -56,6 +57,16 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// The change of the usage since `before`.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            objects: self.objects - before.objects,
+            bytes: self.bytes - before.bytes,
+            clones: self.clones - before.clones,
+            whiteouts: self.whiteouts - before.whiteouts,
+        }
+    }
+
     /// The usage after a change.
     pub(super) fn plus(self, change: Self) -> Self {
         Self {
@@ -64,6 +75,23 @@ impl Usage {
             clones: self.clones + change.clones,
             whiteouts: self.whiteouts + change.whiteouts,
         }
+    }
+}
+
+/// An object's share of the usage.
+pub(super) fn usage_of(key: &Bytes, info: &[u8]) -> Usage {
+    let info = decode_all::<ObjectInfo>(info).unwrap_or_default();
+    let is_head = key::snap_of(key) == Some(snap::NOSNAP);
+    let bytes = if is_head {
+        i64::try_from(info.size).unwrap_or(i64::MAX) + info.snap_set.clone_bytes()
+    } else {
+        0
+    };
+    Usage {
+        objects: 1,
+        bytes,
+        clones: i64::from(!is_head),
+        whiteouts: i64::from(info.whiteout),
     }
 }
 

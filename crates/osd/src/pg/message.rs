@@ -21,6 +21,7 @@ use super::log::LogEntry;
 use super::promise::Promise;
 use super::push::{Push, SyncPlan};
 use super::repair::message::RepairBody;
+use super::scrub::message::ScrubBody;
 use super::txn::Txn;
 
 /// An attempt of a primary to agree with the members: the epoch of its map when it began, and a
@@ -255,6 +256,8 @@ pub enum PeerBody {
     CopyPart(CopyPart),
     /// A message of a repair.
     Repair(RepairBody),
+    /// A message of a scrub.
+    Scrub(ScrubBody),
     /// Primary to member: a question for parts of a fragment.
     FragmentWant(FragmentWant),
     /// The answer to [`PeerBody::FragmentWant`].
@@ -282,7 +285,7 @@ impl Protocol for PeerMessage {
     /// - Version 14: the header tells which version the sender speaks, and what is sent to an OSD
     ///   is written in the newest that both speak. An OSD says since when it has its store, and the
     ///   holder of the newest copy which object it can't read. Members of coded PGs ask each other
-    ///   for fragments.
+    ///   for fragments, and for accounts of objects that are scrubbed.
     const CURRENT: u16 = 14;
     const PREVIOUS: u16 = 13;
 
@@ -471,6 +474,10 @@ impl PeerMessage {
                 w.u8(27);
                 r.encode(w, data);
             }
+            PeerBody::Scrub(s) => {
+                w.u8(35);
+                s.encode(w);
+            }
             PeerBody::FragmentWant(want) => {
                 w.u8(30);
                 w.put(&want.number);
@@ -595,6 +602,7 @@ impl PeerMessage {
                 },
             },
             29 => PeerBody::SyncRefused(r.get()?),
+            35 => PeerBody::Scrub(ScrubBody::decode(r)?),
             _ => return Err(Error::Invalid("message between OSDs")),
         };
         Ok(Self { pgid, id, body })

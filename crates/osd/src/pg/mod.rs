@@ -27,6 +27,7 @@ mod force;
 mod foreign;
 mod full;
 pub mod history;
+mod hold;
 pub mod image_io;
 mod in_flight;
 mod incoming;
@@ -64,6 +65,7 @@ mod replica;
 mod replicated;
 mod replies;
 mod role;
+pub mod scrub;
 mod seen;
 mod serving;
 mod site;
@@ -86,6 +88,7 @@ use serving::Serving;
 
 use std::sync::Arc;
 
+use spirula_denc::UTime;
 use spirula_invariant::AtWork;
 use spirula_maps::{OsdId, PgId};
 
@@ -113,6 +116,10 @@ pub use pace::Pace;
 use promise::Promise;
 use recent::Recent;
 use role::Role;
+use scrub::accounting::Accounting;
+pub use scrub::schedule::Due as ScrubDue;
+pub use scrub::{Order, ScrubSlots};
+use scrub::{ScrubSlot, Scrubbed};
 pub use seen::{PgMemory, Seen};
 use site::Site;
 pub use snaps::trim::TrimState;
@@ -138,6 +145,7 @@ pub struct Pg {
     copying: Copying,
     counters: Counters,
     recent: Recent,
+    scrubbed: Scrubbed,
 }
 
 impl Pg {
@@ -167,6 +175,7 @@ impl Pg {
             copying: Copying::default(),
             counters: Counters::default(),
             recent,
+            scrubbed: Scrubbed::default(),
         }
     }
 
@@ -202,10 +211,11 @@ impl Pg {
     }
 
     /// Makes the PG count the memory of its watches together with all other PGs of the reactor, and
-    /// copy at their common pace.
-    pub fn share(&mut self, watches: WatchMemory, pace: Pace) {
+    /// copy and scrub at their common pace and as few at a time as may.
+    pub fn share(&mut self, watches: WatchMemory, pace: Pace, scrubs: ScrubSlots) {
         self.ops.watches.share_memory(watches);
         self.copying.pace = pace;
+        self.scrubbed.slots = scrubs;
     }
 
     /// Sets the PG's share of memory as one of `pgs` PGs on this reactor.
@@ -341,6 +351,42 @@ impl Pg {
             role: &mut self.role,
             copying: &mut self.copying,
         }
+    }
+
+    /// The member's side of a scrub.
+    fn accounting(&mut self) -> Accounting<'_> {
+        Accounting {
+            site: &self.site,
+            copy: &self.copy,
+            store: &mut self.store,
+            outbox: &mut self.outbox,
+            role: &self.role,
+            id: self.lead.id,
+            pace: &self.copying.pace,
+            scrubbed: &mut self.scrubbed,
+        }
+    }
+
+    /// Orders a scrub, which begins when there is a slot for it.
+    pub fn order_scrub(&mut self, order: Order) {
+        self.serving().scrubbing().order(order);
+    }
+
+    /// Sets when the PG was last scrubbed, or its contents were last read.
+    pub fn set_scrubbed(&mut self, deep: bool, stamp: UTime, cx: &mut Ctx<'_>) {
+        let history = &mut self.copy.info.scrubs;
+        match deep {
+            true => history.deep_stamp = stamp,
+            false => history.stamp = stamp,
+        }
+        if self.copy.exists {
+            self.copy.save_info(self.site.pgid, &mut self.store, cx);
+        }
+    }
+
+    /// Begins a scrub.
+    pub fn begin_scrub(&mut self, order: Order, slot: ScrubSlot, cx: &mut Ctx<'_>) {
+        self.serving().scrubbing().begin(order, slot, cx);
     }
 
     /// Grants the turn to the primary that wants to copy to this OSD.

@@ -60,6 +60,8 @@ pub struct StoredObject {
     pub info: Bytes,
     /// Its attributes.
     pub attrs: Attrs,
+    /// The bytes of data that the store has of it.
+    pub size: u64,
 }
 
 impl StoredObject {

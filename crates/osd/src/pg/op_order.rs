@@ -57,7 +57,7 @@ fn next_step(
     let excluded = c.exclusive && op.client.asker.is_none();
     let dirty = c.uncommitted > 0 && !cfg.has_bug(Bug::DirtyRead);
     // A read for a copy does not wait where a write does that may wait for copies itself.
-    let repaired = c.repairs > 0 && (excluded || !c.exclusive);
+    let repaired = c.holds > 0 && (excluded || !c.exclusive);
     if excluded || repaired || !writes && dirty || writes && c.reading > 0 {
         return Step::Wait;
     }
@@ -177,7 +177,7 @@ impl Serving<'_> {
                 self.trimming().trim_blocked(key);
                 let ops = match self.ops.contexts.find(key) {
                     // A clone of it is being repaired.
-                    Some(c) if c.repairs > 0 => std::mem::take(&mut c.queue),
+                    Some(c) if c.holds > 0 => std::mem::take(&mut c.queue),
                     _ => self.ops.contexts.forget(key),
                 };
                 for op in ops {

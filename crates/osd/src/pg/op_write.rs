@@ -382,6 +382,14 @@ impl Serving<'_> {
         let record = entry.to_bytes();
         let trim_to = self.trim_point();
         self.copying.overtake_repair(&txn);
+        let change = entry.usage.since(self.copy.info.usage);
+        if let Some(run) = self.role.scrub().and_then(|s| s.run()) {
+            let change = match self.site.cfg.has_bug(Bug::UncountedWrites) {
+                true => Usage::default(),
+                false => change,
+            };
+            run.touch(txn.objects.iter().map(|(key, _)| key), change);
+        }
         if let Some((op, _)) = &mut request {
             op.stamps.sub_ops_sent = cx.usec;
         }

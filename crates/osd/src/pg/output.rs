@@ -210,8 +210,8 @@ pub enum StoreReply {
     NotRead,
     /// A page of objects.
     Objects(Result<Page, ReadError>),
-    /// Keys of records.
-    Records(Result<Vec<Bytes>, ReadError>),
+    /// Records: fewer than wanted though there are more, but not none.
+    Records(Result<Vec<(Bytes, Bytes)>, ReadError>),
 }
 
 /// The circumstances of an event.

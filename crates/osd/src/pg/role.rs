@@ -15,6 +15,7 @@ use super::peering::Peering;
 use super::repair::Lost;
 use super::repair::Repairs;
 use super::replica::Replica;
+use super::scrub::Scrub;
 use super::snaps::trim::{TrimState, Trimmer};
 
 /// This OSD's role in the PG.
@@ -53,6 +54,8 @@ pub(super) struct Active {
     pub(super) trimmer: Box<Trimmer>,
     /// The repairs of objects that members can't read.
     pub(super) repairs: Box<Repairs>,
+    /// The scrub, under way or ordered.
+    pub(super) scrub: Box<Scrub>,
     /// When the oldest write in flight was last sent.
     pub(super) sent: Micros,
 }
@@ -94,6 +97,14 @@ impl Role {
     pub(super) fn repairs(&mut self) -> Option<&mut Repairs> {
         match self {
             Self::Active(a) => Some(&mut *a.repairs),
+            _ => None,
+        }
+    }
+
+    /// The scrub, if this OSD serves.
+    pub(super) fn scrub(&mut self) -> Option<&mut Scrub> {
+        match self {
+            Self::Active(a) => Some(&mut *a.scrub),
             _ => None,
         }
     }

@@ -10,6 +10,7 @@ use super::key;
 use super::log::Usage;
 use super::peering::{Stage, Wait};
 use super::role::Role;
+use super::scrub::history::ScrubHistory;
 use super::seen::Seen;
 use super::snaps::trim::TrimState;
 
@@ -42,6 +43,8 @@ pub struct PgReport {
     pub snaps: ReportedSnaps,
     /// The work done since the daemon started.
     pub done: ReportedWork,
+    /// Its scrubs.
+    pub scrubs: ScrubHistory,
 }
 
 /// A PG's log, as it is reported.
@@ -187,6 +190,7 @@ impl Seen<'_> {
                 recovered: self.counters.recovered,
                 repaired: self.counters.repaired,
             },
+            scrubs: self.copy.info.scrubs.clone(),
         })
     }
 
@@ -311,6 +315,14 @@ impl Seen<'_> {
                 }
                 if a.lease.is_late() {
                     state.push("laggy");
+                }
+                if self.copy.info.scrubs.errors() > 0 {
+                    state.push("inconsistent");
+                }
+                for scrubbed in a.scrub.states() {
+                    if !state.contains(&scrubbed) {
+                        state.push(scrubbed);
+                    }
                 }
                 match self.role.trim_state(&*self.site.map) {
                     TrimState::Idle => {}

@@ -21,6 +21,7 @@ use super::op::ClientOp;
 use super::output::{Claim, Ctx, Output, Reader, Token};
 use super::reading::Reading;
 use super::repair::Asked;
+use super::scrub::findings::FindingsAsked;
 use super::txn::Txn;
 
 /// The purpose of a transaction.
@@ -76,6 +77,12 @@ pub(super) enum Pending {
     Gather(u32, u32),
     /// Part of a fragment for another member.
     Fragment(Box<FragmentAsked>),
+    /// Objects that this member gives account of.
+    Account,
+    /// The next objects to be scrubbed.
+    Scrub,
+    /// What a scrub has found, for a client.
+    Findings(Box<FindingsAsked>),
 }
 
 impl Pending {
@@ -84,6 +91,7 @@ impl Pending {
         match self {
             Self::Op(r) => Some(&r.op),
             Self::List(l) => Some(&l.op),
+            Self::Findings(asked) => Some(&asked.op),
             _ => None,
         }
     }
@@ -93,6 +101,7 @@ impl Pending {
         match self {
             Self::Op(r) => Some(r.op),
             Self::List(l) => Some(l.op),
+            Self::Findings(asked) => Some(asked.op),
             _ => None,
         }
     }
@@ -319,6 +328,8 @@ impl StoreQueue {
                     | Pending::TargetClone(_)
                     | Pending::Count
                     | Pending::Repair(_)
+                    | Pending::Account
+                    | Pending::Scrub
             )
         });
         self.gathers.clear();

@@ -30,7 +30,12 @@ use super::store_queue::{Commit, StoreQueue};
 use super::txn::{self, MetaOp, ObjectOp, Txn};
 
 /// The ranges of a copy's records besides its info.
-const RECORDS: [fn(PgId) -> KeyRange; 3] = [key::log_range, key::dups_range, key::redo_range];
+const RECORDS: [fn(PgId) -> KeyRange; 4] = [
+    key::log_range,
+    key::dups_range,
+    key::redo_range,
+    key::findings_range,
+];
 
 /// This OSD's copy of the PG.
 #[derive(Debug, Default)]
@@ -278,6 +283,11 @@ impl StoredCopy {
         );
         self.info.usage_invalid = true;
         self.info.pg_num = pg_num;
+        self.info.scrubs.split();
+        if self.exists {
+            let KeyRange { from, to } = key::findings_range(pgid);
+            meta.push(MetaOp::DeleteRange(from, to));
+        }
         let log = self.log.split_off(|o| child.contains_hash(pg_num, o.hash));
         let redo = self.redo.split_off(pgid, |v| log.contains(v), meta);
         let gone = log.iter().filter(|_| self.exists);

@@ -23,6 +23,8 @@ impl Pg {
         }
         self.feeding().source_peer_reset(osd, cx);
         self.serving().repairing().repair_reset(osd, cx);
+        self.serving().scrubbing().scrub_reset(osd, cx);
+        self.accounting().account_reset(osd);
         self.copying.incoming.released(osd);
     }
 
@@ -54,6 +56,8 @@ impl Pg {
         self.serving().check_watches(cx);
         self.serving().trimming().trim_on(cx);
         self.serving().repairing().repair_tick(cx);
+        self.serving().scrubbing().scrub_tick(cx);
+        self.accounting().account_tick(cx);
         self.serving().staging().retry_copies(cx);
         self.ops.dropped.recall(&self.site, cx);
         let shares = &self.site.shares;
@@ -67,6 +71,8 @@ impl Pg {
         self.deliver_own(cx);
         self.backfill(|b| b.backfill_on(cx));
         self.serving().repairing().repair_on(cx);
+        self.accounting().account_on(cx);
+        self.serving().scrubbing().scrub_on(cx);
         self.deliver_own(cx);
         self.serving().staging().drop_stages(cx);
         self.remember_standing(cx);

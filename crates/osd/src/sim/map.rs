@@ -16,6 +16,8 @@ pub(super) struct FakeMap {
     pub(super) pools: BTreeMap<PoolId, PoolView>,
     pub(super) blocklist: Vec<EntityAddr>,
     pub(super) no_snap_trim: bool,
+    /// No PG is scrubbed unless a test says so.
+    pub(super) no_scrub: bool,
     pub(super) no_backfill: bool,
     pub(super) no_rebalance: bool,
     pub(super) no_recover: bool,
@@ -34,6 +36,7 @@ impl FakeMap {
             pools: BTreeMap::new(),
             blocklist: Vec::new(),
             no_snap_trim: false,
+            no_scrub: true,
             no_backfill: false,
             no_rebalance: false,
             no_recover: false,
@@ -166,6 +169,14 @@ impl ClusterMap for FakeMap {
 
     fn no_snap_trim(&self) -> bool {
         self.no_snap_trim
+    }
+
+    fn no_scrub(&self) -> bool {
+        self.no_scrub
+    }
+
+    fn no_deep_scrub(&self) -> bool {
+        false
     }
 
     fn no_backfill(&self) -> bool {

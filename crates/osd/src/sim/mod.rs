@@ -25,6 +25,7 @@ mod recent;
 mod repair;
 mod replica_read;
 mod room;
+mod scrub;
 mod snaps;
 mod split;
 mod stage;

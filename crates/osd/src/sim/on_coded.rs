@@ -136,6 +136,11 @@ on_coded!(room:
     a_full_osd_that_is_copied_to_in_the_background_gets_what_was_removed,
     who_has_no_room_for_the_few_objects_it_lacks_is_left_out_and_gets_what_was_removed,
 );
+on_coded!(scrub:
+    clients_do_not_make_a_scrub_err,
+    what_is_whole_is_found_whole,
+    what_rots_is_found_by_a_deep_scrub_and_repaired,
+);
 on_coded!(snaps:
     a_client_that_was_away_leaves_no_clones_of_purged_snapshots,
     a_snapshot_keeps_what_was_there,

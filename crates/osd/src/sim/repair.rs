@@ -20,12 +20,12 @@ impl Sim {
         self.with(osd, |core, _| core.drop_contexts());
     }
 
-    fn is_rotten(&self, osd: OsdId, key: &Bytes) -> bool {
+    pub(super) fn is_rotten(&self, osd: OsdId, key: &Bytes) -> bool {
         let store = &self.nodes[&osd].store;
         store.rotten.contains(key) || store.unknown.contains(key)
     }
 
-    fn primary_report(&self) -> PgReport {
+    pub(super) fn primary_report(&self) -> PgReport {
         let cores = self.nodes.values().filter_map(|n| n.core.as_ref());
         cores.flat_map(Core::reports).next().unwrap()
     }

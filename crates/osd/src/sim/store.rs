@@ -53,6 +53,7 @@ impl Object {
         StoredObject {
             info: self.info.clone(),
             attrs: self.attrs.clone(),
+            size: self.data.len() as u64,
         }
     }
 
@@ -326,7 +327,7 @@ impl FakeStore {
 
     pub(super) fn list_records(&self, from: &Bytes, to: &Bytes, max: usize) -> StoreReply {
         let found = self.visible.meta.range(from.clone()..to.clone());
-        StoreReply::Records(Ok(found.take(max).map(|(k, _)| k.clone()).collect()))
+        StoreReply::Records(Ok(found.take(max).map(|(k, v)| (k.clone(), v.clone())).collect()))
     }
 
     pub(super) fn load(&self, core: &mut Core) {
@@ -348,6 +349,12 @@ impl FakeStore {
             let batches = batches.map(|(_, v)| decode_all(v).unwrap()).collect();
             core.load_beside(pgid, batches, redo, staged);
         }
+    }
+
+    /// Changes the objects behind everybody's back.
+    pub(super) fn damage(&mut self, f: impl Fn(&mut BTreeMap<Bytes, Object>)) {
+        f(&mut self.visible.objects);
+        f(&mut self.durable.objects);
     }
 
     /// All objects in the order of their keys.

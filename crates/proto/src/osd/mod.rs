@@ -1,5 +1,5 @@
 //! Between clients and OSDs: `src/messages/{MOSDOp,MOSDOpReply,MOSDBackoff,MWatchNotify}.h` and
-//! `src/include/rados.h`.
+//! `src/include/rados.h`; and what Ceph's manager tells an OSD: `src/messages/MOSDScrub2.h`.
 
 mod args;
 mod flags;
@@ -7,6 +7,7 @@ mod op;
 mod op_code;
 mod reply;
 mod request;
+mod scrub;
 mod session;
 
 pub use args::{
@@ -18,4 +19,5 @@ pub use op::{OsdOp, OsdOpIn, OsdOpOut};
 pub use op_code::OpCode;
 pub use reply::{MOsdOpReply, Redirect};
 pub use request::{MOsdOp, Trace};
+pub use scrub::MOsdScrub2;
 pub use session::{BackoffOp, MOsdBackoff, MWatchNotify, WatchEvent};

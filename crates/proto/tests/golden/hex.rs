@@ -55,3 +55,27 @@ pub(crate) fn structures() -> Vec<(&'static str, Bytes)> {
         .map(|f| (f[0], bytes(f[1])))
         .collect()
 }
+
+/// Input or output of a listing of what a scrub found.
+pub(crate) struct Scrub {
+    /// The damage that was done before.
+    pub(crate) damage: &'static str,
+    /// `obj` or `snapset`.
+    pub(crate) list: &'static str,
+    /// The structure.
+    pub(crate) kind: &'static str,
+    /// The structure's encoding.
+    pub(crate) bytes: Bytes,
+}
+
+/// All recorded listings of what scrubs found.
+pub(crate) fn scrubs() -> Vec<Scrub> {
+    rows(include_str!("../../testdata/scrub.txt"))
+        .map(|f| Scrub {
+            damage: f[0],
+            list: f[1],
+            kind: f[2],
+            bytes: bytes(f[3]),
+        })
+        .collect()
+}

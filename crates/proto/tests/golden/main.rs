@@ -9,4 +9,5 @@ mod internal;
 mod messages;
 mod mutations;
 mod payloads;
+mod scrub;
 mod structures;

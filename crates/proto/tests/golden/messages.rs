@@ -1,9 +1,9 @@
 //! Whole messages.
 
-use spirula_maps::Epoch;
+use spirula_maps::{Epoch, PgId, PoolId, SpgId};
 use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrMap, MMgrOpen, MMgrReport, MServiceMap};
 use spirula_proto::mon::*;
-use spirula_proto::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, MWatchNotify};
+use spirula_proto::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, MOsdScrub2, MWatchNotify};
 use spirula_proto::{Payload, RawMessage, Result};
 
 fn again<T: Payload>(m: &RawMessage) -> Option<Result<RawMessage>> {
@@ -51,6 +51,7 @@ pub(crate) fn round_trip(m: &RawMessage) -> Option<Result<RawMessage>> {
         MOsdMap,
         MOsdOp,
         MOsdOpReply,
+        MOsdScrub2,
         MPing,
         MPoolOp,
         MPoolOpReply,
@@ -114,4 +115,29 @@ fn messages_of_other_types_and_versions_are_refused() {
     let mut old = crate::hex::message("mon_subscribe");
     old.header.version = 1;
     assert!(old.decode::<MMonSubscribe>().is_err());
+}
+
+#[test]
+fn orders_to_scrub_are_read() {
+    let orders: Vec<MOsdScrub2> = crate::hex::messages()
+        .iter()
+        .filter(|(name, _)| *name == "scrub2")
+        .map(|(_, m)| m.decode().unwrap())
+        .collect();
+    let pg = |pool, seed| PgId::new(PoolId::new(pool), seed);
+    let of_primary = |seed| SpgId {
+        pgid: pg(3, seed),
+        shard: 0,
+    };
+    let [repair, shallow, deep] = orders.as_slice() else {
+        panic!("{orders:?}");
+    };
+    assert_eq!(repair.epoch, Epoch::new(33));
+    assert_eq!(repair.pgs, [of_primary(0x1a)]);
+    assert_eq!((repair.repair, repair.deep), (true, false));
+    assert_eq!(shallow.pgs, [SpgId::whole(pg(2, 1))]);
+    assert_eq!((shallow.repair, shallow.deep), (false, false));
+    assert_eq!(deep.pgs, [SpgId::whole(pg(2, 2)), of_primary(1), of_primary(3)]);
+    assert_eq!((deep.repair, deep.deep), (false, true));
+    assert_eq!(deep.fsid.to_string(), "6779b63f-122a-42c8-b8c0-918d2fc5c630");
 }

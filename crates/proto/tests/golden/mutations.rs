@@ -110,7 +110,10 @@ static SAMPLES: LazyLock<Vec<RawMessage>> = LazyLock::new(|| {
         .collect()
 });
 
-static STRUCTURES: LazyLock<Vec<(&str, Bytes)>> = LazyLock::new(crate::hex::structures);
+static STRUCTURES: LazyLock<Vec<(&str, Bytes)>> = LazyLock::new(|| {
+    let recorded = crate::hex::structures().into_iter();
+    recorded.chain(crate::structures::scrubs()).collect()
+});
 
 fn round_trip(m: &RawMessage) {
     let _ = crate::messages::round_trip(m).or_else(|| crate::internal::round_trip(m));

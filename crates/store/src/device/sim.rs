@@ -328,6 +328,14 @@ impl SimDisk {
         Self::with_images(image.clone(), image, below, seed)
     }
 
+    /// Another disk with the present contents of this one, all of them durable.
+    #[must_use]
+    pub fn copied(&self, seed: u64) -> Self {
+        let disk = self.lock();
+        let below = (disk.backed.clone(), disk.room);
+        Self::with_images(disk.current.clone(), disk.current.clone(), below, seed)
+    }
+
     /// Flips one bit of the medium at byte `offset`.
     pub fn flip_bit(&self, offset: usize, bit: u32) {
         let mut disk = self.lock();

@@ -43,9 +43,9 @@ fn what_is_not_supported_says_why() {
             "No orchestrator configured (try `ceph orch set backend`)",
         ),
         (
-            r#"{"prefix":"pg scrub","pgid":"1.0"}"#,
+            r#"{"prefix":"pg repeer","pgid":"1.0"}"#,
             95,
-            "'pg scrub' is not supported: scrubbing is not built yet; `spirula store fsck --deep` checks a stopped OSD",
+            "'pg repeer' is not supported: `ceph osd down` of its primary makes a placement group peer again",
         ),
         (
             r#"{"prefix":"heap","heapcmd":"stats"}"#,

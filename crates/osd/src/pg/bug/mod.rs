@@ -56,4 +56,16 @@ pub enum Bug {
     KeptRole,
     /// What changed of an object while a fragment of it was made of others is not made again.
     KeptDirt,
+    /// A scrub compares objects that are written while members look at them.
+    UnseenWrites,
+    /// A scrub does not judge the last object of those that it looks at together.
+    SkippedLast,
+    /// Writes of objects that a scrub has counted are not counted.
+    UncountedWrites,
+    /// A scrub does not look again at what was written or seems to be wrong.
+    ForgottenLook,
+    /// A member keeps the slot of a scrub that has ended.
+    KeptSlot,
+    /// A scrub says that it has repaired a copy, and has not.
+    FeignedRepair,
 }

@@ -106,21 +106,29 @@ impl Serving<'_> {
 
     fn list_from(&mut self, mut op: ClientOp, mut index: usize, mut result: i32, cx: &mut Ctx<'_>) {
         while result >= 0 && index < op.ops.len() {
-            match self.site.asked(&op, &op.ops[index]) {
-                Ok(Asked { from, count, filter }) => {
-                    let rest = self.site.range().rest(from);
-                    let listing = Listing {
-                        op,
-                        index,
-                        filter,
-                        left: VecDeque::new(),
-                        kept: Vec::new(),
-                        next: None,
-                    };
-                    let what = Pending::List(Box::new(listing));
-                    return self.store.list(rest, count, what, cx);
+            if op.ops[index].code == OpCode::SCRUBLS {
+                let Some((refused, e)) = self.read_findings(op, index, cx) else {
+                    return;
+                };
+                op = refused;
+                result = -e;
+            } else {
+                match self.site.asked(&op, &op.ops[index]) {
+                    Ok(Asked { from, count, filter }) => {
+                        let rest = self.site.range().rest(from);
+                        let listing = Listing {
+                            op,
+                            index,
+                            filter,
+                            left: VecDeque::new(),
+                            kept: Vec::new(),
+                            next: None,
+                        };
+                        let what = Pending::List(Box::new(listing));
+                        return self.store.list(rest, count, what, cx);
+                    }
+                    Err(e) => result = -e,
                 }
-                Err(e) => result = -e,
             }
             op.ops[index].rval = result;
             index += 1;
@@ -196,10 +204,21 @@ impl Serving<'_> {
 
     /// Sets the listing's result, and goes on with the next op of the request.
     fn list_done(&mut self, l: Listing, result: i32, cx: &mut Ctx<'_>) {
+        let Listing { op, index, .. } = l;
+        self.pg_op_done(op, index, result, cx);
+    }
+
+    /// Sets the result of an op about the PG, and goes on with the next one of the request.
+    pub(in crate::pg) fn pg_op_done(
+        &mut self,
+        mut op: ClientOp,
+        index: usize,
+        result: i32,
+        cx: &mut Ctx<'_>,
+    ) {
         if !self.role.has_lease(&self.site.cfg, cx.usec) {
-            return self.list_later(l.op, cx);
+            return self.list_later(op, cx);
         }
-        let Listing { mut op, index, .. } = l;
         invariant!(index < op.ops.len(), "a listing to be one of its request's ops"; pg = self.site.pgid, epoch = self.site.map.epoch(), index = index);
         op.ops[index].rval = result;
         self.list_from(op, index + 1, result, cx);

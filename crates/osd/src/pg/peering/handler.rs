@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_denc::{Micros, decode_all};
+use spirula_denc::Micros;
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::{EVersion, Epoch, OsdId, snap};
+use spirula_maps::{EVersion, Epoch, OsdId};
 
 use super::{Next, Peering, Prior, Stage, Told, Wait};
 use crate::pg::bug::Bug;
@@ -15,11 +15,9 @@ use crate::pg::dups::DupBatch;
 use crate::pg::fetch::ReadError;
 use crate::pg::history::History;
 use crate::pg::info::PgInfo;
-use crate::pg::key;
 use crate::pg::leadership::Leadership;
-use crate::pg::log::{PgLog, Usage};
+use crate::pg::log::{self, PgLog, Usage};
 use crate::pg::message::{LogUpdate, PeerBody, PeeringId};
-use crate::pg::object::ObjectInfo;
 use crate::pg::outbox::Outbox;
 use crate::pg::output::{Ctx, Output, Page};
 use crate::pg::perf::DropReason;
@@ -466,6 +464,8 @@ impl Agreeing<'_> {
         info.last_user_version = all().map(|i| i.last_user_version).fold(0, u64::max);
         info.last_acting = self.site.interval.place.acting.clone();
         info.history = History::since(info.last_epoch_started);
+        let scrubs = all().map(|i| &i.scrubs).max_by_key(|s| s.age()).cloned();
+        info.scrubs = scrubs.unwrap_or_default().begun_by(cx.now);
         info.incomplete = false;
         info.ahead = false;
         info.pg_num = pg_num;
@@ -523,7 +523,7 @@ impl Agreeing<'_> {
             return;
         };
         for (key, info) in objects {
-            p.counted = p.counted.plus(usage_of(&key, &info));
+            p.counted = p.counted.plus(log::usage_of(&key, &info));
         }
         if let Some(from) = next {
             let rest = self.site.range().rest(from);
@@ -534,23 +534,6 @@ impl Agreeing<'_> {
             info.usage_invalid = false;
         }
         self.activate(cx);
-    }
-}
-
-/// An object's share of the usage.
-fn usage_of(key: &Bytes, info: &[u8]) -> Usage {
-    let info = decode_all::<ObjectInfo>(info).unwrap_or_default();
-    let is_head = key::snap_of(key) == Some(snap::NOSNAP);
-    let bytes = if is_head {
-        i64::try_from(info.size).unwrap_or(i64::MAX) + info.snap_set.clone_bytes()
-    } else {
-        0
-    };
-    Usage {
-        objects: 1,
-        bytes,
-        clones: i64::from(!is_head),
-        whiteouts: i64::from(info.whiteout),
     }
 }
 

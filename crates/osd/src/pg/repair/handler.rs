@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use spirula_denc::Micros;
 use spirula_invariant::{dropped, impossible, invariant};
-use spirula_maps::{OsdId, snap};
+use spirula_maps::OsdId;
 use spirula_proto::mon::LogPriority;
 
 use super::mending::Mending;
@@ -17,7 +17,6 @@ use crate::pg::key;
 use crate::pg::op::ClientOp;
 use crate::pg::output::{Ctx, Output};
 use crate::pg::perf::DropReason;
-use crate::pg::store_queue::Pending;
 
 /// The most objects that wait for their repair; further ones are noticed again when they are read
 /// again.
@@ -33,9 +32,16 @@ const AGAIN: Micros = Micros::from_secs(1);
 /// reads of it meanwhile fail.
 const SETTLED: Micros = Micros::from_secs(10);
 
-/// The key of the head that orders the ops on an object.
-fn head_of(key: &Bytes) -> Bytes {
-    key::clone_key(key, snap::NOSNAP)
+/// Why a copy is repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// It could not be read.
+    Read,
+    /// A scrub has found it to be wrong.
+    Scrub {
+        /// Whether nothing of it counts.
+        renews: bool,
+    },
 }
 
 /// Directs repairs, as the primary.
@@ -52,22 +58,26 @@ impl Repairing<'_> {
     /// Handles a message about a repair.
     pub(in crate::pg) fn repair_message(&mut self, from: OsdId, body: RepairBody, cx: &mut Ctx<'_>) {
         match body {
-            RepairBody::Unreadable(key) => drop(self.repair(&key, from, cx)),
+            RepairBody::Unreadable(key) => drop(self.repair(&key, from, Cause::Read, cx)),
             RepairBody::Wanted {
                 number,
                 key,
                 source,
                 parts,
+                anew,
             } => self
                 .mending()
-                .repair_wanted(from, number, key, (source, parts), cx),
+                .repair_wanted(from, number, key, (source, parts, anew), cx),
             RepairBody::Told(number, outcome) => self.repair_told(from, number, outcome, cx),
             RepairBody::Read {
                 number,
                 key,
                 from: at,
                 parts,
-            } => self.mending().repair_read((from, number), key, at, &parts, cx),
+                anew,
+            } => self
+                .mending()
+                .repair_read((from, number), key, at, (&parts, anew), cx),
             RepairBody::Part { number, found } => self.mending().repair_part(from, number, found, cx),
         }
     }
@@ -85,7 +95,7 @@ impl Repairing<'_> {
             );
             return false;
         }
-        self.repair(key, self.serving.site.whoami, cx)
+        self.repair(key, self.serving.site.whoami, Cause::Read, cx)
     }
 
     /// Makes an op that needs an object which can't be read here wait for the repair, or returns it
@@ -96,7 +106,7 @@ impl Repairing<'_> {
         mut op: ClientOp,
         cx: &mut Ctx<'_>,
     ) -> Option<ClientOp> {
-        let head = head_of(key);
+        let head = key::head_key(key);
         // A read for a copy does not wait where a write does that may wait for copies itself.
         let may_wait = |c: &mut crate::pg::context::Context| op.client.asker.is_none() || !c.exclusive;
         if !self.serving.ops.contexts.find(&head).is_some_and(may_wait) || !self.note_unreadable(key, cx) {
@@ -112,9 +122,23 @@ impl Repairing<'_> {
         None
     }
 
+    /// Queues the repair of a member's copy that a scrub has found to be wrong. `renews`: it is made
+    /// wholly anew; else only some of it can't be read, and the rest is as good as any. Returns whether
+    /// it will be repaired.
+    pub(in crate::pg) fn repair_copy(
+        &mut self,
+        key: &Bytes,
+        osd: OsdId,
+        renews: bool,
+        cx: &mut Ctx<'_>,
+    ) -> bool {
+        self.repair(key, osd, Cause::Scrub { renews }, cx)
+    }
+
     /// Queues the repair of an object that a member can't read. Returns whether it will be
     /// repaired.
-    fn repair(&mut self, key: &Bytes, osd: OsdId, cx: &mut Ctx<'_>) -> bool {
+    fn repair(&mut self, key: &Bytes, osd: OsdId, cause: Cause, cx: &mut Ctx<'_>) -> bool {
+        let renews = matches!(cause, Cause::Scrub { renews: true });
         let members = self.serving.site.interval.place.acting.count();
         let Some(name) = key::parse_object_key(key).filter(|o| self.serving.site.contains(o)) else {
             return false;
@@ -129,6 +153,7 @@ impl Repairing<'_> {
         }
         if let Some(job) = r.job(key) {
             job.bad.insert(osd);
+            job.renews |= renews;
             return true;
         }
         if r.jobs.len() >= MOST {
@@ -140,8 +165,11 @@ impl Repairing<'_> {
             unable: BTreeSet::new(),
             step: Step::Waiting(Micros::ZERO),
             tries: 0,
+            renews,
         });
-        if osd != me {
+        if cause != Cause::Read {
+            // The scrub has told what is wrong.
+        } else if osd != me {
             let line = format!(
                 "{} read error on the copy of {name} on osd.{osd}",
                 self.serving.site.pgid
@@ -164,12 +192,8 @@ impl Repairing<'_> {
             );
             self.cluster_log(line, cx);
         }
-        let head = head_of(key);
-        let (c, new) = self.serving.ops.contexts.get(&head);
-        c.repairs += 1;
-        if new {
-            self.serving.store.look_up_context(head, cx);
-        }
+        let head = key::head_key(key);
+        self.serving.hold(&head, cx);
         true
     }
 
@@ -195,13 +219,8 @@ impl Repairing<'_> {
         if !matches!(job.step, Step::Waiting(until) if usec >= until) {
             return false;
         }
-        let head = head_of(&job.key);
-        let looked_up = |p: &Pending| matches!(p, Pending::Context(k) if *k == head);
-        if self.serving.store.pending.values().any(looked_up) {
-            return false;
-        }
-        let context = self.serving.ops.contexts.find(&head);
-        context.is_some_and(|c| c.uncommitted == 0 && c.reading == 0 && !c.exclusive)
+        let head = key::head_key(&job.key);
+        self.serving.is_quiet(&head)
     }
 
     /// The repair that is under way, or next.
@@ -218,6 +237,7 @@ impl Repairing<'_> {
         let me = self.serving.site.whoami;
         let job = self.first();
         let (key, bad, unable) = (job.key.clone(), job.bad.clone(), job.unable.clone());
+        let anew = job.renews;
         // Itself first: clients wait.
         let target = bad.iter().copied().find(|o| *o == me);
         let target = target.or_else(|| bad.first().copied());
@@ -243,7 +263,11 @@ impl Repairing<'_> {
         };
         r.number += 1;
         let number = r.number;
-        let parts = self.serving.store.parts(me);
+        let mut parts = self.serving.store.parts(me);
+        if anew {
+            // Parts of others that are wrong must not become part of this one.
+            parts.retain(|(osd, _)| *osd == target || !bad.contains(osd));
+        }
         self.serving.outbox.send_repair(
             target,
             self.serving.lead.id,
@@ -252,6 +276,7 @@ impl Repairing<'_> {
                 key,
                 source,
                 parts,
+                anew,
             },
             false,
             cx,
@@ -342,17 +367,8 @@ impl Repairing<'_> {
         let Some(job) = self.serving.role.repairs().and_then(|r| r.jobs.pop_front()) else {
             impossible!("a repair that ends to have begun"; pg = pgid);
         };
-        let head = head_of(&job.key);
-        let counted = self.serving.ops.contexts.find(&head).filter(|c| c.repairs > 0);
-        let Some(c) = counted else {
-            impossible!("an object to be in use as long as it is repaired"; pg = pgid, object = key::named(&job.key));
-        };
-        c.repairs -= 1;
-        if c.state.is_none() && c.repairs == 0 {
-            self.serving.store.look_up_context(head, cx);
-        } else {
-            self.serving.pump(&head, cx);
-        }
+        let head = key::head_key(&job.key);
+        self.serving.let_go(&head, job.renews, cx);
     }
 
     /// Handles the loss of a connection to or from a member.

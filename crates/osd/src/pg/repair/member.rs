@@ -46,6 +46,8 @@ pub(in crate::pg) struct Patient {
     pub(super) source: OsdId,
     /// The parts that members hold, if they hold different ones.
     pub(super) parts: Vec<(OsdId, Part)>,
+    /// Whether what this member has is wrong, though it may be readable.
+    pub(super) anew: bool,
     /// The version of the source's object.
     pub(super) version: Option<EVersion>,
     /// The first part that is not here.

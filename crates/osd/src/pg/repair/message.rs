@@ -23,6 +23,8 @@ pub enum RepairBody {
         source: OsdId,
         /// The parts that members hold, if they hold different ones.
         parts: Vec<(OsdId, Part)>,
+        /// Whether the member's own part is wrong, though it may be readable.
+        anew: bool,
     },
     /// The answer to [`RepairBody::Wanted`]: the progress of the repair with this number.
     Told(u32, Outcome),
@@ -36,6 +38,8 @@ pub enum RepairBody {
         from: Place,
         /// The parts that members hold, if they hold different ones.
         parts: Vec<(OsdId, Part)>,
+        /// Whether the asking member's own part is wrong, though it may be readable.
+        anew: bool,
     },
     /// The answer to [`RepairBody::Read`].
     Part {
@@ -138,10 +142,19 @@ impl FoundPart {
 
 /// Parts are only sent where members hold different ones: the other messages are as old OSDs know
 /// them.
-fn encode_parts(parts: &Vec<(OsdId, Part)>, w: &mut Writer) {
+fn encode_parts(parts: &Vec<(OsdId, Part)>, anew: bool, w: &mut Writer) {
     if !parts.is_empty() {
         w.put(parts);
+        w.bool(anew);
     }
+}
+
+/// Reads what [`encode_parts`] wrote, if it wrote any.
+fn decode_parts(r: &mut Reader<'_>, has_parts: bool) -> Result<(Vec<(OsdId, Part)>, bool)> {
+    Ok(match has_parts {
+        true => (r.get()?, r.bool()?),
+        false => (Vec::new(), false),
+    })
 }
 
 impl RepairBody {
@@ -156,12 +169,13 @@ impl RepairBody {
                 key,
                 source,
                 parts,
+                anew,
             } => {
                 w.u8(if parts.is_empty() { 1 } else { 5 });
                 w.u32(*number);
                 w.put(key);
                 w.put(source);
-                encode_parts(parts, w);
+                encode_parts(parts, *anew, w);
             }
             Self::Told(number, outcome) => {
                 w.u8(2);
@@ -173,12 +187,13 @@ impl RepairBody {
                 key,
                 from,
                 parts,
+                anew,
             } => {
                 w.u8(if parts.is_empty() { 3 } else { 6 });
                 w.u32(*number);
                 w.put(key);
                 from.encode(w);
-                encode_parts(parts, w);
+                encode_parts(parts, *anew, w);
             }
             Self::Part { number, found } => {
                 w.u8(4);
@@ -197,19 +212,29 @@ impl RepairBody {
         let kind = r.u8()?;
         Ok(match kind {
             0 => Self::Unreadable(r.get()?),
-            1 | 5 => Self::Wanted {
-                number: r.u32()?,
-                key: r.get()?,
-                source: r.get()?,
-                parts: if kind == 5 { r.get()? } else { Vec::new() },
-            },
+            1 | 5 => {
+                let (number, key, source) = (r.u32()?, r.get()?, r.get()?);
+                let (parts, anew) = decode_parts(r, kind == 5)?;
+                Self::Wanted {
+                    number,
+                    key,
+                    source,
+                    parts,
+                    anew,
+                }
+            }
             2 => Self::Told(r.u32()?, Outcome::decode(r)?),
-            3 | 6 => Self::Read {
-                number: r.u32()?,
-                key: r.get()?,
-                from: Place::decode(r)?,
-                parts: if kind == 6 { r.get()? } else { Vec::new() },
-            },
+            3 | 6 => {
+                let (number, key, from) = (r.u32()?, r.get()?, Place::decode(r)?);
+                let (parts, anew) = decode_parts(r, kind == 6)?;
+                Self::Read {
+                    number,
+                    key,
+                    from,
+                    parts,
+                    anew,
+                }
+            }
             4 => Self::Part {
                 number: r.u32()?,
                 found: if r.bool()? {
@@ -258,24 +283,28 @@ mod tests {
                 key: key.clone(),
                 source: OsdId::new(2),
                 parts: Vec::new(),
+                anew: false,
             },
             RepairBody::Wanted {
                 number,
                 key: key.clone(),
                 source: OsdId::new(2),
                 parts: parts.clone(),
+                anew: true,
             },
             RepairBody::Read {
                 number,
                 key: key.clone(),
                 from: place.clone(),
                 parts: Vec::new(),
+                anew: false,
             },
             RepairBody::Read {
                 number,
                 key,
                 from: place,
                 parts,
+                anew: false,
             },
             RepairBody::Part {
                 number,

@@ -57,6 +57,9 @@ struct Job {
     unable: BTreeSet<OsdId>,
     step: Step,
     tries: u32,
+    /// Whether the repair may change the record of an object that can be read: a scrub has found it
+    /// wrong.
+    renews: bool,
 }
 
 #[derive(Debug, Clone, Copy)]

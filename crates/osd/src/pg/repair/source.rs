@@ -24,7 +24,7 @@ impl Mending<'_> {
         (by, number): (OsdId, u32),
         key: Bytes,
         from: Place,
-        parts: &[(OsdId, Part)],
+        (parts, anew): (&[(OsdId, Part)], bool),
         cx: &mut Ctx<'_>,
     ) {
         if !self.role.is_active() && !self.role.is_active_replica() {
@@ -36,7 +36,9 @@ impl Mending<'_> {
             return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = by);
         }
         let shape = self.site.backend.shape(part);
-        let others = parts.iter().filter(|(o, _)| *o != self.site.whoami);
+        // What is wrong at the member that asks is not to be made of itself.
+        let is_source = |o: OsdId| o != self.site.whoami && !(anew && o == by);
+        let others = parts.iter().filter(|(o, _)| is_source(*o));
         let asked = Asked {
             by,
             number,

@@ -23,7 +23,7 @@ impl Mending<'_> {
         from: OsdId,
         number: u32,
         key: Bytes,
-        (source, parts): (OsdId, Vec<(OsdId, Part)>),
+        (source, parts, anew): (OsdId, Vec<(OsdId, Part)>, bool),
         cx: &mut Ctx<'_>,
     ) {
         let is_own = from == self.site.whoami && self.role.is_active();
@@ -36,6 +36,7 @@ impl Mending<'_> {
             key,
             source,
             parts,
+            anew,
             version: None,
             next: Place::default(),
             whole: false,
@@ -53,6 +54,7 @@ impl Mending<'_> {
             key: p.key.clone(),
             from: p.next.clone(),
             parts: p.parts.clone(),
+            anew: p.anew,
         };
         let source = p.source;
         self.outbox.send_repair(source, self.id, body, false, cx);

@@ -28,7 +28,7 @@ pub struct SnapClone {
 
 impl SnapClone {
     /// The bytes that only this clone has, which it adds to the pool's usage.
-    fn own_bytes(&self) -> i64 {
+    pub(in crate::pg) fn own_bytes(&self) -> i64 {
         self.size.saturating_sub(self.overlap.count()).cast_signed()
     }
 }

@@ -161,13 +161,20 @@ impl Trimming<'_> {
     }
 
     /// Handles the list of clones of the snapshot that is being trimmed.
-    pub(in crate::pg) fn clones_listed(&mut self, r: Result<Vec<Bytes>, ReadError>, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn clones_listed(
+        &mut self,
+        r: Result<Vec<(Bytes, Bytes)>, ReadError>,
+        cx: &mut Ctx<'_>,
+    ) {
         let t = self.trimmer();
         t.listing = false;
         let Ok(records) = r else {
             return self.trim_failed();
         };
-        let clones: Vec<Bytes> = records.iter().filter_map(|r| key::parse_snap_key(r)).collect();
+        let clones: Vec<Bytes> = records
+            .iter()
+            .filter_map(|(r, _)| key::parse_snap_key(r))
+            .collect();
         if clones.is_empty() {
             return self.snap_purged(cx);
         }
@@ -259,7 +266,7 @@ impl Trimming<'_> {
     pub(in crate::pg) fn trim_clones(&mut self, head: &Bytes, cx: &mut Ctx<'_>) {
         loop {
             let is_free =
-                |c: &&mut Context| c.state.is_some() && !c.exclusive && c.reading == 0 && c.repairs == 0;
+                |c: &&mut Context| c.state.is_some() && !c.exclusive && c.reading == 0 && c.holds == 0;
             let context = self.serving.ops.contexts.find(head).filter(is_free);
             let Some(clone) = context.and_then(|c| c.trims.pop()) else {
                 // No clone is left, or the op that holds the object goes on with them.

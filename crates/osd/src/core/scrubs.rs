@@ -1,0 +1,94 @@
+//! Begins scrubs: few at a time, the longest due first.
+
+use std::time::Duration;
+
+use spirula_denc::UTime;
+use spirula_maps::PgId;
+
+use super::{Core, turns};
+use crate::pg::scrub::schedule::{Permit, span};
+use crate::pg::{BackfillState, Ctx, Order, Pg, ScrubDue};
+
+impl Core {
+    /// Orders a scrub of a PG, if this OSD leads it. Returns whether it does.
+    pub fn order_scrub(&mut self, pgid: PgId, order: Order, cx: &mut Ctx<'_>) -> bool {
+        let Some(&slot) = self.by_id.get(&pgid) else {
+            return false;
+        };
+        let mut leads = false;
+        self.with(slot, cx, |pg, _| {
+            leads = pg.seen().leads();
+            pg.order_scrub(order);
+        });
+        self.begin_scrubs(cx);
+        leads
+    }
+
+    /// Makes the last scrub of a PG older by `seconds`, or so old that the next is late. Returns the
+    /// time at which it was then.
+    pub fn age_scrub(
+        &mut self,
+        pgid: PgId,
+        deep: bool,
+        seconds: Option<u64>,
+        now: UTime,
+        cx: &mut Ctx<'_>,
+    ) -> UTime {
+        let Some(&slot) = self.by_id.get(&pgid) else {
+            return UTime::ZERO;
+        };
+        let intervals = self.cfg.scrub.intervals;
+        let longest = intervals.max.max(intervals.deep);
+        let seconds = seconds.map_or(longest, |s| s as f64);
+        let before = now.to_duration().saturating_sub(span(seconds));
+        let stamp = UTime::from(before.max(Duration::from_secs(1)));
+        self.with(slot, cx, |pg, cx| pg.set_scrubbed(deep, stamp, cx));
+        stamp
+    }
+
+    /// The scrubs under way here, as primary or member.
+    pub fn scrubs(&self) -> usize {
+        self.scrubs.taken()
+    }
+
+    /// The most scrubs at a time.
+    pub fn max_scrubs(&self) -> usize {
+        self.cfg.scrub.most
+    }
+
+    /// Sets whether scheduled scrubs are permitted.
+    pub fn permit_scrubs(&mut self, permit: Permit) {
+        self.scrub_permit = permit;
+        self.scrubs.permit(permit.hours);
+    }
+
+    /// Whether any PG is copied from or to this OSD.
+    fn is_copied(&self) -> bool {
+        let is_idle = |pg: &Pg| turns::of(pg) == (BackfillState::Idle, None);
+        !self.pgs.values().all(is_idle)
+    }
+
+    /// Begins the next scrub as soon as one has ended.
+    pub(super) fn follow_scrubs(&mut self, cx: &mut Ctx<'_>) {
+        if self.scrubs.taken() < self.scrubs_seen {
+            self.begin_scrubs(cx);
+        }
+    }
+
+    /// Begins scrubs that were ordered or are due, as far as there are slots for them.
+    pub(super) fn begin_scrubs(&mut self, cx: &mut Ctx<'_>) {
+        let is_held = cx.full.contains(&self.whoami) || self.is_copied() && !self.cfg.scrub.during_recovery;
+        let may = |due: &ScrubDue| due.order.requested || !is_held && self.scrub_permit.allows(due);
+        let next = |slot: &u32| self.pgs.get(slot)?.seen().next_scrub(cx.usec, cx.now).filter(may);
+        let all = self.slots().into_iter();
+        let mut waiting: Vec<(u32, ScrubDue)> = all.filter_map(|slot| Some((slot, next(&slot)?))).collect();
+        waiting.sort_by(|(_, a), (_, b)| b.since.total_cmp(&a.since));
+        for (pg, due) in waiting {
+            let Some(slot) = self.scrubs.take(self.cfg.scrub.most) else {
+                break; // Others are scrubbed first.
+            };
+            self.with(pg, cx, |pg, cx| pg.begin_scrub(due.order, slot, cx));
+        }
+        self.scrubs_seen = self.scrubs.taken();
+    }
+}

@@ -1,0 +1,135 @@
+//! Scrubs: when they are permitted, the monitors' orders, and commands about them (`dump_scrubs`,
+//! `dump_scrub_reservations`, `scrub` and `deep_scrub` of `ceph daemon osd.N` and `ceph tell`).
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value, json};
+use spirula_asok::Failure;
+use spirula_conf::options::Values;
+use spirula_denc::UTime;
+use spirula_errno::EINVAL;
+use spirula_invariant::dropped;
+use spirula_maps::PgId;
+use spirula_proto::osd::MOsdScrub2;
+
+use super::admin::{failure, led, text};
+use super::dropped::Dropped;
+use super::state::Osd;
+use crate::pg::Order;
+use crate::pg::scrub::schedule::Permit;
+
+/// Whether a point is within a range that may go on behind the end of the week or the day. A range
+/// that ends where it begins is all.
+fn is_within(first: u64, end: u64, at: u32) -> bool {
+    let at = u64::from(at);
+    match first.cmp(&end) {
+        Ordering::Equal => true,
+        Ordering::Less => (first..end).contains(&at),
+        Ordering::Greater => at >= first || at < end,
+    }
+}
+
+/// Whether scheduled scrubs are permitted at an hour and day, under a load for each processor.
+fn permit(values: &Values, (hour, day): (u32, u32), load: Option<f64>) -> Permit {
+    let range = |first, end, at| is_within(values.uint(first), values.uint(end), at);
+    Permit {
+        hours: range("osd_scrub_begin_hour", "osd_scrub_end_hour", hour)
+            && range("osd_scrub_begin_week_day", "osd_scrub_end_week_day", day),
+        load: load.is_none_or(|load| load < values.float("osd_scrub_load_threshold")),
+    }
+}
+
+impl Osd {
+    /// Decides whether scheduled scrubs are permitted now.
+    pub(super) fn permit_scrubs(&mut self) {
+        let at = spirula_text::time::hour_and_day(self.setup.now());
+        let permit = permit(&self.setup.values, at, self.setup.host.load());
+        self.core.permit_scrubs(permit);
+    }
+
+    /// Handles a monitor's order to scrub PGs.
+    pub fn scrub_ordered(&mut self, m: MOsdScrub2) {
+        let order = Order {
+            deep: m.deep || m.repair,
+            repair: m.repair,
+            requested: true,
+        };
+        for pg in m.pgs {
+            let mut leads = false;
+            self.drive(|core, cx| leads = core.order_scrub(pg.pgid, order, cx));
+            if !leads {
+                dropped!(self.perf.dropped, Dropped::ScrubOrder; pg = pg.pgid);
+            }
+        }
+    }
+}
+
+/// The PGs that this OSD leads with the time at which each is due.
+pub(super) fn dump(o: &Osd) -> Value {
+    let led = o
+        .core
+        .pgs()
+        .filter_map(|pg| Some((pg.pgid(), pg.seen().scrub_times()?)));
+    let mut all: Vec<_> = led.collect();
+    all.sort_by_key(|(pgid, times)| (times.due, *pgid));
+    let all = all.into_iter().map(|(pgid, times)| {
+        json!({
+            "pgid": pgid.to_string(),
+            "sched_time": times.due.to_string(),
+            "deadline": times.deadline.to_string(),
+            "forced": times.is_ordered,
+        })
+    });
+    Value::Array(all.collect())
+}
+
+/// The scrubs under way: of PGs that this OSD leads, and all others that it takes part in.
+pub(super) fn reservations(o: &Osd) -> Value {
+    let local = o.core.pgs().filter(|pg| pg.seen().is_scrubbing()).count();
+    json!({
+        "scrubs_local": local,
+        "scrubs_remote": o.core.scrubs().saturating_sub(local),
+        "osd_max_scrubs": o.core.max_scrubs(),
+    })
+}
+
+/// Has a PG scrubbed when its turn comes: by making the last scrub older than it is, by `time`
+/// seconds or the longest interval.
+pub(super) fn age(o: &mut Osd, args: &Map<String, Value>, deep: bool) -> Result<Value, Failure> {
+    if !args.contains_key("pgid") {
+        return Err(failure(EINVAL, "no pgid specified"));
+    }
+    let pgid: PgId = led(o, text(args, "pgid")?)?.pgid;
+    let given = args.get("time").and_then(Value::as_u64).filter(|time| *time > 0);
+    let now = o.setup.now();
+    let mut stamp = UTime::ZERO;
+    o.drive(|core, cx| stamp = core.age_scrub(pgid, deep, given, now, cx));
+    Ok(json!({"deep": deep, "stamp": stamp.to_string()}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_days_and_load_hold() {
+        let permitted = |options: &[(&str, &str)], at: (u32, u32), load: f64| {
+            let mut values = Values::default();
+            for (name, value) in options {
+                values.central.insert((*name).into(), (*value).into());
+            }
+            let permit = permit(&values, at, Some(load));
+            (permit.hours, permit.load)
+        };
+        assert_eq!(permitted(&[], (13, 3), 0.4), (true, true));
+        assert_eq!(permitted(&[], (13, 3), 0.6), (true, false));
+        let night = [("osd_scrub_begin_hour", "22"), ("osd_scrub_end_hour", "6")];
+        let by_hour: Vec<bool> = [21, 22, 23, 0, 5, 6]
+            .map(|h| permitted(&night, (h, 0), 0.0).0)
+            .into();
+        assert_eq!(by_hour, [false, true, true, true, true, false]);
+        let days = [("osd_scrub_begin_week_day", "1"), ("osd_scrub_end_week_day", "6")];
+        let by_day: Vec<bool> = [0, 1, 5, 6].map(|d| permitted(&days, (0, d), 0.0).0).into();
+        assert_eq!(by_day, [false, true, true, false]);
+    }
+}

@@ -1,0 +1,199 @@
+//! A member's side of a scrub: it gives account of its objects.
+
+use spirula_denc::Micros;
+use spirula_invariant::{dropped, impossible};
+use spirula_maps::OsdId;
+
+use super::message::{ScrubBody, Wanted};
+use super::work::{Next, Reserved, Scrubbed, Work};
+use crate::pg::bug::Bug;
+use crate::pg::message::{PeerBody, PeeringId};
+use crate::pg::outbox::Outbox;
+use crate::pg::output::{Ctx, Output, StoreReply};
+use crate::pg::pace::Pace;
+use crate::pg::perf::DropReason;
+use crate::pg::role::Role;
+use crate::pg::site::Site;
+use crate::pg::store_queue::{Pending, StoreQueue};
+use crate::pg::stored_copy::StoredCopy;
+
+/// The objects that are listed for one answer.
+const LISTED: usize = 4096;
+
+/// Gives account of a member's objects.
+pub(in crate::pg) struct Accounting<'a> {
+    pub(in crate::pg) site: &'a Site,
+    pub(in crate::pg) copy: &'a StoredCopy,
+    pub(in crate::pg) store: &'a mut StoreQueue,
+    pub(in crate::pg) outbox: &'a mut Outbox,
+    pub(in crate::pg) role: &'a Role,
+    /// The attempt at peering that this OSD leads or follows.
+    pub(in crate::pg) id: PeeringId,
+    pub(in crate::pg) pace: &'a Pace,
+    pub(in crate::pg) scrubbed: &'a mut Scrubbed,
+}
+
+impl Accounting<'_> {
+    fn answer(&mut self, to: OsdId, body: ScrubBody, cx: &mut Ctx<'_>) {
+        self.outbox.send(to, self.id, PeerBody::Scrub(body), true, cx);
+    }
+
+    /// Handles the primary's question whether the PG may be scrubbed here now.
+    pub(in crate::pg) fn reserve(&mut self, from: OsdId, cx: &mut Ctx<'_>) {
+        if !self.role.is_active_replica() {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+        // Asked again, it gives the same answer.
+        self.take_slot(cx);
+        let may = self.scrubbed.reserved.is_some();
+        self.answer(from, ScrubBody::Reserved(may), cx);
+    }
+
+    /// Takes a slot for this attempt at peering, if there is one; or notes that it is still wanted.
+    fn take_slot(&mut self, cx: &Ctx<'_>) {
+        let id = self.id;
+        match self.scrubbed.reserved.as_mut().filter(|r| r.id == id) {
+            Some(reserved) => reserved.heard = cx.usec,
+            None => {
+                // That of an earlier attempt is given back first.
+                self.scrubbed.reserved = None;
+                let slot = self.scrubbed.slots.take(self.site.cfg.scrub.most);
+                self.scrubbed.reserved = slot.map(|slot| Reserved {
+                    id,
+                    _slot: slot,
+                    heard: cx.usec,
+                });
+            }
+        }
+    }
+
+    /// Handles the passing of time: a slot is not kept for a primary that is silent, as its word that
+    /// the scrub has ended may be lost.
+    pub(in crate::pg) fn account_tick(&mut self, cx: &mut Ctx<'_>) {
+        let patience = Micros::from_secs(self.site.cfg.peering_retry.into()) * 3;
+        let is_silent = |r: &Reserved| cx.usec.saturating_sub(r.heard) > patience;
+        if self.scrubbed.work.is_none() && self.scrubbed.reserved.as_ref().is_some_and(is_silent) {
+            self.give_back();
+        }
+        // A rest may be over.
+        self.account_on(cx);
+    }
+
+    /// Handles the loss of a connection with another OSD.
+    pub(in crate::pg) fn account_reset(&mut self, osd: OsdId) {
+        if self.site.interval.place.primary == Some(osd) && self.scrubbed.work.is_none() {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        if !self.site.cfg.has_bug(Bug::KeptSlot) {
+            self.scrubbed.reserved = None;
+        }
+    }
+
+    /// Handles that the primary's scrub has ended.
+    pub(in crate::pg) fn release(&mut self) {
+        self.give_back();
+        self.scrubbed.work = None;
+    }
+
+    /// Handles the primary's question for accounts. A new question takes the place of the one before.
+    pub(in crate::pg) fn wanted(&mut self, from: OsdId, wanted: Wanted, cx: &mut Ctx<'_>) {
+        let is_own = from == self.site.whoami && self.role.is_active();
+        if !is_own && !self.role.is_active_replica() {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+        if !is_own {
+            // If its slot was given back meanwhile, it takes part all the same.
+            self.take_slot(cx);
+        }
+        let is_same = |w: &Work| w.id == self.id && w.wanted.number == wanted.number;
+        if self.scrubbed.work.as_ref().is_some_and(is_same) {
+            // The primary asks again, as it does not know that the question has come.
+            return;
+        }
+        self.store.pending.retain(|_, p| !matches!(p, Pending::Account));
+        self.scrubbed.work = Some(Work::new(from, self.id, wanted, self.site.cfg.scrub.strides));
+        self.account_on(cx);
+    }
+
+    /// Goes on with the account. Cheap if none is being made: called after every event.
+    pub(in crate::pg) fn account_on(&mut self, cx: &mut Ctx<'_>) {
+        let Some(work) = &mut self.scrubbed.work else {
+            return;
+        };
+        if work.id != self.id {
+            // The attempt at peering is over, and with it the scrub.
+            self.scrubbed.work = None;
+            return;
+        }
+        // Writes before the question may be on their way.
+        if work.waits || work.wanted.at > self.copy.info.last_update {
+            return;
+        }
+        if let Some(usec) = self.pace.rests_until(cx.usec) {
+            return cx.out.push(Output::Alarm { usec });
+        }
+        work.since = cx.usec;
+        work.waits = true;
+        match work.next() {
+            Next::List => {
+                let range = work.wanted.range.clone();
+                self.store.list(range, LISTED, Pending::Account, cx);
+            }
+            Next::Lookup(key) => self.store.look_up(key, Pending::Account, cx),
+            Next::Read(key, wants) => self.store.read(key, wants, None, Pending::Account, cx),
+            Next::Give => {
+                if let Some(work) = self.scrubbed.work.take() {
+                    let (by, number) = (work.by, work.wanted.number);
+                    let (accounts, next) = work.give();
+                    let accounts = Some(accounts);
+                    let given = ScrubBody::Given {
+                        number,
+                        accounts,
+                        next,
+                    };
+                    self.answer(by, given, cx);
+                }
+            }
+        }
+    }
+
+    /// Handles an answer of the store.
+    pub(in crate::pg) fn account_store(&mut self, reply: StoreReply, cx: &mut Ctx<'_>) {
+        let Some(work) = self.scrubbed.work.as_mut().filter(|w| w.waits) else {
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
+        };
+        work.waits = false;
+        match reply {
+            StoreReply::Objects(Ok((objects, next))) => {
+                work.listed(objects.into_iter().map(|(key, _)| key), next);
+            }
+            StoreReply::Objects(Err(_)) => {
+                let (by, number) = (work.by, work.wanted.number);
+                self.scrubbed.work = None;
+                let given = ScrubBody::Given {
+                    number,
+                    accounts: None,
+                    next: None,
+                };
+                return self.answer(by, given, cx);
+            }
+            StoreReply::Object(object) => work.looked_up(object.ok(), self.store.fragments.is_some()),
+            StoreReply::Fetched(answers, _) => {
+                work.read(answers);
+                let took = cx.usec.saturating_sub(work.since);
+                let rest = u64::from(work.wanted.rest);
+                self.pace.worked(cx.usec, took, rest, self.site.cfg.scrub.sleep);
+            }
+            reply @ (StoreReply::Records(_)
+            | StoreReply::Committed
+            | StoreReply::NoRoom
+            | StoreReply::NotRead) => {
+                impossible!("an answer to what an account reads"; pg = self.site.pgid, epoch = self.site.map.epoch(), answer = format!("{reply:?}"))
+            }
+        }
+        self.account_on(cx);
+    }
+}

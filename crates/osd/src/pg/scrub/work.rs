@@ -1,0 +1,322 @@
+//! A member's account of its objects in a range, while it is being made.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use spirula_denc::{Micros, decode_all};
+use spirula_erasure::FragmentDigest;
+use spirula_invariant::invariant;
+use spirula_maps::OsdId;
+
+use super::account::{Account, Content, Found, Omap};
+use super::digest::{self, Digest};
+use super::message::Wanted;
+use super::slots::{ScrubSlot, ScrubSlots};
+use crate::pg::fetch::{Answer, Fetched, OmapRange, Pieces, ReadRange, Want, key_after};
+use crate::pg::message::PeeringId;
+use crate::pg::object::{ObjectInfo, StoredObject};
+
+/// The bytes of omap pairs that are read at once.
+const KEY_BYTES: usize = 256 << 10;
+/// The bytes of accounts after which an answer is sent.
+const MOST_BYTES: usize = 1 << 20;
+
+/// A member's part in the scrubs of its PG.
+#[derive(Debug, Default)]
+pub(in crate::pg) struct Scrubbed {
+    /// The scrubs under way on this OSD.
+    pub(in crate::pg) slots: ScrubSlots,
+    /// The slot that the primary has reserved here, in an attempt at peering.
+    pub(super) reserved: Option<Reserved>,
+    /// The account that is being made.
+    pub(super) work: Option<Work>,
+}
+
+/// A slot that the primary has reserved.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    /// The attempt at peering.
+    pub(super) id: PeeringId,
+    pub(super) _slot: ScrubSlot,
+    /// When the primary was last heard.
+    pub(super) heard: Micros,
+}
+
+/// An account that is being made.
+#[derive(Debug)]
+pub(super) struct Work {
+    /// The primary.
+    pub(super) by: OsdId,
+    pub(super) id: PeeringId,
+    pub(super) wanted: Wanted,
+    /// How much is read at once.
+    strides: Strides,
+    /// The keys of the objects that are left; `None` before they were listed.
+    left: Option<VecDeque<Bytes>>,
+    /// The first key that the listing had no room for.
+    next: Option<Bytes>,
+    done: Vec<Account>,
+    weight: usize,
+    current: Option<Reading>,
+    /// Whether the store was asked and has not answered.
+    pub(super) waits: bool,
+    /// When the store was asked.
+    pub(super) since: Micros,
+}
+
+/// How much of an object is read at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strides {
+    /// `osd_deep_scrub_stride`: bytes of data.
+    pub data: u64,
+    /// `osd_deep_scrub_keys`: keys of an omap.
+    pub keys: usize,
+}
+
+/// An object whose contents are read.
+#[derive(Debug)]
+struct Reading {
+    key: Bytes,
+    strides: Strides,
+    found: Found,
+    /// The offset up to which data was read.
+    at: u64,
+    data: Option<Data>,
+    /// The omap key from which on pairs are to be read; `None` if none are left.
+    pairs_from: Option<Bytes>,
+    omap: Option<(Digest, Omap)>,
+}
+
+/// The digests of data.
+#[derive(Debug)]
+struct Data {
+    digest: Digest,
+    /// Of a fragment.
+    fragment: Option<FragmentDigest>,
+}
+
+impl Data {
+    fn add(&mut self, offset: u64, bytes: &[u8]) {
+        self.digest.add(bytes);
+        if let Some(fragment) = &mut self.fragment {
+            fragment.add(offset, bytes);
+        }
+    }
+}
+
+/// What is to be asked of the store next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The objects in the range.
+    List,
+    /// An object's record.
+    Lookup(Bytes),
+    /// Parts of an object.
+    Read(Bytes, Vec<Want>),
+    /// Nothing: the account is complete.
+    Give,
+}
+
+impl Work {
+    pub(super) fn new(by: OsdId, id: PeeringId, wanted: Wanted, strides: Strides) -> Self {
+        Self {
+            by,
+            id,
+            wanted,
+            strides,
+            left: None,
+            next: None,
+            done: Vec::new(),
+            weight: 0,
+            current: None,
+            waits: false,
+            since: Micros::ZERO,
+        }
+    }
+
+    pub(super) fn next(&self) -> Next {
+        let Some(left) = &self.left else {
+            return Next::List;
+        };
+        if let Some(reading) = &self.current {
+            return Next::Read(reading.key.clone(), reading.wants());
+        }
+        match left.front() {
+            Some(key) if self.weight < MOST_BYTES => Next::Lookup(key.clone()),
+            _ => Next::Give,
+        }
+    }
+
+    /// Takes the keys of the objects in the range, and the first key that there was no room for.
+    pub(super) fn listed(&mut self, keys: impl Iterator<Item = Bytes>, next: Option<Bytes>) {
+        self.left = Some(keys.collect());
+        self.next = next;
+    }
+
+    /// Takes an object's record: `None` if it can't be read, else the object if it is there.
+    /// `is_coded`: this member has a fragment of it.
+    pub(super) fn looked_up(&mut self, object: Option<Option<StoredObject>>, is_coded: bool) {
+        let Some(key) = self.left.as_mut().and_then(VecDeque::pop_front) else {
+            return;
+        };
+        let object = match object {
+            None => return self.account(Account { key, found: None }),
+            // It was removed meanwhile, which the primary knows.
+            Some(None) => return,
+            Some(Some(object)) => object,
+        };
+        let found = Found {
+            size: object.size,
+            attrs_digest: digest::of_attrs(&object.attrs),
+            attrs: self.wanted.attrs.then_some(object.attrs),
+            info: object.info,
+            content: None,
+        };
+        if !self.wanted.deep {
+            let found = Some(found);
+            return self.account(Account { key, found });
+        }
+        let has_omap = decode_all::<ObjectInfo>(&found.info).is_ok_and(|i| i.has_omap());
+        let omap = Omap {
+            digest: 0,
+            keys: 0,
+            bytes: 0,
+        };
+        let reading = Reading {
+            key,
+            strides: self.strides,
+            found,
+            at: 0,
+            data: Some(Data {
+                digest: Digest::default(),
+                fragment: is_coded.then(|| FragmentDigest::new(self.wanted.seed)),
+            }),
+            pairs_from: has_omap.then(Bytes::new),
+            omap: Some((Digest::default(), omap)),
+        };
+        self.go_on(reading);
+    }
+
+    /// Takes parts of the object whose contents are read.
+    pub(super) fn read(&mut self, answers: Vec<Fetched>) {
+        if let Some(mut reading) = self.current.take() {
+            reading.take(answers);
+            self.go_on(reading);
+        }
+    }
+
+    fn go_on(&mut self, reading: Reading) {
+        match reading.is_done() {
+            true => self.account(reading.end()),
+            false => self.current = Some(reading),
+        }
+    }
+
+    fn account(&mut self, account: Account) {
+        self.weight += account.weight();
+        self.done.push(account);
+    }
+
+    /// The account, and the first key that there was no room for.
+    pub(super) fn give(self) -> (Vec<Account>, Option<Bytes>) {
+        let left = self.left.and_then(|mut left| left.pop_front());
+        (self.done, left.or(self.next))
+    }
+}
+
+impl Reading {
+    fn is_done(&self) -> bool {
+        self.at >= self.found.size && self.pairs_from.is_none()
+    }
+
+    fn wants(&self) -> Vec<Want> {
+        if self.at < self.found.size {
+            return vec![Want::Data(ReadRange {
+                offset: self.at,
+                len: self.strides.data.min(self.found.size - self.at),
+                sparse: true,
+            })];
+        }
+        let is_first = self.pairs_from.as_ref().is_some_and(Bytes::is_empty);
+        let header = is_first.then_some(Want::OmapHeader);
+        let pairs = self.pairs_from.clone().map(|from| {
+            Want::Omap(OmapRange {
+                from,
+                to: None,
+                max: self.strides.keys,
+                max_bytes: KEY_BYTES,
+                values: true,
+            })
+        });
+        header.into_iter().chain(pairs).collect()
+    }
+
+    fn take(&mut self, answers: Vec<Fetched>) {
+        for f in answers {
+            match (f.want, f.answer) {
+                (Want::Data(range), Ok(Answer::Data(pieces))) => self.take_data(range, pieces),
+                (Want::Data(range), _) => {
+                    // One bad block is as bad as all.
+                    self.data = None;
+                    self.at = self.found.size.max(range.offset);
+                }
+                (Want::OmapHeader, Ok(Answer::OmapHeader(header))) => {
+                    if let Some((digest, _)) = &mut self.omap {
+                        digest.add_header(&header);
+                    }
+                }
+                (Want::Omap(_), Ok(Answer::Omap(page))) => {
+                    let next = page.pairs.last().map(|(k, _)| key_after(k));
+                    self.pairs_from = next.filter(|_| page.more);
+                    if let Some((digest, omap)) = &mut self.omap {
+                        for (key, value) in &page.pairs {
+                            digest.add_pair(key, value);
+                            omap.keys += 1;
+                            omap.bytes += (key.len() + value.len()) as u64;
+                        }
+                    }
+                }
+                _ => {
+                    self.omap = None;
+                    self.pairs_from = None;
+                }
+            }
+        }
+    }
+
+    fn take_data(&mut self, range: ReadRange, pieces: Pieces) {
+        invariant!(range.offset == self.at, "data to be read in order"; offset = range.offset, at = self.at);
+        let end = range.offset + range.len;
+        if let Some(data) = &mut self.data {
+            for (offset, bytes) in pieces {
+                data.digest.add_zeros(offset.saturating_sub(self.at));
+                data.add(offset, &bytes);
+                self.at = offset + bytes.len() as u64;
+            }
+            data.digest.add_zeros(end.saturating_sub(self.at));
+        }
+        self.at = end;
+    }
+
+    fn end(self) -> Account {
+        let omap = self.omap.map(|(digest, omap)| Omap {
+            digest: digest.value(),
+            ..omap
+        });
+        let content = Content {
+            data: self.data.as_ref().map(|d| d.digest.value()),
+            fragment: self
+                .data
+                .and_then(|d| Some(Bytes::copy_from_slice(&d.fragment?.sum()))),
+            omap,
+        };
+        let found = Found {
+            content: Some(content),
+            ..self.found
+        };
+        Account {
+            key: self.key,
+            found: Some(found),
+        }
+    }
+}
