@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What clients feel of a failure and of recovery, beside real Ceph in one run.
+"""What clients feel of a failure, of recovery and of scrubs, beside real Ceph in one run.
 
     bench/recovery.py CASE… [--only ceph|spirula] [--repeat 1] [--bytes 2147483648] [--object 4194304] [--write 0] [--away 60]
 
@@ -7,6 +7,8 @@ return: an OSD is killed under a load of writes and comes back --away seconds la
         throughput and latency while it is away, while it gets what it lacks, and after.
 out:    of four OSDs one is marked out under load.
 idle:   the same without load, so how fast a cluster copies that has nothing else to do.
+scrub:  all PGs are deep-scrubbed under load.
+still:  the same without load, so how fast a cluster scrubs that has nothing else to do, and what processor time that takes.
 leader: of three monitors the leader is killed, five times. Tells the time to the next command that a monitor answers.
 
 The pool holds --bytes in objects of --object bytes. The load has 16 writes in flight: of whole objects, or of --write bytes somewhere
@@ -148,6 +150,60 @@ def case_idle(cluster, args, say):
     say("copied", f"{held / 1e6:.0f} MB in {took:.1f} s, {held / took / 1e6:.0f} MB/s, {held / args.object / took:.0f} objects/s")
 
 
+def stamps(cluster):
+    pgs = json.loads(sh("ceph", "pg", "dump", "pgs", "-f", "json", env=cluster.env))["pg_stats"]
+    return [pg["last_deep_scrub_stamp"] for pg in pgs], sum(pg["stat_sum"]["num_bytes"] for pg in pgs)
+
+
+def processor_time(cluster):
+    """Seconds of all OSDs, and the largest one's MiB in memory at most."""
+    seconds, largest = 0.0, 0
+    for osd in range(int(cluster.osds)):
+        pid = cluster.pid(f"osd.{osd}")
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            largest = max(largest, next(int(line.split()[1]) >> 10 for line in f if line.startswith("VmHWM")))
+    return seconds, largest
+
+
+def scrub_all(cluster, say):
+    """Has everything scrubbed and read; returns when that began and ended."""
+    newest, held = max(stamps(cluster)[0]), stamps(cluster)[1]
+    before, begun = processor_time(cluster)[0], time.time()
+    sh("ceph", "osd", "deep-scrub", "all", env=cluster.env)
+    while min(stamps(cluster)[0]) <= newest:
+        if time.time() - begun > CLEAN_WITHIN:
+            say("scrubbing", "does not end")
+            break
+        time.sleep(0.5)
+    done = time.time()
+    seconds, largest = processor_time(cluster)
+    read = held * 3 / 2**30
+    say("scrubbed", f"{read:.1f} GiB in {done - begun:.1f} s, {1024 * read / (done - begun):.0f} MiB/s; {(seconds - before) / read:.2f} s of "
+        f"processor time for a GiB, load included; largest OSD {largest} MiB")
+    return begun, done
+
+
+def case_scrub(cluster, args, say):
+    load = Load(cluster, args, 7200)
+    try:
+        time.sleep(15)
+        base = Phase(load.rows[3:])
+        say("undisturbed", str(base))
+        begun, done = scrub_all(cluster, say)
+        say("scrubbing", str(Phase(load.between(begun, done), base)))
+    finally:
+        load.child.kill()
+    said = sh("ceph", "log", "last", "1000", "info", "cluster", env=cluster.env)
+    say("slow requests", f"{said.count('slow request')} lines, {said.count(' errors')} scrubs with errors")
+
+
+def case_still(cluster, _args, say):
+    scrub_all(cluster, say)
+
+
 def case_leader(cluster, _args, say):
     took = []
     with rados.Rados(conffile=cluster.env["CEPH_CONF"]) as client:
@@ -171,7 +227,8 @@ def case_leader(cluster, _args, say):
 
 
 # The case, and the OSDs and monitors that it wants.
-CASES = {"return": (case_return, 3, 1), "out": (case_out, 4, 1), "idle": (case_idle, 4, 1), "leader": (case_leader, 3, 3)}
+CASES = {"return": (case_return, 3, 1), "out": (case_out, 4, 1), "idle": (case_idle, 4, 1), "scrub": (case_scrub, 3, 1),
+         "still": (case_still, 3, 1), "leader": (case_leader, 3, 3)}
 
 
 def main():
