@@ -24,14 +24,12 @@ use crate::pg::op::{Client, ClientOp};
 use crate::pg::perf::DropReason;
 use crate::pg::recent;
 use crate::pg::repair::MarkLostError;
-use crate::pg::scrub::schedule::Permit;
 use crate::pg::staged::Staged;
-use crate::pg::watch::WatchMemory;
 use crate::pg::{
-    Ctx, Lane, Output, Pace, Pg, PgCounts, PgMemory, PgReport, ScrubSlots, StageState, StoreReply, Token,
-    TrimState,
+    Ctx, Lane, Output, Pg, PgCounts, PgMemory, PgReport, Shared, StageState, StoreReply, Token, TrimState,
 };
 
+use scrubs::ScrubTurns;
 pub use turns::{CopyBids, NamedBid};
 
 /// The slot in the tokens of the daemon's own store calls.
@@ -107,14 +105,8 @@ pub struct Core {
     /// The PGs that build staging objects, and the PGs that want to.
     lanes: [StageLane; Lane::ALL.len()],
     early: Vec<Early>,
-    watch_memory: WatchMemory,
-    pace: Pace,
-    /// The scrubs under way.
-    scrubs: ScrubSlots,
-    /// How many there were when some were last begun.
-    scrubs_seen: usize,
-    /// Whether scheduled ones are permitted.
-    scrub_permit: Permit,
+    shared: Shared,
+    scrubs: ScrubTurns,
     /// How many transitions each PG remembers.
     remembered: usize,
     /// Whether a PG has begun or stopped wanting to copy, wanting to be copied to, or copying.
@@ -137,11 +129,8 @@ impl Core {
             next_slot: DAEMON_SLOT,
             lanes: Default::default(),
             early: Vec::new(),
-            watch_memory: WatchMemory::default(),
-            pace: Pace::default(),
-            scrubs: ScrubSlots::default(),
-            scrubs_seen: 0,
-            scrub_permit: Permit::default(),
+            shared: Shared::default(),
+            scrubs: ScrubTurns::default(),
             remembered: 0,
             copies_changed: false,
             trims_changed: false,
@@ -173,7 +162,7 @@ impl Core {
 
     /// Adds a PG, and gives it what all PGs of the reactor share.
     fn add(&mut self, slot: u32, mut pg: Pg) {
-        pg.share(self.watch_memory.clone(), self.pace.clone(), self.scrubs.clone());
+        pg.share(&self.shared);
         let share = recent::share(self.pgs.len() + 1);
         if std::mem::replace(&mut self.remembered, share) != share {
             self.pgs.values_mut().for_each(|pg| pg.remember(share));
@@ -414,7 +403,7 @@ impl Core {
             }
             return; // It goes on with the map, or is given up.
         }
-        self.pace.note_op(cx.usec, op.traffic());
+        self.shared.pace.note_op(cx.usec, op.traffic());
         match self.by_id.get(&pgid) {
             Some(&slot) => self.with(slot, cx, |pg, cx| pg.handle_op(op, cx)),
             None => cx.turn_away(op, self.map.epoch()),
@@ -544,7 +533,7 @@ impl Core {
         for slot in self.slots() {
             self.with(slot, cx, Pg::handle_alarm);
         }
-        if self.scrubs.taken() == 0 {
+        if self.shared.scrubs.taken() == 0 {
             self.begin_scrubs(cx);
         }
     }

@@ -9,6 +9,15 @@ use super::{Core, turns};
 use crate::pg::scrub::schedule::{Permit, span};
 use crate::pg::{BackfillState, Ctx, Order, Pg, ScrubDue};
 
+/// What decides when the next scrubs begin.
+#[derive(Debug, Default)]
+pub(super) struct ScrubTurns {
+    /// How many were under way when some were last begun.
+    seen: usize,
+    /// Whether scheduled ones are permitted.
+    permit: Permit,
+}
+
 impl Core {
     /// Orders a scrub of a PG, if this OSD leads it. Returns whether it does.
     pub fn order_scrub(&mut self, pgid: PgId, order: Order, cx: &mut Ctx<'_>) -> bool {
@@ -18,7 +27,7 @@ impl Core {
         let mut leads = false;
         self.with(slot, cx, |pg, _| {
             leads = pg.seen().leads();
-            pg.order_scrub(order);
+            pg.scrubbing().order(order);
         });
         self.begin_scrubs(cx);
         leads
@@ -42,13 +51,13 @@ impl Core {
         let seconds = seconds.map_or(longest, |s| s as f64);
         let before = now.to_duration().saturating_sub(span(seconds));
         let stamp = UTime::from(before.max(Duration::from_secs(1)));
-        self.with(slot, cx, |pg, cx| pg.set_scrubbed(deep, stamp, cx));
+        self.with(slot, cx, |pg, cx| pg.scrubbing().set_stamp(deep, stamp, cx));
         stamp
     }
 
     /// The scrubs under way here, as primary or member.
     pub fn scrubs(&self) -> usize {
-        self.scrubs.taken()
+        self.shared.scrubs.taken()
     }
 
     /// The most scrubs at a time.
@@ -58,8 +67,8 @@ impl Core {
 
     /// Sets whether scheduled scrubs are permitted.
     pub fn permit_scrubs(&mut self, permit: Permit) {
-        self.scrub_permit = permit;
-        self.scrubs.permit(permit.hours);
+        self.scrubs.permit = permit;
+        self.shared.scrubs.permit(permit.hours);
     }
 
     /// Whether any PG is copied from or to this OSD.
@@ -70,7 +79,7 @@ impl Core {
 
     /// Begins the next scrub as soon as one has ended.
     pub(super) fn follow_scrubs(&mut self, cx: &mut Ctx<'_>) {
-        if self.scrubs.taken() < self.scrubs_seen {
+        if self.shared.scrubs.taken() < self.scrubs.seen {
             self.begin_scrubs(cx);
         }
     }
@@ -78,17 +87,17 @@ impl Core {
     /// Begins scrubs that were ordered or are due, as far as there are slots for them.
     pub(super) fn begin_scrubs(&mut self, cx: &mut Ctx<'_>) {
         let is_held = cx.full.contains(&self.whoami) || self.is_copied() && !self.cfg.scrub.during_recovery;
-        let may = |due: &ScrubDue| due.order.requested || !is_held && self.scrub_permit.allows(due);
+        let may = |due: &ScrubDue| due.order.requested || !is_held && self.scrubs.permit.allows(due);
         let next = |slot: &u32| self.pgs.get(slot)?.seen().next_scrub(cx.usec, cx.now).filter(may);
         let all = self.slots().into_iter();
         let mut waiting: Vec<(u32, ScrubDue)> = all.filter_map(|slot| Some((slot, next(&slot)?))).collect();
         waiting.sort_by(|(_, a), (_, b)| b.since.total_cmp(&a.since));
         for (pg, due) in waiting {
-            let Some(slot) = self.scrubs.take(self.cfg.scrub.most) else {
+            let Some(slot) = self.shared.scrubs.take(self.cfg.scrub.most) else {
                 break; // Others are scrubbed first.
             };
-            self.with(pg, cx, |pg, cx| pg.begin_scrub(due.order, slot, cx));
+            self.with(pg, cx, |pg, cx| pg.scrubbing().begin(due.order, slot, cx));
         }
-        self.scrubs_seen = self.scrubs.taken();
+        self.scrubs.seen = self.shared.scrubs.taken();
     }
 }

@@ -6,6 +6,9 @@ use super::output::{Ctx, StoreReply, Token};
 use super::peering::Told;
 use super::perf::DropReason;
 use super::role::Role;
+use super::scrub::accounting::Accounting;
+use super::scrub::findings::Findings;
+use super::scrub::handler::Scrubbing;
 use super::scrub::message::ScrubBody;
 use super::store_queue::{Commit, Pending};
 use spirula_invariant::{dropped, impossible, invariant};
@@ -99,9 +102,11 @@ impl Pg {
             (Pending::List(l), StoreReply::Objects(r)) => self.serving().listed(*l, r, cx),
             (Pending::List(l), StoreReply::Fetched(r, _)) => self.serving().list_fetched(*l, r, cx),
             (Pending::Repair(asked), reply) => self.serving().mending().repair_store(asked, reply, cx),
-            (Pending::Account, reply) => self.accounting().account_store(reply, cx),
-            (Pending::Findings(asked), StoreReply::Records(r)) => self.serving().findings_read(*asked, r, cx),
-            (Pending::Scrub, reply) => self.serving().scrubbing().scrub_listed(reply, cx),
+            (Pending::Account, reply) => Accounting::of(self).account_store(reply, cx),
+            (Pending::Findings(asked), StoreReply::Records(r)) => {
+                Findings::of(self.serving()).answered(*asked, r, cx)
+            }
+            (Pending::Scrub, reply) => Scrubbing::of(self.serving()).scrub_listed(reply, cx),
             (Pending::Source(feed), reply) => self.feeding().source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.receiving().target_scanned(r, cx),
             (Pending::TargetClone(key), StoreReply::Object(r)) => self.receiving().clone_found(&key, r, cx),
@@ -248,12 +253,12 @@ impl Pg {
                 }
             }
             PeerBody::Scrub(s) => match s {
-                ScrubBody::Reserve => self.accounting().reserve(from, cx),
-                ScrubBody::Release => self.accounting().release(),
+                ScrubBody::Reserve => Accounting::of(self).reserve(from, cx),
+                ScrubBody::Release => Accounting::of(self).release(),
                 ScrubBody::Noted { history, usage } => self.led().scrubs_noted(*history, usage, cx),
                 ScrubBody::Listed { anew, notes } => self.led().findings_listed(anew, notes, cx),
-                ScrubBody::Wanted(wanted) => self.accounting().wanted(from, wanted, cx),
-                s => self.serving().scrubbing().message(from, s, cx),
+                ScrubBody::Wanted(wanted) => Accounting::of(self).wanted(from, wanted, cx),
+                s => Scrubbing::of(self.serving()).message(from, s, cx),
             },
             PeerBody::Repair(r) => self.serving().repairing().repair_message(from, r, cx),
         }

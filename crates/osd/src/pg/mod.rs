@@ -88,7 +88,6 @@ use serving::Serving;
 
 use std::sync::Arc;
 
-use spirula_denc::UTime;
 use spirula_invariant::AtWork;
 use spirula_maps::{OsdId, PgId};
 
@@ -116,10 +115,10 @@ pub use pace::Pace;
 use promise::Promise;
 use recent::Recent;
 use role::Role;
-use scrub::accounting::Accounting;
+use scrub::Scrubbed;
+use scrub::handler::Scrubbing;
 pub use scrub::schedule::Due as ScrubDue;
 pub use scrub::{Order, ScrubSlots};
-use scrub::{ScrubSlot, Scrubbed};
 pub use seen::{PgMemory, Seen};
 use site::Site;
 pub use snaps::trim::TrimState;
@@ -131,6 +130,17 @@ pub use stats::{
 use store_queue::StoreQueue;
 use stored_copy::StoredCopy;
 use watch::WatchMemory;
+
+/// What the PGs of a reactor share.
+#[derive(Debug, Clone, Default)]
+pub struct Shared {
+    /// The memory of watches and notifications.
+    pub watches: WatchMemory,
+    /// The pace at which they copy and scrub.
+    pub pace: Pace,
+    /// The scrubs under way.
+    pub scrubs: ScrubSlots,
+}
 
 /// A placement group on this OSD.
 #[derive(Debug)]
@@ -210,12 +220,11 @@ impl Pg {
         self.site.pgid
     }
 
-    /// Makes the PG count the memory of its watches together with all other PGs of the reactor, and
-    /// copy and scrub at their common pace and as few at a time as may.
-    pub fn share(&mut self, watches: WatchMemory, pace: Pace, scrubs: ScrubSlots) {
-        self.ops.watches.share_memory(watches);
-        self.copying.pace = pace;
-        self.scrubbed.slots = scrubs;
+    /// Gives the PG what all PGs of the reactor share.
+    pub fn share(&mut self, shared: &Shared) {
+        self.ops.watches.share_memory(shared.watches.clone());
+        self.copying.pace = shared.pace.clone();
+        self.scrubbed.slots = shared.scrubs.clone();
     }
 
     /// Sets the PG's share of memory as one of `pgs` PGs on this reactor.
@@ -353,40 +362,9 @@ impl Pg {
         }
     }
 
-    /// The member's side of a scrub.
-    fn accounting(&mut self) -> Accounting<'_> {
-        Accounting {
-            site: &self.site,
-            copy: &self.copy,
-            store: &mut self.store,
-            outbox: &mut self.outbox,
-            role: &self.role,
-            id: self.lead.id,
-            pace: &self.copying.pace,
-            scrubbed: &mut self.scrubbed,
-        }
-    }
-
-    /// Orders a scrub, which begins when there is a slot for it.
-    pub fn order_scrub(&mut self, order: Order) {
-        self.serving().scrubbing().order(order);
-    }
-
-    /// Sets when the PG was last scrubbed, or its contents were last read.
-    pub fn set_scrubbed(&mut self, deep: bool, stamp: UTime, cx: &mut Ctx<'_>) {
-        let history = &mut self.copy.info.scrubs;
-        match deep {
-            true => history.deep_stamp = stamp,
-            false => history.stamp = stamp,
-        }
-        if self.copy.exists {
-            self.copy.save_info(self.site.pgid, &mut self.store, cx);
-        }
-    }
-
-    /// Begins a scrub.
-    pub fn begin_scrub(&mut self, order: Order, slot: ScrubSlot, cx: &mut Ctx<'_>) {
-        self.serving().scrubbing().begin(order, slot, cx);
+    /// The part that directs scrubs.
+    pub(crate) fn scrubbing(&mut self) -> Scrubbing<'_> {
+        Scrubbing::of(self.serving())
     }
 
     /// Grants the turn to the primary that wants to copy to this OSD.

@@ -6,6 +6,8 @@ use spirula_maps::OsdId;
 use super::Pg;
 use super::output::Ctx;
 use super::role::Role;
+use super::scrub::accounting::Accounting;
+use super::scrub::handler::Scrubbing;
 
 impl Pg {
     /// Handles the loss of a connection to or from another OSD, and of messages with it.
@@ -23,8 +25,8 @@ impl Pg {
         }
         self.feeding().source_peer_reset(osd, cx);
         self.serving().repairing().repair_reset(osd, cx);
-        self.serving().scrubbing().scrub_reset(osd, cx);
-        self.accounting().account_reset(osd);
+        Scrubbing::of(self.serving()).scrub_reset(osd, cx);
+        Accounting::of(self).account_reset(osd);
         self.copying.incoming.released(osd);
     }
 
@@ -56,8 +58,8 @@ impl Pg {
         self.serving().check_watches(cx);
         self.serving().trimming().trim_on(cx);
         self.serving().repairing().repair_tick(cx);
-        self.serving().scrubbing().scrub_tick(cx);
-        self.accounting().account_tick(cx);
+        Scrubbing::of(self.serving()).scrub_tick(cx);
+        Accounting::of(self).account_tick(cx);
         self.serving().staging().retry_copies(cx);
         self.ops.dropped.recall(&self.site, cx);
         let shares = &self.site.shares;
@@ -71,8 +73,8 @@ impl Pg {
         self.deliver_own(cx);
         self.backfill(|b| b.backfill_on(cx));
         self.serving().repairing().repair_on(cx);
-        self.accounting().account_on(cx);
-        self.serving().scrubbing().scrub_on(cx);
+        Accounting::of(self).account_on(cx);
+        Scrubbing::of(self.serving()).scrub_on(cx);
         self.deliver_own(cx);
         self.serving().staging().drop_stages(cx);
         self.remember_standing(cx);

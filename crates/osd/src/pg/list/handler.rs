@@ -17,6 +17,7 @@ use crate::pg::key::{self, KeyRange};
 use crate::pg::op::{ClientOp, OsdOp};
 use crate::pg::op_checks::in_class_list;
 use crate::pg::output::{Ctx, Page};
+use crate::pg::scrub::findings::Findings;
 use crate::pg::serving::Serving;
 use crate::pg::site::Site;
 use crate::pg::store_queue::Pending;
@@ -107,8 +108,8 @@ impl Serving<'_> {
     fn list_from(&mut self, mut op: ClientOp, mut index: usize, mut result: i32, cx: &mut Ctx<'_>) {
         while result >= 0 && index < op.ops.len() {
             if op.ops[index].code == OpCode::SCRUBLS {
-                let Some((refused, e)) = self.read_findings(op, index, cx) else {
-                    return;
+                let Some((refused, e)) = Findings::of(self.reborrow()).read(op, index, cx) else {
+                    return; // It is read.
                 };
                 op = refused;
                 result = -e;

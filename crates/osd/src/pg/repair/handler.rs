@@ -13,6 +13,7 @@ use super::mending::Mending;
 use super::message::{Outcome, RepairBody};
 use super::{Job, Step};
 use crate::pg::account::Room;
+use crate::pg::hold::Holding;
 use crate::pg::key;
 use crate::pg::op::ClientOp;
 use crate::pg::output::{Ctx, Output};
@@ -193,7 +194,7 @@ impl Repairing<'_> {
             self.cluster_log(line, cx);
         }
         let head = key::head_key(key);
-        self.serving.hold(&head, cx);
+        Holding::of(self.serving.reborrow()).hold(&head, cx);
         true
     }
 
@@ -220,7 +221,7 @@ impl Repairing<'_> {
             return false;
         }
         let head = key::head_key(&job.key);
-        self.serving.is_quiet(&head)
+        Holding::of(self.serving.reborrow()).is_quiet(&head)
     }
 
     /// The repair that is under way, or next.
@@ -368,7 +369,7 @@ impl Repairing<'_> {
             impossible!("a repair that ends to have begun"; pg = pgid);
         };
         let head = key::head_key(&job.key);
-        self.serving.let_go(&head, job.renews, cx);
+        Holding::of(self.serving.reborrow()).let_go(&head, job.renews, cx);
     }
 
     /// Handles the loss of a connection to or from a member.

@@ -6,6 +6,7 @@ use spirula_maps::OsdId;
 
 use super::message::{ScrubBody, Wanted};
 use super::work::{Next, Reserved, Scrubbed, Work};
+use crate::pg::Pg;
 use crate::pg::bug::Bug;
 use crate::pg::message::{PeerBody, PeeringId};
 use crate::pg::outbox::Outbox;
@@ -31,6 +32,22 @@ pub(in crate::pg) struct Accounting<'a> {
     pub(in crate::pg) id: PeeringId,
     pub(in crate::pg) pace: &'a Pace,
     pub(in crate::pg) scrubbed: &'a mut Scrubbed,
+}
+
+impl<'a> Accounting<'a> {
+    /// The part of a PG that gives account.
+    pub(in crate::pg) fn of(pg: &'a mut Pg) -> Self {
+        Self {
+            site: &pg.site,
+            copy: &pg.copy,
+            store: &mut pg.store,
+            outbox: &mut pg.outbox,
+            role: &pg.role,
+            id: pg.lead.id,
+            pace: &pg.copying.pace,
+            scrubbed: &mut pg.scrubbed,
+        }
+    }
 }
 
 impl Accounting<'_> {
@@ -121,16 +138,15 @@ impl Accounting<'_> {
     /// Goes on with the account. Cheap if none is being made: called after every event.
     pub(in crate::pg) fn account_on(&mut self, cx: &mut Ctx<'_>) {
         let Some(work) = &mut self.scrubbed.work else {
-            return;
+            return; // None is wanted.
         };
         if work.id != self.id {
-            // The attempt at peering is over, and with it the scrub.
             self.scrubbed.work = None;
-            return;
+            return; // The attempt at peering is over, and with it the scrub.
         }
         // Writes before the question may be on their way.
         if work.waits || work.wanted.at > self.copy.info.last_update {
-            return;
+            return; // An answer of the store, or the write, goes on with it.
         }
         if let Some(usec) = self.pace.rests_until(cx.usec) {
             return cx.out.push(Output::Alarm { usec });

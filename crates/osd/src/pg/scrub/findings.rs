@@ -82,22 +82,34 @@ pub(in crate::pg) fn txn(pgid: PgId, anew: bool, notes: Vec<FindingNote>) -> Txn
     }
 }
 
-impl Serving<'_> {
+/// Answers requests for what the last scrub has found.
+pub(in crate::pg) struct Findings<'a> {
+    serving: Serving<'a>,
+}
+
+impl<'a> Findings<'a> {
+    /// The part that answers a PG's clients.
+    pub(in crate::pg) fn of(serving: Serving<'a>) -> Self {
+        Self { serving }
+    }
+}
+
+impl Findings<'_> {
     /// Reads what the last scrub has found, for the op with this index of a request. Returns the
     /// request with the errno if there is nothing to read.
-    pub(in crate::pg) fn read_findings(
+    pub(in crate::pg) fn read(
         &mut self,
         op: ClientOp,
         index: usize,
         cx: &mut Ctx<'_>,
     ) -> Option<(ClientOp, Errno)> {
-        match self.findings_range(&op, index) {
+        match self.range(&op, index) {
             Err(e) => Some((op, e)),
             Ok((left, most)) => {
                 let asked = FindingsAsked {
                     op,
                     index,
-                    interval: self.site.interval.since,
+                    interval: self.serving.site.interval.since,
                     left,
                     most,
                     found: Vec::new(),
@@ -109,14 +121,14 @@ impl Serving<'_> {
     }
 
     /// The records that an op asks for, and the most of them.
-    fn findings_range(&self, op: &ClientOp, index: usize) -> Result<(KeyRange, usize), Errno> {
+    fn range(&self, op: &ClientOp, index: usize) -> Result<(KeyRange, usize), Errno> {
         let input = op.ops.get(index).ok_or(EINVAL)?;
         let arg: ScrubLsArg = decode_all(&input.indata).map_err(|_| EINVAL)?;
-        if arg.interval != Epoch::NONE && arg.interval != self.site.interval.since {
+        if arg.interval != Epoch::NONE && arg.interval != self.serving.site.interval.since {
             return Err(EAGAIN);
         }
-        let is_scrubbed = matches!(&*self.role, Role::Active(a) if a.scrub.is_running());
-        if !self.copy.info.scrubs.listed && !is_scrubbed {
+        let is_scrubbed = matches!(&*self.serving.role, Role::Active(a) if a.scrub.is_running());
+        if !self.serving.copy.info.scrubs.listed && !is_scrubbed {
             return Err(ENOENT);
         }
         let kind = if arg.get_snapsets { SNAP_SETS } else { OBJECTS };
@@ -125,38 +137,38 @@ impl Serving<'_> {
             false => place(&arg.start_after),
         };
         let most = usize::try_from(arg.max_return.min(MOST_RETURNED)).unwrap_or(0);
-        Ok((key::findings_after(self.site.pgid, kind, &after), most))
+        Ok((key::findings_after(self.serving.site.pgid, kind, &after), most))
     }
 
     fn read_more(&mut self, asked: FindingsAsked, cx: &mut Ctx<'_>) {
         let max = asked.most.saturating_sub(asked.found.len());
         if max == 0 {
-            return self.findings_done(asked, 0, cx);
+            return self.done(asked, 0, cx);
         }
         let KeyRange { from, to } = asked.left.clone();
-        let token = self.store.token(Pending::Findings(Box::new(asked)));
+        let token = self.serving.store.token(Pending::Findings(Box::new(asked)));
         cx.out.push(Output::ListRecords { token, from, to, max });
     }
 
     /// Handles some of the records.
-    pub(in crate::pg) fn findings_read(
+    pub(in crate::pg) fn answered(
         &mut self,
         mut asked: FindingsAsked,
         records: Result<Vec<(Bytes, Bytes)>, ReadError>,
         cx: &mut Ctx<'_>,
     ) {
         let Ok(records) = records else {
-            return self.findings_done(asked, -EIO, cx);
+            return self.done(asked, -EIO, cx);
         };
         let Some((last, _)) = records.last() else {
-            return self.findings_done(asked, 0, cx);
+            return self.done(asked, 0, cx);
         };
         asked.left.from = key_after(last);
         asked.found.extend(records.into_iter().map(|(_, value)| value));
         self.read_more(asked, cx);
     }
 
-    fn findings_done(&mut self, asked: FindingsAsked, result: i32, cx: &mut Ctx<'_>) {
+    fn done(&mut self, asked: FindingsAsked, result: i32, cx: &mut Ctx<'_>) {
         let FindingsAsked {
             mut op,
             index,
@@ -164,7 +176,7 @@ impl Serving<'_> {
             found,
             ..
         } = asked;
-        invariant!(index < op.ops.len(), "a question about findings to be one of its request's ops"; pg = self.site.pgid, index = index);
+        invariant!(index < op.ops.len(), "a question about findings to be one of its request's ops"; pg = self.serving.site.pgid, index = index);
         if result >= 0 {
             let answer = ScrubLsResult {
                 interval,
@@ -172,6 +184,6 @@ impl Serving<'_> {
             };
             op.ops[index].outdata.push(encode_to_vec(&answer).into());
         }
-        self.pg_op_done(op, index, result, cx);
+        self.serving.pg_op_done(op, index, result, cx);
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use spirula_denc::Micros;
-use spirula_invariant::dropped;
+use spirula_denc::{Micros, UTime};
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::OsdId;
 use spirula_proto::internal::Edition;
 use spirula_proto::mon::LogPriority;
@@ -15,6 +15,7 @@ use super::run::{Asked, Look, Order, Run, Scrub, State, Step};
 use super::schedule;
 use super::slots::ScrubSlot;
 use crate::pg::bug::Bug;
+use crate::pg::hold::Holding;
 use crate::pg::key::{self, KeyRange};
 use crate::pg::log::Usage;
 use crate::pg::message::PeerBody;
@@ -38,16 +39,14 @@ const AGAIN: Micros = Micros::new(100_000);
 const SPREAD: (u64, u64) = (400_000, 6_400_000);
 
 /// Directs a scrub, as the primary.
-pub(in crate::pg) struct Scrubbing<'a> {
+pub(crate) struct Scrubbing<'a> {
     pub(in crate::pg) serving: Serving<'a>,
 }
 
-impl Serving<'_> {
-    /// The handler of scrubs.
-    pub(in crate::pg) fn scrubbing(&mut self) -> Scrubbing<'_> {
-        Scrubbing {
-            serving: self.reborrow(),
-        }
+impl<'a> Scrubbing<'a> {
+    /// The handler of a PG's scrubs.
+    pub(in crate::pg) fn of(serving: Serving<'a>) -> Self {
+        Self { serving }
     }
 }
 
@@ -73,28 +72,41 @@ impl Scrubbing<'_> {
     }
 
     /// Notes that the PG is to be scrubbed as soon as there is a slot for it.
-    pub(in crate::pg) fn order(&mut self, order: Order) {
+    pub(crate) fn order(&mut self, order: Order) {
         if let Some(scrub) = self.scrub() {
             scrub.ordered = Some(scrub.ordered.map_or(order, |o| o.and(order)));
             scrub.again_at = Micros::ZERO;
         }
     }
 
+    /// Sets when the PG was last scrubbed, or its contents were last read.
+    pub(crate) fn set_stamp(&mut self, deep: bool, stamp: UTime, cx: &mut Ctx<'_>) {
+        let history = &mut self.serving.copy.info.scrubs;
+        match deep {
+            true => history.deep_stamp = stamp,
+            false => history.stamp = stamp,
+        }
+        if self.serving.copy.exists {
+            let pgid = self.serving.site.pgid;
+            self.serving.copy.save_info(pgid, self.serving.store, cx);
+        }
+    }
+
     /// Begins a scrub, with a slot of this OSD.
-    pub(in crate::pg) fn begin(&mut self, order: Order, slot: ScrubSlot, cx: &mut Ctx<'_>) {
+    pub(crate) fn begin(&mut self, order: Order, slot: ScrubSlot, cx: &mut Ctx<'_>) {
         let others: BTreeSet<OsdId> = self.serving.site.others().into_iter().collect();
         let usec = cx.usec;
         let speaks = |osd: &OsdId| cx.versions.to(*osd) >= Edition::Current;
         let all_speak = others.iter().all(speaks);
         let Some(scrub) = self.scrub().filter(|s| matches!(s.state, State::Idle)) else {
-            return;
+            return; // It is scrubbed already, or serves no more.
         };
         if !all_speak {
             // An OSD of the release before does not know scrubs. Of an OSD that was silent since it
             // was connected, only its answer tells.
             scrub.again_at = usec + UNTIL_KNOWN;
             self.serving.lease(|l| l.keep_lease(cx));
-            return;
+            return; // It is tried again soon.
         }
         let order = scrub.ordered.take().map_or(order, |o| o.and(order));
         scrub.state = State::Reserving {
@@ -115,13 +127,15 @@ impl Scrubbing<'_> {
         let (me, pgid) = (self.serving.site.whoami, self.serving.site.pgid);
         let deep_errors = self.serving.copy.info.scrubs.deep_errors;
         let progress = self.serving.copy.info.scrubs.progress.take();
-        let Some(scrub) = self.scrub() else { return };
+        let Some(scrub) = self.scrub() else {
+            impossible!("a primary that reserves slots to serve"; pg = pgid);
+        };
         if !matches!(&scrub.state, State::Reserving { waits, .. } if waits.is_empty()) {
             self.serving.copy.info.scrubs.progress = progress;
-            return;
+            return; // Some members have not answered.
         }
         let State::Reserving { order, slot, .. } = std::mem::take(&mut scrub.state) else {
-            return;
+            impossible!("a scrub that is to begin to have reserved slots"; pg = pgid);
         };
         // A repair needs to see everything itself.
         let resumed = progress.filter(|p| p.deep == order.deep && !order.repair && range.contains(&p.cursor));
@@ -188,9 +202,11 @@ impl Scrubbing<'_> {
     /// Ends the scrub; it is tried again later.
     fn try_again(&mut self, cx: &mut Ctx<'_>) {
         let (usec, pgid) = (cx.usec, self.serving.site.pgid);
-        let Some(scrub) = self.scrub() else { return };
+        let Some(scrub) = self.scrub() else {
+            return; // It serves no more.
+        };
         let order = match &scrub.state {
-            State::Idle => return,
+            State::Idle => return, // It has ended.
             State::Reserving { order, .. } => *order,
             State::Running(run) => run.order,
         };
@@ -212,7 +228,7 @@ impl Scrubbing<'_> {
             _ => None,
         });
         if let Some((head, _)) = held {
-            self.serving.let_go(&head, false, cx);
+            Holding::of(self.serving.reborrow()).let_go(&head, false, cx);
         }
         if let Some(scrub) = self.scrub() {
             scrub.state = State::Idle;
@@ -236,12 +252,13 @@ impl Scrubbing<'_> {
                     if !look
                         .head
                         .as_ref()
-                        .is_none_or(|(head, _)| self.serving.is_quiet(head))
+                        .is_none_or(|(head, _)| Holding::of(self.serving.reborrow()).is_quiet(head))
                     {
-                        return;
+                        return; // It is looked at once it is quiet.
                     }
                     self.ask(look, cx);
                 }
+                // An answer goes on with it.
                 Step::Listing(_) | Step::Asked(_) => return,
             }
         }
@@ -253,7 +270,10 @@ impl Scrubbing<'_> {
         let most = self.serving.site.cfg.scrub.chunk;
         let usec = cx.usec;
         let patience = self.serving.site.cfg.scrub.patience.max(1);
-        let Some(run) = self.run() else { return };
+        let pgid = self.serving.site.pgid;
+        let Some(run) = self.run() else {
+            impossible!("a scrub that looks at the next objects to be under way"; pg = pgid);
+        };
         let is_to_stop = !run.order.requested && !run.slot.is_permitted();
         let is_to_be_noted = is_to_stop || run.noted + NOTED_EVERY <= usec;
         // What is to be looked at again is no part of the progress, and takes memory.
@@ -266,7 +286,9 @@ impl Scrubbing<'_> {
                 // It goes on when its hours come again.
                 return self.release(cx);
             }
-            let Some(run) = self.run() else { return };
+            let Some(run) = self.run() else {
+                impossible!("a scrub that notes its progress to go on"; pg = pgid);
+            };
             let rest = range.rest(run.cursor.clone());
             run.step = Step::Listing(most);
             return self.serving.store.list(rest, most, Pending::Scrub, cx);
@@ -283,7 +305,7 @@ impl Scrubbing<'_> {
             return self.ask(look, cx);
         }
         run.step = Step::Holding(look);
-        self.serving.hold(&head, cx);
+        Holding::of(self.serving.reborrow()).hold(&head, cx);
     }
 
     /// Asks all members for accounts.
@@ -292,10 +314,16 @@ impl Scrubbing<'_> {
         let members = self.serving.site.interval.members();
         let rest = self.serving.site.cfg.scrub.rest;
         let usec = cx.usec;
-        let Some(scrub) = self.scrub() else { return };
+        let pgid = self.serving.site.pgid;
+        invariant!(look.range.from < look.range.to, "a range that is looked at to have keys"; pg = pgid);
+        let Some(scrub) = self.scrub() else {
+            impossible!("a primary that asks for accounts to serve"; pg = pgid);
+        };
         scrub.number += 1;
         let number = scrub.number;
-        let Some(run) = scrub.run() else { return };
+        let Some(run) = scrub.run() else {
+            impossible!("a scrub that asks for accounts to be under way"; pg = pgid);
+        };
         let wanted = Wanted {
             number,
             at,
@@ -394,9 +422,14 @@ impl Scrubbing<'_> {
 
     /// Compares the accounts of all members.
     fn compare(&mut self, cx: &mut Ctx<'_>) {
-        let Some(run) = self.run() else { return };
-        let Step::Asked(asked) = std::mem::replace(&mut run.step, Step::Next) else {
-            return;
+        let (pgid, members) = (self.serving.site.pgid, self.serving.site.interval.members().len());
+        let step = self.run().map(|run| std::mem::replace(&mut run.step, Step::Next));
+        let Some(Step::Asked(asked)) = step else {
+            impossible!("accounts that are compared to have been asked for"; pg = pgid);
+        };
+        invariant!(asked.accounts.len() == members, "all members' accounts"; pg = pgid, accounts = asked.accounts.len());
+        let Some(run) = self.run() else {
+            impossible!("a scrub that compares accounts to be under way"; pg = pgid);
         };
         let end = asked.end.clone().unwrap_or_else(|| asked.look.range.to.clone());
         if asked.look.head.is_none() {
@@ -424,7 +457,9 @@ impl Scrubbing<'_> {
                 asked.touched.contains(&head) && !self.serving.site.cfg.has_bug(Bug::UnseenWrites);
             if is_touched || !is_confirmed {
                 let is_forgotten = self.serving.site.cfg.has_bug(Bug::ForgottenLook);
-                let Some(run) = self.run() else { return };
+                let Some(run) = self.run() else {
+                    impossible!("a scrub that compares accounts to be under way"; pg = pgid);
+                };
                 if !is_forgotten {
                     run.again.push_back((head, looks));
                 }
@@ -433,7 +468,7 @@ impl Scrubbing<'_> {
             self.take(judged, cx);
         }
         if let Some((head, _)) = asked.look.head.filter(|_| asked.look.holds) {
-            self.serving.let_go(&head, false, cx);
+            Holding::of(self.serving.reborrow()).let_go(&head, false, cx);
         }
     }
 
@@ -453,7 +488,7 @@ impl Scrubbing<'_> {
     /// at work goes on.
     fn ask_again(&mut self, which: impl Fn(OsdId, Micros) -> bool, cx: &mut Ctx<'_>) {
         let Some(Step::Asked(asked)) = self.run().map(|run| &mut run.step) else {
-            return;
+            return; // No member is asked.
         };
         let wanted = asked.wanted.clone();
         let mut late = Vec::new();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use spirula_denc::{decode_all, encode_to_vec};
+use spirula_invariant::{impossible, invariant};
 use spirula_maps::{HObject, OsdId, PgShard, ReqId, SpgId};
 use spirula_proto::mon::LogPriority;
 use spirula_proto::osd_op_data::{InconsistentObject, ShardInfo};
@@ -168,7 +169,9 @@ impl Scrubbing<'_> {
     pub(super) fn take(&mut self, judged: Vec<Judged>, cx: &mut Ctx<'_>) {
         let cfg = self.serving.site.cfg.scrub;
         let pgid = self.serving.site.pgid;
-        let Some(run) = self.run() else { return };
+        let Some(run) = self.run() else {
+            impossible!("a scrub that takes judgements to be under way"; pg = pgid);
+        };
         let name = run.order.name();
         let (mut notes, mut lines) = (Vec::new(), Vec::new());
         let mut group = Vec::new();
@@ -225,8 +228,10 @@ impl Scrubbing<'_> {
 
     /// Has all members note how far the scrub is.
     pub(super) fn note_progress(&mut self, cx: &mut Ctx<'_>) {
-        let usec = cx.usec;
-        let Some(run) = self.run() else { return };
+        let (usec, pgid) = (cx.usec, self.serving.site.pgid);
+        let Some(run) = self.run() else {
+            impossible!("a scrub that notes its progress to be under way"; pg = pgid);
+        };
         run.noted = usec;
         let progress = Progress {
             deep: run.order.deep,
@@ -254,10 +259,12 @@ impl Scrubbing<'_> {
 
     /// Ends the scrub: says what was found, has it repaired, and remembers it.
     pub(super) fn finish(&mut self, cx: &mut Ctx<'_>) {
-        let Some(scrub) = self.scrub() else { return };
-        let State::Running(mut run) = std::mem::take(&mut scrub.state) else {
-            return;
+        let pgid = self.serving.site.pgid;
+        let state = self.scrub().map(|scrub| std::mem::take(&mut scrub.state));
+        let Some(State::Running(mut run)) = state else {
+            impossible!("a scrub that ends to be under way"; pg = pgid);
         };
+        invariant!(run.again.is_empty(), "nothing to be left that is to be looked at again"; pg = pgid, left = run.again.len());
         self.release(cx);
         let (name, order) = (run.order.name(), run.order);
         let (missing, inconsistent) = (run.totals.missing, run.totals.inconsistent);
@@ -281,7 +288,9 @@ impl Scrubbing<'_> {
         let is_mended = is_repair && fixed == total;
         self.say_result(&run, is_repair.then_some(fixed), cx);
         self.remember(&run, is_mended, cx);
-        let Some(scrub) = self.scrub() else { return };
+        let Some(scrub) = self.scrub() else {
+            impossible!("a primary whose scrub ends to serve"; pg = pgid);
+        };
         let checks_repair = std::mem::take(&mut scrub.checks_repair);
         scrub.repair_failed = total > 0 && (checks_repair && !is_repair || scrub.repair_failed);
         if repaired > 0 && !is_mended {
@@ -410,8 +419,7 @@ impl Run {
         let errors = of.judgement.count();
         self.totals.errors.add_all(errors);
         if of.judgement.auth.is_none() {
-            // There is nothing to repair it from, and nothing to compare with.
-            return;
+            return; // There is nothing to repair it from, and nothing to compare with.
         }
         let bad: Vec<&Shard> = of.judgement.shards.iter().filter(|s| s.is_bad()).collect();
         self.totals.missing += u32::from(bad.iter().any(|s| s.is_missing()));
@@ -419,7 +427,7 @@ impl Run {
         self.totals.inconsistent +=
             u32::from(of.judgement.too_large || bad.iter().copied().any(|s| is_there(&s)));
         if bad.is_empty() || self.findings.len() >= MOST_REPAIRED {
-            return;
+            return; // Nothing can be repaired, or another scrub repairs it.
         }
         self.findings.push(Finding {
             key: of.key.clone(),

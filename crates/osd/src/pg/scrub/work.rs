@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use spirula_denc::{Micros, decode_all};
 use spirula_erasure::FragmentDigest;
-use spirula_invariant::invariant;
+use spirula_invariant::{impossible, invariant};
 use spirula_maps::OsdId;
 
 use super::account::{Account, Content, Found, Omap};
@@ -157,7 +157,7 @@ impl Work {
     /// `is_coded`: this member has a fragment of it.
     pub(super) fn looked_up(&mut self, object: Option<Option<StoredObject>>, is_coded: bool) {
         let Some(key) = self.left.as_mut().and_then(VecDeque::pop_front) else {
-            return;
+            impossible!("an object that was looked up to be one of those left"; at = self.wanted.at);
         };
         let object = match object {
             None => return self.account(Account { key, found: None }),
