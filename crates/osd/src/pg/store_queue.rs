@@ -21,7 +21,7 @@ use super::op::ClientOp;
 use super::output::{Claim, Ctx, Output, Reader, Token};
 use super::reading::Reading;
 use super::repair::Asked;
-use super::scrub::findings::FindingsAsked;
+use super::scrub::asked::FindingsAsked;
 use super::txn::Txn;
 
 /// The purpose of a transaction.

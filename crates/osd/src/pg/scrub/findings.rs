@@ -8,6 +8,7 @@ use spirula_invariant::invariant;
 use spirula_maps::{Epoch, PgId};
 use spirula_proto::osd_op_data::{ObjectId, ScrubLsArg, ScrubLsResult};
 
+use super::asked::FindingsAsked;
 use super::message::FindingNote;
 use crate::pg::fetch::{ReadError, key_after};
 use crate::pg::key::{self, KeyRange};
@@ -30,21 +31,6 @@ pub(super) const MOST_BYTES: usize = 32 << 10;
 const MOST_RETURNED: u64 = 256;
 /// The bytes of a name that a record's key has of it. Of a longer one it has a hash, too.
 const PLACE: usize = 1024;
-
-/// A request for what the last scrub has found, while records are read for it.
-#[derive(Debug)]
-pub(in crate::pg) struct FindingsAsked {
-    pub(in crate::pg) op: ClientOp,
-    /// The index among the ops of the request.
-    index: usize,
-    /// The interval in which it was asked.
-    interval: Epoch,
-    /// The records that are left.
-    left: KeyRange,
-    /// The most findings that are wanted.
-    most: usize,
-    found: Vec<Bytes>,
-}
 
 /// The place of an object in a list of findings.
 fn place(id: &ObjectId) -> Bytes {

@@ -15,6 +15,7 @@
 
 mod account;
 pub(super) mod accounting;
+pub(super) mod asked;
 mod clones;
 mod digest;
 pub(super) mod findings;
