@@ -155,7 +155,7 @@ impl Accounting<'_> {
         work.waits = true;
         match work.next() {
             Next::List => {
-                let range = work.wanted.range.clone();
+                let range = work.unlisted();
                 self.store.list(range, LISTED, Pending::Account, cx);
             }
             Next::Lookup(key) => self.store.look_up(key, Pending::Account, cx),

@@ -13,12 +13,13 @@ use super::digest::{self, Digest};
 use super::message::Wanted;
 use super::slots::{ScrubSlot, ScrubSlots};
 use crate::pg::fetch::{Answer, Fetched, OmapRange, Pieces, ReadRange, Want, key_after};
+use crate::pg::key::{self, KeyRange};
 use crate::pg::message::PeeringId;
 use crate::pg::object::{ObjectInfo, StoredObject};
 
 /// The bytes of omap pairs that are read at once.
 const KEY_BYTES: usize = 256 << 10;
-/// The bytes of accounts after which an answer is sent.
+/// The bytes of accounts after which an answer is sent, once an object's last clone is in it.
 const MOST_BYTES: usize = 1 << 20;
 
 /// A member's part in the scrubs of its PG.
@@ -142,8 +143,26 @@ impl Work {
             return Next::Read(reading.key.clone(), reading.wants());
         }
         match left.front() {
-            Some(key) if self.weight < MOST_BYTES => Next::Lookup(key.clone()),
-            _ => Next::Give,
+            Some(key) if self.weight < MOST_BYTES || self.is_of_last(key) => Next::Lookup(key.clone()),
+            Some(_) => Next::Give,
+            // An object's clones are judged together: the listing goes on if it had no room for all.
+            None if self.next.as_ref().is_some_and(|next| self.is_of_last(next)) => Next::List,
+            None => Next::Give,
+        }
+    }
+
+    /// Whether a key is of the same object as the last account.
+    fn is_of_last(&self, key: &Bytes) -> bool {
+        let last = self.done.last();
+        last.is_some_and(|a| key::head_key(&a.key) == key::head_key(key))
+    }
+
+    /// The range that is to be listed: all of it, or what an earlier listing had no room for.
+    pub(super) fn unlisted(&self) -> KeyRange {
+        let range = self.wanted.range.clone();
+        match &self.next {
+            Some(next) => range.rest(next.clone()),
+            None => range,
         }
     }
 
@@ -168,7 +187,8 @@ impl Work {
         let found = Found {
             size: object.size,
             attrs_digest: digest::of_attrs(&object.attrs),
-            attrs: self.wanted.attrs.then_some(object.attrs),
+            // Those of many clones may be too many: then their digest tells that they differ.
+            attrs: (self.wanted.attrs && self.weight < MOST_BYTES).then_some(object.attrs),
             info: object.info,
             content: None,
         };
@@ -318,5 +338,56 @@ impl Reading {
             key: self.key,
             found: Some(found),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_maps::EVersion;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_between_objects() {
+        let head = key::object_key(&spirula_maps::HObject {
+            oid: "many".into(),
+            snap: spirula_maps::snap::NOSNAP,
+            ..spirula_maps::HObject::default()
+        });
+        let clones = [1, 2, 3].map(|snap| key::clone_key(&head, snap));
+        let wanted = Wanted {
+            number: 1,
+            at: EVersion::ZERO,
+            range: key::group_range(&head),
+            deep: false,
+            seed: 1,
+            attrs: false,
+            rest: 0,
+        };
+        let strides = Strides { data: 4096, keys: 1 };
+        let mut work = Work::new(OsdId::new(0), PeeringId::default(), wanted, strides);
+        work.listed(clones[..2].iter().cloned(), Some(clones[2].clone()));
+        for clone in &clones[..2] {
+            assert_eq!(work.next(), Next::Lookup(clone.clone()));
+            work.looked_up(Some(Some(StoredObject::default())), false);
+            // More than an answer should have.
+            work.weight = MOST_BYTES;
+        }
+        // The listing had no room for the third clone.
+        assert_eq!(
+            (work.next(), work.unlisted().from),
+            (Next::List, clones[2].clone())
+        );
+        work.listed(
+            [clones[2].clone(), head.clone()].into_iter(),
+            Some(Bytes::from_static(b"\xff")),
+        );
+        for key in [&clones[2], &head] {
+            assert_eq!(work.next(), Next::Lookup(key.clone()));
+            work.looked_up(Some(Some(StoredObject::default())), false);
+        }
+        assert_eq!(work.next(), Next::Give);
+        let (accounts, next) = work.give();
+        assert_eq!((accounts.len(), next), (4, Some(Bytes::from_static(b"\xff"))));
     }
 }
