@@ -1,8 +1,8 @@
 /* A steady load of writes, told second by second.
  *
- *     load POOL OBJECT_SIZE OBJECTS SECONDS [WRITE_SIZE]
+ *     load POOL OBJECT_SIZE OBJECTS SECONDS [WRITE_SIZE [IN_FLIGHT]]
  *
- * 16 writes in flight at random among OBJECTS names: of whole objects, or of WRITE_SIZE bytes at a multiple of that, as a block device's.
+ * IN_FLIGHT (16) writes in flight at random among OBJECTS names, which differ from those of another OBJECT_SIZE: of whole objects, or of WRITE_SIZE bytes at a multiple of that, as a block device's.
  * With SECONDS 0 every object is written once, whole, in order. Prints a line a second: the second, writes, and the 50th and 99th
  * percentile and the maximum of their latencies in ms. The cluster is that of CEPH_CONF. A write that fails ends it.
  */
@@ -17,14 +17,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { IN_FLIGHT = 16, MOST_A_SECOND = 1 << 20 };
+enum { MOST_IN_FLIGHT = 1024, MOST_A_SECOND = 1 << 20 };
 
 static rados_ioctx_t io;
 static size_t size, write_size;
-static uint64_t objects, seconds;
+static uint64_t objects, seconds, in_flight = 16;
 static double end;
 static atomic_ullong next_object;
-static atomic_int running = IN_FLIGHT;
+static atomic_int running;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static float latencies[MOST_A_SECOND];
 static size_t count;
@@ -39,7 +39,7 @@ static void *writer(void *arg)
 		double begun = now();
 		if (seconds ? begun >= end : i >= objects)
 			break;
-		snprintf(name, sizeof name, "load%llu", (unsigned long long)i);
+		snprintf(name, sizeof name, "load%zu.%llu", size, (unsigned long long)i);
 		if (!seconds || write_size == size)
 			check(rados_write_full(io, name, data, size), name);
 		else
@@ -79,17 +79,18 @@ static void tell(int second)
 int main(int argc, char **argv)
 {
 	rados_t cluster;
-	pthread_t threads[IN_FLIGHT];
-	if (argc != 5 && argc != 6) {
-		fprintf(stderr, "load POOL OBJECT_SIZE OBJECTS SECONDS [WRITE_SIZE]\n");
+	pthread_t threads[MOST_IN_FLIGHT];
+	if (argc < 5 || argc > 7) {
+		fprintf(stderr, "load POOL OBJECT_SIZE OBJECTS SECONDS [WRITE_SIZE [IN_FLIGHT]]\n");
 		return 2;
 	}
 	size = strtoull(argv[2], NULL, 0);
 	objects = strtoull(argv[3], NULL, 0);
 	seconds = strtoull(argv[4], NULL, 0);
-	write_size = argc == 6 ? strtoull(argv[5], NULL, 0) : size;
-	if (!objects || !write_size || write_size > size) {
-		fprintf(stderr, "load: no objects, or writes of more or less than an object\n");
+	write_size = argc > 5 ? strtoull(argv[5], NULL, 0) : size;
+	in_flight = argc > 6 ? strtoull(argv[6], NULL, 0) : in_flight;
+	if (!objects || !write_size || write_size > size || !in_flight || in_flight > MOST_IN_FLIGHT) {
+		fprintf(stderr, "load: no objects, writes of more or less than an object, or too many or no writes in flight\n");
 		return 2;
 	}
 	check(rados_create(&cluster, "admin"), "create");
@@ -97,13 +98,14 @@ int main(int argc, char **argv)
 	check(rados_connect(cluster), "connect");
 	check(rados_ioctx_create(cluster, argv[1], &io), argv[1]);
 	end = now() + seconds;
-	for (uintptr_t i = 0; i < IN_FLIGHT; i++)
+	atomic_store(&running, (int)in_flight);
+	for (uintptr_t i = 0; i < in_flight; i++)
 		pthread_create(&threads[i], NULL, writer, (void *)(i + 1));
 	for (int second = 1; atomic_load(&running) > 0; second++) {
 		sleep(1);
 		tell(second);
 	}
-	for (int i = 0; i < IN_FLIGHT; i++)
+	for (uint64_t i = 0; i < in_flight; i++)
 		pthread_join(threads[i], NULL);
 	rados_ioctx_destroy(io);
 	rados_shutdown(cluster);

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What clients feel of a failure, of recovery and of scrubs, beside real Ceph in one run.
+"""What clients feel of a failure, of recovery, of scrubs and of each other, beside real Ceph in one run.
 
     bench/recovery.py CASE… [--only ceph|spirula] [--repeat 1] [--bytes 2147483648] [--object 4194304] [--write 0] [--away 60]
 
@@ -9,6 +9,7 @@ out:    of four OSDs one is marked out under load.
 idle:   the same without load, so how fast a cluster copies that has nothing else to do.
 scrub:  all PGs are deep-scrubbed under load.
 still:  the same without load, so how fast a cluster scrubs that has nothing else to do, and what processor time that takes.
+fair:   two clients write to one pool: 4 KiB at a time, and --object bytes 64 at a time.
 leader: of three monitors the leader is killed, five times. Tells the time to the next command that a monitor answers.
 
 The pool holds --bytes in objects of --object bytes. The load has 16 writes in flight: of whole objects, or of --write bytes somewhere
@@ -33,9 +34,10 @@ CLEAN_WITHIN = 900
 class Load:
     """The writer, and what it has told: (when, writes, 99th percentile in ms, longest in ms) of each second."""
 
-    def __init__(self, cluster, args, seconds):
-        command = [f"{args.work}/load", "bench", str(args.object), str(args.bytes // args.object), str(seconds)]
-        command += [str(args.write)] if args.write else []
+    def __init__(self, cluster, args, seconds, size=None, write=None, in_flight=16):
+        size = size or args.object
+        command = [f"{args.work}/load", "bench", str(size), str(args.bytes // size), str(seconds)]
+        command += [str(write or args.write or size), str(in_flight)]
         self.child = subprocess.Popen(command, env=cluster.env, stdout=subprocess.PIPE, text=True)
         self.rows = []
         threading.Thread(target=self.read, daemon=True).start()
@@ -204,6 +206,32 @@ def case_still(cluster, _args, say):
     scrub_all(cluster, say)
 
 
+def case_fair(cluster, args, say):
+    def small(in_flight):
+        return Load(cluster, args, 7200, 64 << 10, 4096, in_flight)
+
+    alone = {}
+    for in_flight in (1, 16):
+        load = small(in_flight)
+        time.sleep(15)
+        load.child.kill()
+        alone[in_flight] = Phase(load.rows[3:])
+        say(f"{in_flight} small alone", str(alone[in_flight]))
+    large = Load(cluster, args, 7200, in_flight=64)
+    try:
+        time.sleep(20)
+        base = Phase(large.rows[3:])
+        say("64 large alone", str(base))
+        for in_flight in (1, 16):
+            load, begun = small(in_flight), time.time()
+            time.sleep(23)
+            load.child.kill()
+            say(f"{in_flight} small beside", str(Phase(load.rows[3:], alone[in_flight])))
+            say("64 large beside", str(Phase(large.between(begun + 3, time.time()), base)))
+    finally:
+        large.child.kill()
+
+
 def case_leader(cluster, _args, say):
     took = []
     with rados.Rados(conffile=cluster.env["CEPH_CONF"]) as client:
@@ -228,7 +256,7 @@ def case_leader(cluster, _args, say):
 
 # The case, and the OSDs and monitors that it wants.
 CASES = {"return": (case_return, 3, 1), "out": (case_out, 4, 1), "idle": (case_idle, 4, 1), "scrub": (case_scrub, 3, 1),
-         "still": (case_still, 3, 1), "leader": (case_leader, 3, 3)}
+         "still": (case_still, 3, 1), "fair": (case_fair, 3, 1), "leader": (case_leader, 3, 3)}
 
 
 def main():
