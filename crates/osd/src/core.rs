@@ -1,6 +1,7 @@
 //! All PGs of one reactor: creates, splits and drops PGs as the map says, and hands events to them.
 //! Without I/O.
 
+mod scheduler;
 mod scrubs;
 mod turns;
 
@@ -29,6 +30,8 @@ use crate::pg::{
     Ctx, Lane, Output, Pg, PgCounts, PgMemory, PgReport, Shared, StageState, StoreReply, Token, TrimState,
 };
 
+use scheduler::Scheduler;
+pub use scheduler::{FlowState, SchedulerState};
 use scrubs::ScrubTurns;
 pub use turns::{CopyBids, NamedBid};
 
@@ -107,6 +110,7 @@ pub struct Core {
     early: Vec<Early>,
     shared: Shared,
     scrubs: ScrubTurns,
+    scheduler: Scheduler,
     /// How many transitions each PG remembers.
     remembered: usize,
     /// Whether a PG has begun or stopped wanting to copy, wanting to be copied to, or copying.
@@ -131,6 +135,7 @@ impl Core {
             early: Vec::new(),
             shared: Shared::default(),
             scrubs: ScrubTurns::default(),
+            scheduler: Scheduler::default(),
             remembered: 0,
             copies_changed: false,
             trims_changed: false,
@@ -260,7 +265,11 @@ impl Core {
     pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
         let early = self.early.iter().filter_map(Early::op);
         let early = early.map(|op| OpRecord::of(op, Progress::Delayed("wait for new map")));
-        early.chain(self.pgs.values().flat_map(|pg| pg.seen().op_records()))
+        let queued = self.scheduler.ops();
+        let queued = queued.map(|op| OpRecord::of(op, Progress::Delayed("queued for pg")));
+        early
+            .chain(queued)
+            .chain(self.pgs.values().flat_map(|pg| pg.seen().op_records()))
     }
 
     /// When the requests that wait or are under way were received.
@@ -269,6 +278,7 @@ impl Core {
             .early
             .iter()
             .filter_map(Early::op)
+            .chain(self.scheduler.ops())
             .map(|op| op.stamps.received);
         early.chain(self.pgs.values().flat_map(|pg| pg.seen().ops_received()))
     }
@@ -404,10 +414,33 @@ impl Core {
             return; // It goes on with the map, or is given up.
         }
         self.shared.pace.note_op(cx.usec, op.traffic());
+        if let Some(op) = self.scheduler.enter(pgid, op, cx.usec) {
+            self.begin_op(pgid, op, cx);
+        }
+        self.begin_ops(cx);
+    }
+
+    /// Begins a client's request.
+    fn begin_op(&mut self, pgid: PgId, op: ClientOp, cx: &mut Ctx<'_>) {
         match self.by_id.get(&pgid) {
             Some(&slot) => self.with(slot, cx, |pg, cx| pg.handle_op(op, cx)),
             None => cx.turn_away(op, self.map.epoch()),
         }
+    }
+
+    /// Begins the requests whose turn it is, once others have ended.
+    fn begin_ops(&mut self, cx: &mut Ctx<'_>) {
+        while self.scheduler.is_waiting()
+            && let Some((pgid, op)) = self.scheduler.next()
+        {
+            cx.perf.turns.add(cx.usec.saturating_sub(op.stamps.scheduled));
+            self.begin_op(pgid, op, cx);
+        }
+    }
+
+    /// The requests that wait for their turn, and those before them.
+    pub fn scheduler(&self) -> SchedulerState {
+        self.scheduler.state()
     }
 
     /// Whether OSD `from` may ask for a PG that is not here: `from` leads the PG, or this OSD is to
@@ -442,6 +475,7 @@ impl Core {
         self.with(slot, cx, |pg, cx| pg.handle_peer(from, msg, cx));
         self.grant_copies(cx);
         self.follow_scrubs(cx);
+        self.begin_ops(cx);
     }
 
     /// Handles an answer of the store.
@@ -454,6 +488,7 @@ impl Core {
         self.grant_trims(cx);
         self.grant_copies(cx);
         self.follow_scrubs(cx);
+        self.begin_ops(cx);
     }
 
     /// Handles the loss of a connection to or from another OSD.
@@ -465,16 +500,19 @@ impl Core {
     }
 
     /// Handles the end of a client's connection.
-    pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
+    pub fn handle_client_closed(&mut self, conn: u64, cx: &mut Ctx<'_>) {
         self.early.retain(|e| !e.is_of(conn));
+        self.scheduler.forget(conn);
         self.pgs
             .values_mut()
             .for_each(|pg| pg.handle_client_closed(conn, cx));
+        self.begin_ops(cx);
     }
 
     /// Handles the passing of time; called about once a second.
     pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
         self.give_up_early(cx);
+        self.scheduler.tick(cx.usec);
         for slot in self.slots() {
             self.with(slot, cx, Pg::handle_tick);
         }
@@ -483,6 +521,7 @@ impl Core {
         self.grant_copies(cx);
         self.grant_trims(cx);
         self.begin_scrubs(cx);
+        self.begin_ops(cx);
     }
 
     /// Hangs up on clients that have waited long for a map. The map was asked for, so either there

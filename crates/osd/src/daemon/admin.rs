@@ -14,7 +14,9 @@ use spirula_proto::mon::LogPriority;
 use super::shell::Shared;
 use super::state::Osd;
 use super::table::{self, COMMANDS};
-use super::{history, mempools, metadata, options, perf, pg_states, scrubs, transitions, watchers};
+use super::{
+    history, mempools, metadata, options, perf, pg_states, scheduler, scrubs, transitions, watchers,
+};
 use crate::core::NamedBid;
 use crate::pg::repair::MarkLostError;
 use crate::pg::{Pg, PgReport};
@@ -173,6 +175,7 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         }
         "list_unfound" | "mark_unfound_lost" => Err(failure(EINVAL, "no pgid specified")),
         "dump_recovery_reservations" => Ok(reservations(o)),
+        "dump_op_pq_state" => Ok(scheduler::dump(&o.core.scheduler())),
         "dump_scrubs" => Ok(scrubs::dump(o)),
         "dump_scrub_reservations" => Ok(scrubs::reservations(o)),
         "scrub" => scrubs::age(o, args, false),

@@ -36,6 +36,7 @@ impl TrackedOp for OpRecord {
                 events.push((name.to_owned(), at));
             }
         };
+        add("queued_for_pg", s.scheduled);
         add("reached_pg", s.queued);
         if let Progress::Delayed(what) = self.progress {
             add(what, s.queued.max(s.received));
@@ -115,6 +116,7 @@ mod tests {
             pgid: PgId::new(PoolId::new(1), 0),
             stamps: Stamps {
                 received: Micros::new(10),
+                scheduled: Micros::ZERO,
                 queued: Micros::new(11),
                 started: Micros::new(12),
                 sub_ops_sent: Micros::new(13),

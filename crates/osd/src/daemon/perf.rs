@@ -318,6 +318,11 @@ impl Perf {
     fn sub_op_counters(&self) -> Vec<Counter> {
         let c = &self.core;
         vec![
+            times(
+                "op_turn_latency",
+                c.turns,
+                "Client operations that waited for their turn, until it came",
+            ),
             count("subop", c.sub_ops.count, "Suboperations"),
             count("subop_in_bytes", c.sub_op_bytes, "Suboperations total size"),
             times("subop_latency", c.sub_ops, "Suboperations latency"),

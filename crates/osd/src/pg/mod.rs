@@ -77,6 +77,7 @@ mod stats;
 mod store_queue;
 mod stored_copy;
 mod ticks;
+pub mod turn;
 pub mod txn;
 pub mod versions;
 mod waiting;

@@ -18,6 +18,7 @@ use spirula_proto::osd_op_data::CallInput;
 
 use super::account::{Held, Hold, Party, Room};
 use super::cluster::{ClusterMap, PoolView};
+use super::turn::Turn;
 
 /// How many copies of data that is in no buffer of a pool are in memory while a request is under
 /// way: as a value, in the message to the others, in the store's log, and for its index.
@@ -354,6 +355,8 @@ pub struct Taken {
     pub hold: Option<Hold>,
     /// The room for the data read for the request.
     pub room: Room,
+    /// Counts the request among those under way on the OSD.
+    pub turn: Option<Turn>,
 }
 
 /// When an op reached each stage, by a monotonic clock; zero for not yet.
@@ -361,6 +364,8 @@ pub struct Taken {
 pub struct Stamps {
     /// When it was read from the socket.
     pub received: Micros,
+    /// When it began to wait for its turn, if it did.
+    pub scheduled: Micros,
     /// When it came to its PG.
     pub queued: Micros,
     /// When its execution began.
@@ -374,8 +379,9 @@ pub struct Stamps {
 }
 
 impl ClientOp {
-    /// See [`Hold::forget_copies`].
-    pub(super) fn forget_copies(&mut self) {
+    /// Gives up what others could use while the request waits for its PG.
+    pub(super) fn park(&mut self) {
+        self.taken.turn = None;
         if let Some(hold) = &mut self.taken.hold {
             hold.forget_copies();
         }

@@ -189,7 +189,7 @@ impl Serving<'_> {
             // Looked at again when it is its turn, by the map of then.
             Role::Peering(_) => match self.site.check(&op) {
                 Verdict::Pass => {
-                    op.forget_copies();
+                    op.park();
                     self.ops.held.push_back(op);
                 }
                 Verdict::Drop(reason) => self.site.drop_op(&op, reason, cx),

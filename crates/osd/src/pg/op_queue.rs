@@ -32,7 +32,7 @@ impl OpQueue {
     pub(super) fn hold_first(&mut self, ops: Vec<ClientOp>) {
         for mut op in ops.into_iter().rev() {
             op.reset();
-            op.forget_copies();
+            op.park();
             self.held.push_front(op);
         }
     }

@@ -59,6 +59,8 @@ pub struct CorePerf {
     pub sub_ops: Times,
     /// Bytes of data and attributes in these writes.
     pub sub_op_bytes: u64,
+    /// Requests that waited for their turn, until it came.
+    pub turns: Times,
     /// Requests that looked for their object's context.
     pub contexts: u64,
     /// Requests that found their object's context.

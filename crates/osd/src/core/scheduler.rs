@@ -1,0 +1,395 @@
+//! Which requests begin now, and which wait: clients take turns by what their requests cost.
+//!
+//! Start-time fair queueing with a bounded number of bytes under way (SFQ(D): Jin, Chase, Kaur,
+//! "Interposed proportional sharing for a storage service utility", 2004). Each client has a tag
+//! that goes on with the cost of what it begins; the client with the lowest tag is next. A client
+//! that was idle begins where the others are, so that it saves nothing up. All clients under one key
+//! share a weight.
+//!
+//! One client alone never waits here. With others, large requests and small ones have a bound
+//! each: a small request is not kept waiting by the bytes of large ones, nor a large one by the
+//! number of small ones.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use spirula_denc::Micros;
+use spirula_maps::PgId;
+
+use crate::pg::op::{Client, ClientOp};
+use crate::pg::turn::{SIZES, Size, UnderWay};
+
+/// What a request costs besides its bytes, in bytes.
+const PER_OP: u64 = 16 << 10;
+/// The bytes of a request beyond which its size does not count: a client may ask to read more than
+/// there is.
+const LARGEST: u64 = 32 << 20;
+/// The cost of requests of one size under way from which on others of that size wait.
+const UNDER_WAY: [u64; SIZES] = [6 << 20, 6 << 20];
+/// How long a client counts after its last request.
+const RECENT: Micros = Micros::from_secs(1);
+/// A request that waits.
+#[derive(Debug)]
+struct Waiting {
+    pgid: PgId,
+    op: ClientOp,
+    cost: u64,
+}
+
+/// A client's requests.
+#[derive(Debug)]
+struct Flow {
+    client: Arc<Client>,
+    /// The client's tag: where its next request begins.
+    tag: u64,
+    /// When its last request came.
+    last: Micros,
+    queue: VecDeque<Waiting>,
+}
+
+/// What `dump_op_pq_state` tells of a client.
+#[derive(Debug, Clone)]
+pub struct FlowState {
+    /// The client.
+    pub client: Arc<Client>,
+    /// Its tag, relative to the lowest that a request may begin with now.
+    pub ahead: u64,
+    /// The number of its requests that wait.
+    pub waiting: usize,
+    /// The cost of these, in bytes.
+    pub cost: u64,
+}
+
+/// What `dump_op_pq_state` tells.
+#[derive(Debug, Clone)]
+pub struct SchedulerState {
+    /// Cost of small and of large requests under way, in bytes.
+    pub under_way: [u64; SIZES],
+    /// The bounds of these.
+    pub most: [u64; SIZES],
+    /// The clients that have sent requests lately.
+    pub flows: Vec<FlowState>,
+}
+
+/// The requests of clients that wait for their turn.
+#[derive(Debug, Default)]
+pub(super) struct Scheduler {
+    flows: HashMap<u64, Flow>,
+    /// The number of flows of each party that has some, by the party's address in memory, which is
+    /// valid while a client of it is held.
+    parties: HashMap<usize, u64>,
+    /// The clients whose next request is of this size, by their tags.
+    next: [BTreeSet<(u64, u64)>; SIZES],
+    /// The tag with which the last request began.
+    tag: u64,
+    under_way: Arc<UnderWay>,
+}
+
+fn party(client: &Client) -> usize {
+    Arc::as_ptr(&client.party).addr()
+}
+
+impl Scheduler {
+    /// Takes a request that has come, and returns it if it begins now. Else it waits until
+    /// [`Scheduler::next`] returns it.
+    pub(super) fn enter(&mut self, pgid: PgId, mut op: ClientOp, now: Micros) -> Option<ClientOp> {
+        let conn = op.client.conn;
+        let cost = op.traffic().min(LARGEST) + PER_OP;
+        let size = Size::of(cost);
+        let others = self.flows.len() - usize::from(self.flows.contains_key(&conn));
+        let may_begin = others == 0 || self.next[size as usize].is_empty() && self.has_room(size);
+        let first = self.tag;
+        let flow = self.flow(&op.client);
+        flow.last = now;
+        if flow.queue.is_empty() {
+            // What the client did not use while it was idle is not its due.
+            flow.tag = flow.tag.max(first);
+            if may_begin {
+                let tag = flow.tag;
+                op.taken.turn = Some(self.under_way.begin(cost));
+                self.begun(conn, tag, cost);
+                return Some(op);
+            }
+        }
+        op.stamps.scheduled = now;
+        flow.queue.push_back(Waiting { pgid, op, cost });
+        if flow.queue.len() == 1 {
+            let head = (flow.tag, conn);
+            self.next[size as usize].insert(head);
+        }
+        None
+    }
+
+    /// A client's flow, made if there is none.
+    fn flow(&mut self, client: &Arc<Client>) -> &mut Flow {
+        let parties = &mut self.parties;
+        self.flows.entry(client.conn).or_insert_with(|| {
+            *parties.entry(party(client)).or_default() += 1;
+            Flow {
+                client: Arc::clone(client),
+                tag: 0,
+                last: Micros::ZERO,
+                queue: VecDeque::new(),
+            }
+        })
+    }
+
+    /// Whether several clients have sent requests lately.
+    pub(super) fn is_shared(&self) -> bool {
+        self.flows.len() > 1
+    }
+
+    fn has_room(&self, size: Size) -> bool {
+        self.under_way.cost(size) < UNDER_WAY[size as usize]
+    }
+
+    /// Moves a client's tag on by the cost of a request that begins with this tag.
+    fn begun(&mut self, conn: u64, tag: u64, cost: u64) {
+        self.tag = self.tag.max(tag);
+        if let Some(flow) = self.flows.get_mut(&conn) {
+            let sharers = self.parties.get(&party(&flow.client)).copied().unwrap_or(1);
+            flow.tag = tag.saturating_add(cost.saturating_mul(sharers));
+        }
+    }
+
+    /// Takes the next request that may begin.
+    pub(super) fn next(&mut self) -> Option<(PgId, ClientOp)> {
+        let is_shared = self.is_shared();
+        let may = |size: &Size| !is_shared || self.has_room(*size);
+        let heads = Size::ALL.into_iter().filter(may);
+        let firsts = heads.filter_map(|size| Some((*self.next[size as usize].first()?, size)));
+        let ((tag, conn), size) = firsts.min_by_key(|(first, _)| *first)?;
+        self.next[size as usize].remove(&(tag, conn));
+        let Waiting { pgid, mut op, cost } = self.flows.get_mut(&conn)?.queue.pop_front()?;
+        op.taken.turn = Some(self.under_way.begin(cost));
+        self.begun(conn, tag, cost);
+        if let Some(flow) = self.flows.get(&conn)
+            && let Some(head) = flow.queue.front()
+        {
+            self.next[Size::of(head.cost) as usize].insert((flow.tag, conn));
+        }
+        Some((pgid, op))
+    }
+
+    /// Whether requests wait.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.next.iter().any(|n| !n.is_empty())
+    }
+
+    /// The requests that wait.
+    pub(super) fn ops(&self) -> impl Iterator<Item = &ClientOp> {
+        self.flows.values().flat_map(|f| f.queue.iter().map(|w| &w.op))
+    }
+
+    /// Drops what waits of a connection that has ended.
+    pub(super) fn forget(&mut self, conn: u64) {
+        let Some(flow) = self.flows.remove(&conn) else {
+            return; // It has sent nothing lately.
+        };
+        self.next.iter_mut().for_each(|n| n.retain(|(_, c)| *c != conn));
+        self.leave_party(&flow.client);
+    }
+
+    fn leave_party(&mut self, client: &Client) {
+        let party = party(client);
+        if let Some(sharers) = self.parties.get_mut(&party) {
+            *sharers -= 1;
+            if *sharers == 0 {
+                self.parties.remove(&party);
+            }
+        }
+    }
+
+    /// Handles the passing of a second: forgets clients that send nothing, and what has been under
+    /// way for long.
+    pub(super) fn tick(&mut self, now: Micros) {
+        self.under_way.tick();
+        let is_idle = |f: &Flow| f.queue.is_empty() && now.saturating_sub(f.last) >= RECENT;
+        let idle: Vec<u64> = self
+            .flows
+            .iter()
+            .filter(|(_, f)| is_idle(f))
+            .map(|(c, _)| *c)
+            .collect();
+        idle.into_iter().for_each(|conn| self.forget(conn));
+    }
+
+    /// What there is to tell.
+    pub(super) fn state(&self) -> SchedulerState {
+        let by_conn: BTreeMap<u64, &Flow> = self.flows.iter().map(|(c, f)| (*c, f)).collect();
+        let flow = |f: &Flow| FlowState {
+            client: Arc::clone(&f.client),
+            ahead: f.tag.saturating_sub(self.tag),
+            waiting: f.queue.len(),
+            cost: f.queue.iter().map(|w| w.cost).sum(),
+        };
+        SchedulerState {
+            under_way: Size::ALL.map(|size| self.under_way.cost(size)),
+            most: UNDER_WAY,
+            flows: by_conn.into_values().map(flow).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use spirula_denc::EntityAddr;
+    use spirula_maps::snap::NOSNAP;
+    use spirula_maps::{Epoch, PoolId};
+
+    use super::*;
+    use crate::pg::account::Party;
+    use crate::pg::op::OsdOp;
+
+    static ZEROS: [u8; 4 << 20] = [0; 4 << 20];
+
+    fn clients(parties: &[usize]) -> Vec<Arc<Client>> {
+        let all: Vec<Arc<Party>> = (0..parties.len()).map(|_| Arc::default()).collect();
+        let client = |(conn, party): (u64, &usize)| {
+            Arc::new(Client {
+                conn,
+                addr: EntityAddr::default(),
+                party: Arc::clone(&all[*party]),
+                ..Client::internal()
+            })
+        };
+        (1..).zip(parties).map(client).collect()
+    }
+
+    fn op(client: &Arc<Client>, bytes: usize) -> ClientOp {
+        let mut write = OsdOp::default();
+        write.indata = Bytes::from_static(&ZEROS[..bytes]);
+        ClientOp {
+            client: Arc::clone(client),
+            tid: 0,
+            reqid: Default::default(),
+            pgid: pgid(),
+            object: Default::default(),
+            epoch: Epoch::NONE,
+            flags: Default::default(),
+            mtime: Default::default(),
+            ops: vec![write],
+            snapid: NOSNAP,
+            snapc: Default::default(),
+            retry_attempt: 0,
+            trace: Default::default(),
+            stamps: Default::default(),
+            taken: Default::default(),
+        }
+    }
+
+    fn pgid() -> PgId {
+        PgId::new(PoolId::new(1), 0)
+    }
+
+    /// What begins now, and then whenever the first that is under way ends: the bytes begun of each
+    /// client, until this many requests have.
+    fn run(s: &mut Scheduler, mut under_way: VecDeque<ClientOp>, count: usize) -> BTreeMap<u64, u64> {
+        let mut begun = BTreeMap::new();
+        for _ in 0..count {
+            while let Some((_, op)) = s.next() {
+                *begun.entry(op.client.conn).or_default() += op.traffic();
+                under_way.push_back(op);
+            }
+            under_way.pop_front();
+        }
+        begun
+    }
+
+    fn enter(s: &mut Scheduler, client: &Arc<Client>, bytes: usize, count: usize) -> VecDeque<ClientOp> {
+        let mut begun = VecDeque::new();
+        for _ in 0..count {
+            begun.extend(s.enter(pgid(), op(client, bytes), Micros::new(1)));
+        }
+        begun
+    }
+
+    /// Has each client send a request, which ends: none is alone.
+    fn meet(s: &mut Scheduler, all: &[Arc<Client>]) {
+        all.iter().for_each(|c| drop(enter(s, c, 1, 1)));
+    }
+
+    #[test]
+    fn a_client_alone_does_not_wait() {
+        let (mut s, c) = (Scheduler::default(), clients(&[0]));
+        assert_eq!(enter(&mut s, &c[0], 4 << 20, 64).len(), 64);
+        assert!(!s.is_waiting());
+    }
+
+    #[test]
+    fn small_requests_pass_large_ones_that_wait() {
+        let (mut s, c) = (Scheduler::default(), clients(&[0, 0]));
+        let large = enter(&mut s, &c[0], 4 << 20, 64);
+        // All that was under way when the other came is; nothing more of its size begins before that
+        // has ended.
+        assert_eq!(enter(&mut s, &c[1], 4096, 1).len(), 1);
+        assert_eq!(enter(&mut s, &c[0], 4 << 20, 8).len(), 0);
+        assert_eq!(enter(&mut s, &c[1], 4096, 16).len(), 16);
+        assert_eq!(s.ops().count(), 8);
+        drop(large);
+        let begun = run(&mut s, VecDeque::new(), 1);
+        assert_eq!(begun[&1], 8 << 20, "two at a time");
+        assert_eq!(
+            run(&mut s, VecDeque::new(), 20).values().sum::<u64>(),
+            6 * (4 << 20)
+        );
+        assert!(!s.is_waiting());
+    }
+
+    #[test]
+    fn clients_get_the_same_and_parties_too() {
+        // Three clients of one party, and one of another; each always has more than may begin.
+        let (mut s, c) = (Scheduler::default(), clients(&[0, 0, 0, 1]));
+        meet(&mut s, &c);
+        let mut under_way = VecDeque::new();
+        for (client, bytes) in c.iter().zip([1 << 20, 4 << 20, 2 << 20, 1 << 20]) {
+            under_way.extend(enter(&mut s, client, bytes, (512 << 20) / bytes));
+        }
+        let begun = run(&mut s, under_way, 300);
+        let all: u64 = begun.values().sum();
+        let share = |conn: u64| begun[&conn] as f64 / all as f64;
+        assert!((share(4) - 0.5).abs() < 0.1, "{begun:?}");
+        (1..4).for_each(|conn| assert!((share(conn) - 1.0 / 6.0).abs() < 0.05, "{begun:?}"));
+    }
+
+    #[test]
+    fn a_flood_of_small_requests_starves_no_large_one() {
+        let (mut s, c) = (Scheduler::default(), clients(&[0, 1]));
+        meet(&mut s, &c);
+        let mut under_way = enter(&mut s, &c[0], 4096, 5000);
+        under_way.extend(enter(&mut s, &c[1], 4 << 20, 10));
+        let begun = run(&mut s, under_way, 400);
+        assert!(begun.get(&2).copied().unwrap_or(0) >= 8 << 20, "{begun:?}");
+    }
+
+    #[test]
+    fn what_is_stuck_keeps_nobody_waiting() {
+        let (mut s, c) = (Scheduler::default(), clients(&[0, 0]));
+        let stuck = enter(&mut s, &c[0], 4 << 20, 10);
+        enter(&mut s, &c[1], 4096, 1);
+        enter(&mut s, &c[1], 4 << 20, 1);
+        assert!(s.next().is_none());
+        s.tick(Micros::new(500_000));
+        assert!(s.next().is_none());
+        s.tick(Micros::new(1_000_000));
+        assert!(s.next().is_some());
+        drop(stuck);
+        assert_eq!(s.state().under_way, [0, 0], "ended, or forgotten");
+    }
+
+    #[test]
+    fn clients_that_left_or_are_idle_do_not_count() {
+        let (mut s, c) = (Scheduler::default(), clients(&[0, 0, 1]));
+        let _under_way = enter(&mut s, &c[0], 4 << 20, 10);
+        enter(&mut s, &c[1], 4 << 20, 3);
+        assert!(s.is_shared() && s.ops().count() == 3);
+        s.forget(2);
+        assert!(!s.is_shared() && !s.is_waiting());
+        enter(&mut s, &c[2], 4096, 1);
+        assert!(s.is_shared());
+        s.tick(Micros::from_secs(2));
+        assert!(!s.is_shared() && s.parties.is_empty());
+    }
+}
