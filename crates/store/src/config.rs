@@ -32,6 +32,9 @@ pub struct Config {
     /// Writes of at least this many bytes go to free extents directly; smaller ones through the
     /// log.
     pub direct_min: usize,
+    /// Bytes of placed data that are on their way to the device at a time (a larger placement goes
+    /// alone), so that the log does not wait behind more. The rest waits.
+    pub place_at_once: usize,
     /// Largest write to the log, in bytes (a single larger transaction makes a larger one).
     pub group_bytes: usize,
     /// The pool of buffers for reads; `None`: a pool of the store's own.
@@ -49,6 +52,7 @@ impl Default for Config {
             onode_cache_bytes: 6 << 20,
             cached_reads: true,
             direct_min: 64 << 10,
+            place_at_once: 8 << 20,
             group_bytes: 1 << 20,
             pool: None,
         }

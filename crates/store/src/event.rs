@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{ObjectKey, Onode, Result, StoreError};
+use crate::{ObjectKey, Onode, Placed, Result, StoreError};
 
 /// Chosen by the owner for a call, returned with its event. The store only passes it through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,6 +16,9 @@ pub struct Token(pub u64);
 pub enum Event {
     /// The transaction and all before it survive a power cut from now on.
     Committed(Token),
+    /// Answer to [`Store::place`](crate::Store::place): the data is durable, and its blocks are the
+    /// receiver's.
+    Placed(Token, Placed),
     /// Answer to [`Store::lookup`](crate::Store::lookup) that had to ask the device: `None` if
     /// there is no such object.
     Lookup(Token, Result<Option<Arc<Onode>>>),
@@ -27,8 +30,8 @@ pub enum Event {
     /// [`Store::omap_get`](crate::Store::omap_get) and
     /// [`Store::meta_list`](crate::Store::meta_list).
     Pairs(Token, Result<Pairs>),
-    /// The store has failed and the daemon must stop. Comes once; waiting transactions get no
-    /// event, waiting reads get an error.
+    /// The store has failed and the daemon must stop. Comes once; waiting transactions and
+    /// placements get no event, waiting reads get an error.
     Fatal(StoreError),
 }
 

@@ -9,6 +9,8 @@
 //! store.lookup(&key, token)  -> Lookup::Ready(Option<Arc<Onode>>) or Event::Lookup
 //! store.submit(txn, token)   -> Ok(()): visible to all later calls; Event::Committed(token) once durable, in order
 //!                               Err(NoSpace | Invalid | Fatal): nothing was changed
+//! store.place(data, token)   -> Ok(()): Event::Placed(token, handle) once the data is durable, for Op::WritePlaced
+//!                               Err(NoSpace | Invalid | Fatal): nothing was changed
 //! store.read(&key, offset, len, way, token)     -> Read::Ready(checked bytes, short at the end of the object) or Event::Read
 //! store.list(from, to, limit, token)            -> Event::List
 //! store.omap_list(&key, from, to, limit, token) -> Event::Pairs      store.omap_get(&key, names, token) -> Event::Pairs
@@ -39,6 +41,7 @@ mod codec;
 mod config;
 mod crypt;
 pub mod device;
+mod direct;
 mod dump;
 mod error;
 mod event;
@@ -54,6 +57,7 @@ mod merge;
 mod notify;
 mod onode;
 mod open;
+mod place;
 mod plan;
 mod pump;
 mod read;
@@ -82,6 +86,7 @@ pub use memory::{Memory, Usage};
 pub use notify::Notify;
 pub use onode::{Crcs, Extent, Onode};
 pub use open::{Devices, mkfs, mkfs_on};
+pub use place::Placed;
 pub use store::{Mark, Stats, Store};
 pub use txn::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, Op, Payload, Transaction};
 pub use unlock::{Unlocked, add_key, retire_keys, superblock, unlock};

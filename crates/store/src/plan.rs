@@ -5,11 +5,11 @@ mod range;
 use bytes::Bytes;
 use spirula_invariant::invariant;
 
-use self::range::Placed;
+use self::range::Shifted;
 use crate::alloc::{Kind, Run};
 use crate::apply::{meta_end, meta_key, omap_end, omap_key};
 use crate::config::{BLOCK, BLOCK64};
-use crate::onode::block_crcs;
+use crate::direct::{Laid, gather, slices};
 use crate::state::State;
 use crate::step::{NewRun, Step};
 use crate::txn::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, Op, Payload, Transaction};
@@ -29,6 +29,7 @@ impl Op {
         match self {
             Self::Touch(key) | Self::Remove(key) | Self::RmAttrs(key) | Self::OmapClear(key) => Some(key),
             Self::Write { key, .. }
+            | Self::WritePlaced { key, .. }
             | Self::Zero { key, .. }
             | Self::Truncate { key, .. }
             | Self::SetAttr { key, .. }
@@ -55,6 +56,7 @@ impl Op {
     fn end(&self) -> Option<u64> {
         match self {
             Self::Write { offset, data, .. } => offset.checked_add(data.len() as u64),
+            Self::WritePlaced { offset, placed, .. } => offset.checked_add(placed.bytes()),
             Self::Zero { offset, len, .. } => offset.checked_add(*len),
             Self::CloneRange { at, len, .. } => at.checked_add(*len),
             Self::Truncate { size, .. } => Some(*size),
@@ -74,13 +76,16 @@ impl Op {
             Self::SetAttr { name, .. } if name.len() > MAX_ATTR_NAME => {
                 return Err(StoreError::Invalid("the attribute's name is too long"));
             }
+            Self::WritePlaced { offset, .. } if !offset.is_multiple_of(BLOCK64) => {
+                return Err(StoreError::Invalid("placed data does not start with a block"));
+            }
             Self::CloneRange {
                 from,
                 to,
                 offset,
                 len,
                 at,
-            } => Placed::new(*offset, *len, *at).check(from != to)?,
+            } => Shifted::new(*offset, *len, *at).check(from != to)?,
             _ => {}
         }
         match self.end() {
@@ -100,6 +105,7 @@ impl Op {
                     BLOCK + len + len / BLOCK * 20
                 }
             }
+            Self::WritePlaced { placed, .. } => BLOCK + placed.bytes() as usize / BLOCK * 20,
             Self::Zero { .. } | Self::Truncate { .. } => 3 * BLOCK,
             Self::CloneRange { from, .. } => 3 * BLOCK + from.as_slice().len(),
             Self::SetAttr { name, value, .. } => name.len() + value.len(),
@@ -121,7 +127,11 @@ impl Op {
             Self::Write { key, data, .. } if data.len() < direct_min => {
                 data.len() + key.as_slice().len() + 64
             }
-            Self::Write { .. } | Self::Zero { .. } | Self::Truncate { .. } | Self::CloneRange { .. } => 256,
+            Self::Write { .. }
+            | Self::WritePlaced { .. }
+            | Self::Zero { .. }
+            | Self::Truncate { .. }
+            | Self::CloneRange { .. } => 256,
             other => other.log_bytes(direct_min),
         }
     }
@@ -129,10 +139,10 @@ impl Op {
     /// The most blocks that it allocates.
     fn blocks(&self) -> u64 {
         match self {
-            Self::Write { data, .. } if !data.is_empty() => data.len() as u64 / BLOCK64 + 3,
+            Self::Write { data, .. } if !data.is_empty() => data.blocks(),
             Self::Zero { .. } => 3,
             Self::CloneRange { .. } => 2,
-            Self::Truncate { .. } => 1,
+            Self::Truncate { .. } | Self::WritePlaced { .. } => 1,
             _ => 0,
         }
     }
@@ -142,6 +152,7 @@ impl Op {
         let size = |state: &mut State, key| state.loaded(key).map_or(0, |o| o.size);
         match self {
             Self::Write { .. }
+            | Self::WritePlaced { .. }
             | Self::Touch(_)
             | Self::Zero { .. }
             | Self::OmapSet { .. }
@@ -181,6 +192,9 @@ impl State {
         let direct_min = self.direct_min(txn);
         for op in &txn.ops {
             op.check()?;
+            if matches!(op, Op::WritePlaced { placed, .. } if !placed.is_of(&self.unused)) {
+                return Err(StoreError::Invalid("placed data of another store"));
+            }
             bytes += op.log_bytes(direct_min);
             for key in op.source().into_iter().chain(op.key()) {
                 self.ensure_loaded(key)?;
@@ -196,14 +210,19 @@ impl State {
                 needed += op.blocks().max(1);
             }
         }
+        self.has_room(needed, room)
+    }
+
+    /// Whether so many blocks are free; none is if the index has no `room` for them.
+    pub(crate) fn has_room(&self, needed: u64, room: bool) -> Result<()> {
         let available = if room { self.alloc.free() } else { 0 };
-        if needed > available {
-            return Err(StoreError::NoSpace {
+        match needed <= available {
+            true => Ok(()),
+            false => Err(StoreError::NoSpace {
                 needed: needed * BLOCK64,
                 available: available * BLOCK64,
-            });
+            }),
         }
-        Ok(())
     }
 
     /// The smallest write that goes to its place directly: any block-sized one in a transaction
@@ -272,6 +291,13 @@ impl Plan {
                 self.write(state, offset, data);
                 return Ok(());
             }
+            Op::WritePlaced { key, offset, placed } => {
+                self.object(state, key);
+                self.clear_slack(state, offset);
+                let (runs, crcs) = placed.take();
+                self.map_direct(state, offset, runs, crcs);
+                return Ok(());
+            }
             Op::Zero { key, offset, len } => {
                 self.object(state, key);
                 self.zero(state, offset, len);
@@ -291,7 +317,7 @@ impl Plan {
                 at,
             } => {
                 let kept = !range::removes_next(later, &from);
-                self.clone_range(state, from, to, Placed::new(offset, len, at), kept);
+                self.clone_range(state, from, to, Shifted::new(offset, len, at), kept);
                 return Ok(());
             }
             Op::Move { from, to } => {
@@ -450,7 +476,7 @@ impl Plan {
                 continue;
             }
             let mut at = start;
-            for run in allocate(state, lblk - start, Kind::Small) {
+            for run in state.allocate(lblk - start, Kind::Small) {
                 new.push(NewRun { lblk: at, run });
                 at += run.len;
             }
@@ -458,37 +484,20 @@ impl Plan {
         self.step(state, Step::Inline { offset, data, new });
     }
 
-    fn direct(&mut self, state: &mut State, offset: u64, mut bufs: Vec<Bytes>) {
-        let aligned = |b: &Bytes| b.as_ptr().addr().is_multiple_of(BLOCK) && b.len().is_multiple_of(BLOCK);
-        if !bufs.iter().all(aligned) {
-            let len = bufs.iter().map(Bytes::len).sum();
-            let mut bounce = state.pool.get(len);
-            let mut at = 0;
-            for b in &bufs {
-                bounce[at..at + b.len()].copy_from_slice(b);
-                at += b.len();
-            }
-            bufs = vec![bounce.freeze()];
-        }
-        let crcs: Vec<u32> = bufs.iter().flat_map(known_or_computed).collect();
-        let runs = allocate(state, crcs.len() as u32, Kind::Large);
-        let bytes: u64 = bufs.iter().map(|b| b.len() as u64).sum();
-        invariant!(
-            bytes == crcs.len() as u64 * BLOCK64 && offset.is_multiple_of(BLOCK64),
-            "a checksum of each whole block";
-            offset = offset,
-            bytes = bytes,
-            checksums = crcs.len(),
-        );
-        let mut at = 0;
-        for run in &runs {
-            let len = u64::from(run.len) * BLOCK64;
-            let bufs = slices(&bufs, at, len);
+    fn direct(&mut self, state: &mut State, offset: u64, bufs: Vec<Bytes>) {
+        let Laid { runs, crcs, writes } = state.lay_out(bufs);
+        for (offset, bufs) in writes {
             // Visible to reads before the device has them.
-            state.direct.insert(run.pblk, bufs.clone());
-            self.out.writes.push((run.pblk * BLOCK64, bufs));
-            at += len;
+            state.direct.insert(offset / BLOCK64, bufs.clone());
+            self.out.writes.push((offset, bufs));
         }
+        self.map_direct(state, offset, runs, crcs);
+    }
+
+    /// Makes blocks that have their contents past the log those of the object.
+    fn map_direct(&mut self, state: &mut State, offset: u64, runs: Vec<Run>, crcs: Vec<u32>) {
+        invariant!(offset.is_multiple_of(BLOCK64), "an offset of whole blocks"; offset = offset);
+        let end = offset + crcs.len() as u64 * BLOCK64;
         self.step(
             state,
             Step::Direct {
@@ -497,8 +506,6 @@ impl Plan {
                 crcs,
             },
         );
-        invariant!(at == bytes, "a place for all of a write"; offset = offset, bytes = bytes, placed = at);
-        let end = offset + at;
         if state.current_size() < end {
             self.step(state, Step::Size(end));
         }
@@ -619,58 +626,4 @@ fn needs_block(state: &mut State, lblk: u32, offset: u64, end: u64) -> bool {
     let start = u64::from(lblk) * BLOCK64;
     let whole = offset <= start && start + BLOCK64 <= end;
     block.shared || !(whole || state.active().dirty.contains_key(&block.pblk))
-}
-
-fn allocate(state: &mut State, count: u32, kind: Kind) -> Vec<Run> {
-    let mut runs = Vec::new();
-    state.alloc.alloc(count, kind, &mut runs);
-    runs
-}
-
-/// Checksums of the blocks of a buffer.
-fn known_or_computed(buf: &Bytes) -> Vec<u32> {
-    spirula_buf::crc::block_crcs(buf).unwrap_or_else(|| block_crcs(buf).collect())
-}
-
-/// The part `[offset, offset + len)` of consecutive buffers, without copying.
-fn slices(parts: &[Bytes], mut offset: u64, mut len: u64) -> Vec<Bytes> {
-    let mut out = Vec::new();
-    for part in parts {
-        let size = part.len() as u64;
-        let skip = offset.min(size);
-        let take = (size - skip).min(len);
-        offset -= skip;
-        len -= take;
-        if take > 0 {
-            out.push(part.slice(skip as usize..(skip + take) as usize));
-        }
-    }
-    out
-}
-
-/// As [`slices`], in one buffer.
-fn gather(parts: &[Bytes], offset: u64, len: u64) -> Bytes {
-    let mut found = slices(parts, offset, len);
-    if found.len() == 1 {
-        return found.swap_remove(0);
-    }
-    found.concat().into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slices_of_parts() {
-        let parts = [
-            Bytes::from_static(b"abc"),
-            Bytes::from_static(b"defg"),
-            Bytes::from_static(b"h"),
-        ];
-        assert_eq!(gather(&parts, 2, 3), "cde");
-        assert_eq!(gather(&parts, 3, 4), "defg");
-        assert_eq!(gather(&parts, 0, 0), "");
-        assert_eq!(slices(&parts, 3, 5).len(), 2);
-    }
 }

@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::exec::{Job, JobDone};
 use crate::index::Page;
 use crate::onode::Onode;
-use crate::store::{Flight, Purpose, Store, Waiting};
+use crate::store::{Flight, Large, Purpose, Store, Waiting};
 use crate::{ObjectKey, Result};
 
 impl Store {
@@ -29,6 +29,7 @@ impl Store {
             self.job_done(job);
         }
         if self.failed.is_none() {
+            self.take_back();
             self.release();
             self.start_direct_flush();
             self.start_group();
@@ -56,20 +57,30 @@ impl Store {
                 let known = self.state.direct.remove(&block);
                 invariant!(known.is_some(), "the contents of a large write"; transaction = seq, block = block);
                 if self.log.operation_done(seq) == 1 {
-                    self.unflushed.push(seq);
+                    self.unflushed.push(Large::Transaction(seq));
                 }
             }
-            (Purpose::DirectFlush, Ok(())) => {
-                for seq in std::mem::take(&mut self.flushing) {
+            (Purpose::Place(number), Ok(())) => self.place_done(number),
+            (Purpose::DirectFlush, Ok(())) => self.direct_flushed(),
+            (Purpose::Log, Ok(())) => self.group_done(),
+            (Purpose::Checkpoint, Ok(())) => self.checkpoint_io_done(),
+            (Purpose::Direct { .. } | Purpose::Place(_) | Purpose::DirectFlush, Err(e)) => {
+                drop(self.io_failed("data write", &e));
+            }
+            (Purpose::Log, Err(e)) => drop(self.io_failed("log write", &e)),
+            (Purpose::Checkpoint, Err(e)) => drop(self.io_failed("write-back", &e)),
+        }
+    }
+
+    fn direct_flushed(&mut self) {
+        for large in std::mem::take(&mut self.flushing) {
+            match large {
+                Large::Transaction(seq) => {
                     let left = self.log.operation_done(seq);
                     invariant!(left == 0, "a flush after all large writes"; transaction = seq, left = left);
                 }
+                Large::Placement(placing) => self.placed(placing),
             }
-            (Purpose::Log, Ok(())) => self.group_done(),
-            (Purpose::Checkpoint, Ok(())) => self.checkpoint_io_done(),
-            (Purpose::Direct { .. } | Purpose::DirectFlush, Err(e)) => drop(self.io_failed("data write", &e)),
-            (Purpose::Log, Err(e)) => drop(self.io_failed("log write", &e)),
-            (Purpose::Checkpoint, Err(e)) => drop(self.io_failed("write-back", &e)),
         }
     }
 

@@ -29,7 +29,7 @@ pub enum What {
     Committing,
     /// The index has taken the generation in.
     TakenIn,
-    /// A transaction was refused for lack of room.
+    /// A transaction or a placement was refused for lack of room.
     Refused,
     /// The store failed for good.
     Failed,

@@ -16,6 +16,7 @@ use crate::config::{BLOCK, Config};
 use crate::index::Index;
 use crate::memory::Usage;
 use crate::onode::{Extent, Mapped, Onode};
+use crate::place::Unused;
 use crate::table::{Counters, DIRTY_WEIGHT, Dirty, MemTable, Objects, Patched, object_weight};
 use crate::{ObjectKey, Result};
 
@@ -81,6 +82,8 @@ pub(crate) struct State {
     pub(crate) seq: u64,
     /// Large writes under way: first block on the device, and contents.
     pub(crate) direct: BTreeMap<u64, Vec<Bytes>>,
+    /// Placed blocks whose handles were dropped.
+    pub(crate) unused: Unused,
     /// Reads to start.
     pub(crate) base_reads: Vec<BaseRead>,
     pub(crate) current: Option<Current>,
@@ -118,6 +121,7 @@ impl State {
             counters,
             seq,
             direct: BTreeMap::new(),
+            unused: Unused::default(),
             base_reads: Vec::new(),
             current: None,
             bases: Vec::new(),

@@ -21,6 +21,7 @@ use crate::index::PageLimit;
 use crate::layout::Superblock;
 use crate::log::{Log, Record, record_space};
 use crate::notify::Notify;
+use crate::place::{Placements, Placing};
 use crate::read::{Asked, ReadOp, ReadPart};
 use crate::recent::{self, Transition, What};
 use crate::state::{BaseRead, Known, State};
@@ -44,12 +45,21 @@ pub(crate) enum Purpose {
         /// The first block.
         block: u64,
     },
-    /// The flush after large writes.
+    /// A write of the placement with this number.
+    Place(u64),
+    /// The flush after large writes and placements.
     DirectFlush,
     /// The group under way.
     Log,
     /// Write-back or flush of the checkpoint.
     Checkpoint,
+}
+
+/// Large data that the device has and that is not durable yet.
+pub(crate) enum Large {
+    /// All that the transaction wrote to its place.
+    Transaction(u64),
+    Placement(Placing),
 }
 
 /// A group on its way to the log.
@@ -137,10 +147,11 @@ pub struct Store {
     pub(crate) ground: Ground,
     pub(crate) log: Log,
     pub(crate) flight: Option<Flight>,
-    /// Transactions whose large writes have completed and are not durable yet.
-    pub(crate) unflushed: Vec<u64>,
-    /// Transactions whose large writes the flush under way makes durable.
-    pub(crate) flushing: Vec<u64>,
+    pub(crate) placements: Placements,
+    /// Large data for which no flush has been started.
+    pub(crate) unflushed: Vec<Large>,
+    /// Large data that the flush under way makes durable.
+    pub(crate) flushing: Vec<Large>,
     pub(crate) ios: HashMap<u64, Purpose>,
     next_tag: u64,
     pub(crate) reads: HashMap<u64, ReadOp>,
@@ -197,6 +208,7 @@ impl Store {
             notify: p.notify,
             spare_target: p.spare_target,
             flight: None,
+            placements: Placements::default(),
             unflushed: Vec::new(),
             flushing: Vec::new(),
             ios: HashMap::new(),
@@ -281,8 +293,9 @@ impl Store {
     fn is_at_work(&self) -> bool {
         let calls = !self.ios.is_empty() || !self.waiting.is_empty() || !self.lookups.is_empty();
         let log = self.log.queued() > 0 || self.flight.is_some();
+        let large = !self.placements.is_empty() || !self.unflushed.is_empty();
         let index = !matches!(self.stage, Stage::Idle) || self.committing;
-        calls || log || index || !self.events.is_empty()
+        calls || log || large || index || !self.events.is_empty()
     }
 
     /// Applies a transaction: visible to every later call at once, durable when
@@ -305,6 +318,36 @@ impl Store {
         }
     }
 
+    /// Lets the state admit something, given whether the index has room for it, and finds space for
+    /// it if there is too little.
+    ///
+    /// # Errors
+    /// What the state says.
+    pub(crate) fn admit(&mut self, admit: impl Fn(&mut State, bool) -> Result<()>) -> Result<()> {
+        self.take_back();
+        if !self.has_index_room() {
+            self.refill_spare();
+            self.take_index_space();
+        }
+        let room = self.has_index_room();
+        let mut admitted = admit(&mut self.state, room);
+        if let Err(StoreError::NoSpace { needed, .. }) = admitted
+            && room
+            && self.take_space(needed)
+        {
+            admitted = admit(&mut self.state, room);
+        }
+        if matches!(admitted, Err(StoreError::NoSpace { .. })) {
+            self.note(What::Refused);
+            if self.leaving() > 0 {
+                // Removed blocks become allocatable with the next checkpoint, which need not wait
+                // for more changes.
+                self.checkpoint();
+            }
+        }
+        admitted
+    }
+
     /// As [`Store::submit`], but takes the transaction's ops only if it succeeds: a refused one can
     /// be submitted again.
     ///
@@ -312,30 +355,8 @@ impl Store {
     /// As [`Store::submit`].
     pub fn try_submit(&mut self, txn: &mut Transaction, token: Token) -> Result<()> {
         self.check()?;
-        if !self.has_index_room() {
-            self.refill_spare();
-            self.take_index_space();
-        }
-        let room = self.has_index_room();
         let most = Log::max_record(&self.sb);
-        let mut admitted = self.state.admit(txn, most, room);
-        if let Err(StoreError::NoSpace { needed, .. }) = admitted
-            && room
-            && self.take_space(needed)
-        {
-            admitted = self.state.admit(txn, most, room);
-        }
-        if let Err(e) = admitted {
-            if matches!(e, StoreError::NoSpace { .. }) {
-                self.note(What::Refused);
-                if self.leaving() > 0 {
-                    // Removed blocks become allocatable with the next checkpoint, which need not
-                    // wait for more changes.
-                    self.checkpoint();
-                }
-            }
-            return Err(e);
-        }
+        self.admit(|state, room| state.admit(txn, most, room))?;
         let shares = |op: &Op| matches!(op, Op::CloneRange { .. });
         if !self.sb.ranges && txn.ops.iter().any(shares) {
             self.share_ranges()?;
@@ -356,24 +377,8 @@ impl Store {
         };
         self.log.push(record);
         for (offset, bufs) in planned.writes {
-            invariant!(
-                self.check_place(offset, &bufs).is_ok(),
-                "a large write to blocks that were allocated for it";
-                transaction = seq,
-                block = offset / BLOCK64,
-            );
-            self.stats.direct_bytes += bufs.iter().map(|b| b.len() as u64).sum::<u64>();
-            self.queue(
-                IoKind::Write {
-                    offset,
-                    bufs,
-                    durable: false,
-                },
-                Purpose::Direct {
-                    seq,
-                    block: offset / BLOCK64,
-                },
-            );
+            let block = offset / BLOCK64;
+            self.write_direct(offset, bufs, Purpose::Direct { seq, block });
         }
         self.stats.transactions += 1;
         self.start_base_reads();
@@ -546,7 +551,7 @@ impl Store {
         Ok(known)
     }
 
-    /// Blocks that were freed and cannot be allocated yet.
+    /// Blocks that were freed, or placed and not used, and cannot be allocated yet.
     fn leaving(&self) -> u64 {
         let pending: u64 = self.state.tables.iter().map(|t| t.freed_blocks).sum();
         let releasing: u64 = self
@@ -555,7 +560,7 @@ impl Store {
             .flat_map(|(_, runs)| runs)
             .map(|r| u64::from(r.len))
             .sum();
-        pending + releasing
+        pending + releasing + self.state.unused.blocks()
     }
 
     /// Whether data was removed whose space cannot be allocated yet.
@@ -731,6 +736,23 @@ impl Store {
             Some(dev) => dev.queue(io),
             None => self.dev.queue(io),
         }
+    }
+
+    /// Writes large data to blocks that were allocated for it.
+    pub(crate) fn write_direct(&mut self, offset: u64, bufs: Vec<Bytes>, purpose: Purpose) {
+        invariant!(
+            self.check_place(offset, &bufs).is_ok(),
+            "a large write to blocks that were allocated for it";
+            transaction = self.state.seq,
+            block = offset / BLOCK64,
+        );
+        self.stats.direct_bytes += bufs.iter().map(|b| b.len() as u64).sum::<u64>();
+        let kind = IoKind::Write {
+            offset,
+            bufs,
+            durable: false,
+        };
+        self.queue(kind, purpose);
     }
 
     fn list_pairs(&mut self, from: Bytes, to: Bytes, limit: PageLimit, skip: usize, token: Token) {

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::ObjectKey;
+use crate::config::BLOCK64;
+use crate::{ObjectKey, Placed};
 
 /// The largest object in bytes: well within 32-bit block numbers, and far above Ceph's
 /// `osd_max_object_size`.
@@ -29,6 +30,11 @@ impl Payload {
     pub fn is_empty(&self) -> bool {
         self.parts.iter().all(Bytes::is_empty)
     }
+
+    /// The most blocks that a write of it allocates.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.len() as u64 / BLOCK64 + 3
+    }
 }
 
 impl From<Bytes> for Payload {
@@ -45,7 +51,7 @@ impl From<Vec<Bytes>> for Payload {
 
 /// One change. Every operation on an object except the removing ones creates the object if it is
 /// missing.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub enum Op {
     /// Creates the object if it is missing.
     Touch(ObjectKey),
@@ -57,6 +63,19 @@ pub enum Op {
         offset: u64,
         /// The data.
         data: Payload,
+    },
+    /// Writes data that the device has already, as [`Op::Write`] of the same data does: the blocks
+    /// become those of the object.
+    ///
+    /// Refused as [`Invalid`](crate::StoreError::Invalid): `offset` is no multiple of
+    /// [`BLOCK`](crate::BLOCK), or the data was placed in another store.
+    WritePlaced {
+        /// The object.
+        key: ObjectKey,
+        /// The offset in bytes.
+        offset: u64,
+        /// The data.
+        placed: Placed,
     },
     /// Makes a range read as zeros and frees its space, extending the object if needed.
     Zero {
@@ -192,7 +211,7 @@ pub enum Op {
 }
 
 /// A list of operations that happen all or not at all, in order.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Transaction {
     /// The operations.
     pub ops: Vec<Op>,
@@ -221,6 +240,15 @@ impl Transaction {
             key: key.clone(),
             offset,
             data: data.into(),
+        })
+    }
+
+    /// Appends [`Op::WritePlaced`].
+    pub fn write_placed(&mut self, key: &ObjectKey, offset: u64, placed: Placed) -> &mut Self {
+        self.push(Op::WritePlaced {
+            key: key.clone(),
+            offset,
+            placed,
         })
     }
 

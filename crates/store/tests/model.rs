@@ -132,6 +132,7 @@ impl Model {
                 len,
                 at,
             } => return self.clone_range(from, to, *offset as usize, *len as usize, *at as usize),
+            Op::WritePlaced { .. } => panic!("placed data is known to its owner alone"),
             Op::Touch(key) => drop(self.at(key)),
             Op::Write { key, offset, data } => {
                 let bytes = data.parts.concat();
@@ -430,6 +431,7 @@ impl Run {
             onode_cache_bytes: (1 + rng.below(3) as usize) * 10_000,
             cached_reads: rng.below(4) > 0,
             direct_min: 16_384 << rng.below(3),
+            place_at_once: 16_384 << rng.below(4),
             group_bytes: 32 << 10,
             pool: None,
         };

@@ -173,6 +173,7 @@ impl StoreIo {
                 self.writes.committed(token, now);
                 self.answers.push((token, StoreReply::Committed));
             }
+            Event::Placed(t, _) => unasked(t),
             Event::Lookup(t, r) => self.answers.push((Token(t.0), object_reply(r))),
             Event::Read(t, r) => match self.calls.close(t.0) {
                 Some(Call::Part(part)) => self.reading().part(part, r),

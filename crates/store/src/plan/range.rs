@@ -11,13 +11,13 @@ use crate::{ObjectKey, Result, StoreError};
 
 /// A range of bytes, and its place in another object.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Placed {
+pub(super) struct Shifted {
     offset: u64,
     len: u64,
     at: u64,
 }
 
-impl Placed {
+impl Shifted {
     pub(super) fn new(offset: u64, len: u64, at: u64) -> Self {
         Self { offset, len, at }
     }
@@ -71,7 +71,7 @@ impl Plan {
         state: &mut State,
         from: ObjectKey,
         to: ObjectKey,
-        range: Placed,
+        range: Shifted,
         kept: bool,
     ) {
         state.close_object();
@@ -162,7 +162,9 @@ impl<'a> Sizes<'a> {
                 moved.or(old)
             }
             Op::Write { data, .. } if !data.is_empty() => old.max(op.end()),
-            Op::Zero { len: 1.., .. } | Op::CloneRange { len: 1.., .. } => old.max(op.end()),
+            Op::WritePlaced { .. } | Op::Zero { len: 1.., .. } | Op::CloneRange { len: 1.., .. } => {
+                old.max(op.end())
+            }
             _ => old.or(Some(0)),
         };
         self.0.insert(key, new);

@@ -1,0 +1,209 @@
+//! Large data that comes to the device before there is a transaction that refers to it.
+//!
+//! The blocks of a placement are allocated in memory only: the log and the index do not know them,
+//! so they are free after a crash. A transaction that uses them puts their numbers and checksums
+//! into the log and waits for nothing, as they are durable.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use spirula_invariant::impossible;
+
+use crate::alloc::Run;
+use crate::config::BLOCK64;
+use crate::direct::{Laid, slices};
+use crate::event::{Event, Token};
+use crate::store::{Large, Purpose, Store};
+use crate::txn::{MAX_OBJECT_SIZE, Payload};
+use crate::{Result, StoreError};
+
+/// Durable blocks of data that belong to no object yet, as [`Store::place`] makes them. A
+/// transaction makes them an object's by [`Op::WritePlaced`](crate::Op::WritePlaced). If the handle
+/// is dropped unused, they become free again.
+pub struct Placed {
+    runs: Vec<Run>,
+    /// A checksum of each block.
+    crcs: Vec<u32>,
+    /// Where they go if they are not used.
+    unused: Unused,
+}
+
+impl Placed {
+    /// The number of bytes, a multiple of [`BLOCK`](crate::BLOCK).
+    pub fn bytes(&self) -> u64 {
+        self.crcs.len() as u64 * BLOCK64
+    }
+
+    /// Whether it is of the store whose unused blocks those are.
+    pub(crate) fn is_of(&self, unused: &Unused) -> bool {
+        Arc::ptr_eq(&self.unused.0, &unused.0)
+    }
+
+    /// The blocks and their checksums, which are an object's from now on.
+    pub(crate) fn take(mut self) -> (Vec<Run>, Vec<u32>) {
+        (std::mem::take(&mut self.runs), std::mem::take(&mut self.crcs))
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        if !self.runs.is_empty() {
+            self.unused.lock().append(&mut self.runs);
+        }
+    }
+}
+
+impl fmt::Debug for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Placed({} bytes)", self.bytes())
+    }
+}
+
+/// Blocks whose handles were dropped unused, until the store takes them back.
+#[derive(Clone, Default)]
+pub(crate) struct Unused(Arc<Mutex<Vec<Run>>>);
+
+impl Unused {
+    fn lock(&self) -> MutexGuard<'_, Vec<Run>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of blocks.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.lock().iter().map(|r| u64::from(r.len)).sum()
+    }
+}
+
+/// A placement that is not durable yet.
+pub(crate) struct Placing {
+    token: Token,
+    placed: Placed,
+}
+
+/// Placements whose writes have not completed.
+#[derive(Default)]
+pub(crate) struct Placements {
+    /// Those whose turn has not come, and their writes.
+    waiting: VecDeque<(Placing, Vec<(u64, Vec<Bytes>)>)>,
+    /// Those on their way to the device, by their numbers, and how many writes each has left.
+    writing: HashMap<u64, (Placing, usize)>,
+    /// Bytes of the latter.
+    bytes: u64,
+    /// The number of the last one that was started.
+    last: u64,
+}
+
+impl Placements {
+    /// Whether all that was placed is on the device.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.writing.is_empty()
+    }
+
+    /// The next one to be started, if no more than `most` bytes are under way then. One that is
+    /// larger goes alone.
+    fn next(&mut self, most: u64) -> Option<(u64, Vec<(u64, Vec<Bytes>)>)> {
+        let (first, _) = self.waiting.front()?;
+        let bytes = first.placed.bytes();
+        if self.bytes > 0 && self.bytes + bytes > most {
+            return None;
+        }
+        let (first, writes) = self.waiting.pop_front()?;
+        self.bytes += bytes;
+        self.last += 1;
+        self.writing.insert(self.last, (first, writes.len()));
+        Some((self.last, writes))
+    }
+
+    /// Notes that a write has completed. Returns the placement if that was its last one.
+    fn written(&mut self, number: u64) -> Option<Placing> {
+        let Some((_, left)) = self.writing.get_mut(&number).filter(|(_, left)| *left > 0) else {
+            impossible!("a placement that is being written"; number = number)
+        };
+        *left -= 1;
+        if *left > 0 {
+            return None;
+        }
+        let (whole, _) = self.writing.remove(&number)?;
+        self.bytes -= whole.placed.bytes();
+        Some(whole)
+    }
+}
+
+impl Store {
+    /// Brings whole blocks of data (a multiple of [`BLOCK`](crate::BLOCK) bytes, two blocks at least) to free
+    /// blocks of the device, ahead of the transaction that makes them an object's. When they are
+    /// durable, [`Event::Placed`] hands them over. Its owner drops the handle if there is no use
+    /// for it any more. Nothing refers to the blocks before: after a crash they are free.
+    ///
+    /// The data is kept until the device has it. At most
+    /// [`Config::place_at_once`](crate::Config::place_at_once) bytes are under way there, the rest
+    /// waits in order. What waits is bounded by the owner alone.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`], [`StoreError::Invalid`]: nothing was changed.
+    /// [`StoreError::Fatal`]: the store has failed.
+    pub fn place(&mut self, data: impl Into<Payload>, token: Token) -> Result<()> {
+        self.check()?;
+        let data = data.into();
+        let len = data.len() as u64;
+        if !len.is_multiple_of(BLOCK64) || len < 2 * BLOCK64 {
+            return Err(StoreError::Invalid(
+                "what is placed is not two whole blocks or more",
+            ));
+        }
+        if len > MAX_OBJECT_SIZE {
+            return Err(StoreError::Invalid("beyond the largest object size"));
+        }
+        // As much as a write of it may need, so that it can be used, too.
+        let needed = data.blocks();
+        self.admit(|state, room| state.has_room(needed, room))?;
+        let Laid { runs, crcs, writes } = self.state.lay_out(slices(&data.parts, 0, len));
+        let unused = self.state.unused.clone();
+        let placed = Placed { runs, crcs, unused };
+        self.placements
+            .waiting
+            .push_back((Placing { token, placed }, writes));
+        self.start_placements();
+        Ok(())
+    }
+
+    /// Starts the placements whose turn it is.
+    fn start_placements(&mut self) {
+        let most = self.state.cfg.place_at_once as u64;
+        while let Some((number, writes)) = self.placements.next(most) {
+            for (offset, bufs) in writes {
+                self.write_direct(offset, bufs, Purpose::Place(number));
+            }
+        }
+    }
+
+    /// Handles the completion of a write of a placement.
+    pub(crate) fn place_done(&mut self, number: u64) {
+        if let Some(placing) = self.placements.written(number) {
+            self.unflushed.push(Large::Placement(placing));
+        }
+        if self.failed.is_none() {
+            self.start_placements();
+        }
+    }
+
+    /// Hands over what has become durable.
+    pub(crate) fn placed(&mut self, placing: Placing) {
+        if self.failed.is_some() {
+            return; // Its owner was told that the store failed.
+        }
+        let Placing { token, placed } = placing;
+        self.events.push_back(Event::Placed(token, placed));
+    }
+
+    /// Makes blocks free whose handles were dropped.
+    pub(crate) fn take_back(&mut self) {
+        let runs = std::mem::take(&mut *self.state.unused.lock());
+        for run in runs {
+            self.state.alloc.release(run);
+        }
+    }
+}
