@@ -98,6 +98,7 @@ impl Scheduler {
         let cost = op.traffic().min(LARGEST) + PER_OP;
         let size = Size::of(cost);
         let others = self.flows.len() - usize::from(self.flows.contains_key(&conn));
+        self.under_way.share(others > 0);
         let may_begin = others == 0 || self.next[size as usize].is_empty() && self.has_room(size);
         let first = self.tag;
         let flow = self.flow(&op.client);

@@ -326,6 +326,7 @@ impl Osd {
                 let now = self.usec();
                 self.io.submit(token, txn, claim, now)?;
             }
+            Output::Place { token, data } => self.io.place(token, data)?,
             Output::Lookup { token, key } => self.io.lookup(token, key)?,
             Output::Read {
                 token,

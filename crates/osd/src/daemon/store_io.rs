@@ -14,6 +14,7 @@ use super::heap::Heap;
 use super::store_calls::{Call, Calls};
 use super::store_lists::Listing;
 use super::store_reads::{Reading, Reads};
+use super::store_txn::placement;
 use super::store_writes::{Writes, Writing};
 use crate::pg::fetch::{ReadError, Want};
 use crate::pg::key::KeyRange;
@@ -102,6 +103,11 @@ impl StoreIo {
         self.writing().submit(token, txn, claim, now)
     }
 
+    /// See [`Writing::place`].
+    pub(super) fn place(&mut self, token: Token, data: Bytes) -> Result<(), StoreError> {
+        self.writing().place(token, data)
+    }
+
     /// See [`Reading::read`].
     pub(super) fn read(
         &mut self,
@@ -173,7 +179,10 @@ impl StoreIo {
                 self.writes.committed(token, now);
                 self.answers.push((token, StoreReply::Committed));
             }
-            Event::Placed(t, _) => unasked(t),
+            Event::Placed(t, placed) => {
+                let placed = StoreReply::Placed(Some(placement(placed)));
+                self.answers.push((Token(t.0), placed));
+            }
             Event::Lookup(t, r) => self.answers.push((Token(t.0), object_reply(r))),
             Event::Read(t, r) => match self.calls.close(t.0) {
                 Some(Call::Part(part)) => self.reading().part(part, r),

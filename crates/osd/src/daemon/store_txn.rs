@@ -1,12 +1,15 @@
 //! Translation of the PG core's transactions for the store.
 
+use std::sync::{Mutex, PoisonError};
+
 use bytes::Bytes;
 use spirula_invariant::impossible;
 use spirula_maps::SnapId;
-use spirula_store::{ObjectKey, Op, Store, StoreError, Transaction};
+use spirula_store::{ObjectKey, Op, Placed, Store, StoreError, Transaction};
 
 use super::heap::LARGE;
 use crate::pg::key::{self, KeyRange};
+use crate::pg::placed_data::PlacedData;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 
 /// The bytes of large values in a transaction that lie in no buffer of a pool.
@@ -65,6 +68,21 @@ fn check_moves(objects: &[(Bytes, Vec<ObjectOp>)], store: &mut Store) -> Result<
     Ok(())
 }
 
+/// A placement as the core knows it.
+pub(super) fn placement(placed: Placed) -> PlacedData {
+    PlacedData::new(Mutex::new(Some(placed)))
+}
+
+/// What the store has placed, which is used once.
+fn take_placed(placement: Option<PlacedData>) -> Placed {
+    let placed = placement.as_ref().and_then(|p| p.get::<Mutex<Option<Placed>>>());
+    let taken = placed.and_then(|p| p.lock().unwrap_or_else(PoisonError::into_inner).take());
+    let Some(placed) = taken else {
+        impossible!("data that the store has placed, and that nothing else uses"; placement = format!("{placement:?}"));
+    };
+    placed
+}
+
 /// The store's transaction.
 ///
 /// # Errors
@@ -84,6 +102,13 @@ pub(super) fn translate(txn: Txn, store: &mut Store) -> Result<Transaction, Stor
                     key,
                     offset,
                     data: data.into(),
+                },
+                ObjectOp::WritePlaced {
+                    offset, placement, ..
+                } => Op::WritePlaced {
+                    key,
+                    offset,
+                    placed: take_placed(placement),
                 },
                 ObjectOp::Zero { offset, len } => Op::Zero { key, offset, len },
                 ObjectOp::Truncate { size } => Op::Truncate { key, size },

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_denc::Micros;
 use spirula_invariant::invariant;
@@ -157,6 +158,27 @@ impl Writing<'_> {
             self.writes.progress.get_or_insert(now);
         }
         Ok(())
+    }
+
+    /// Brings data to free blocks, if there is more room than is kept for what was accepted.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) fn place(&mut self, token: Token, data: Bytes) -> Result<(), StoreError> {
+        let kept = self.writes.reserve + self.writes.reserve / 4;
+        let placed = match self.store.available() >= kept + data.len() as u64 {
+            true => self.store.place(data, spirula_store::Token(token.0)),
+            false => Err(StoreError::Invalid(
+                "no room is left but that for what was accepted",
+            )),
+        };
+        match placed {
+            Err(StoreError::NoSpace { .. } | StoreError::Invalid(_)) => {
+                self.answers.push((token, StoreReply::Placed(None)));
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Submits the transactions that are held, in their order.

@@ -16,6 +16,7 @@ use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, Epoch, OsdId, PgId, Positions};
 use spirula_proto::RawMessage;
 
+use super::ahead::Ahead;
 use super::coded::gather::Holders;
 use super::coded::want::FragmentWant;
 use super::config::PgConfig;
@@ -48,6 +49,8 @@ pub(super) struct Change {
     pub(super) holders: Holders,
     /// The part that this OSD holds.
     pub(super) own: Part,
+    /// The data of the change that members have already.
+    pub(super) ahead: Option<Box<Ahead>>,
 }
 
 impl Change {
@@ -105,7 +108,11 @@ pub(super) fn send_to_all(mut change: Change, others: &[(OsdId, EVersion)], cx: 
         "a change to come after all that is durable everywhere, and after what leaves the log";
         pg = change.pgid, prev = change.prev, stable = change.stable, trim_to = change.trim_to
     );
+    let mut ahead = change.ahead.take();
     let Some((first, _)) = others.first() else {
+        if let Some(ahead) = &mut ahead {
+            ahead.use_here(&mut change.txn);
+        }
         return (change.txn, Sent::new(RawMessage::default(), Vec::new()));
     };
     let txn = std::mem::take(&mut change.txn);
@@ -115,16 +122,24 @@ pub(super) fn send_to_all(mut change: Change, others: &[(OsdId, EVersion)], cx: 
     let others_differ = others.iter().filter(|(osd, _)| cx.versions.to(*osd) != edition);
     let apart = others_differ.map(|(osd, _)| (*osd, cx.versions.write(*osd, &message)));
     let sent = Sent::new(cx.versions.write(*first, &message), apart.collect());
-    for (osd, _) in others {
-        cx.out.push(Output::Send {
-            osd: *osd,
-            msg: sent.to(*osd).clone(),
-            reply: false,
-        });
-    }
-    let PeerBody::RepOp(RepOp { txn, .. }) = message.body else {
+    let PeerBody::RepOp(RepOp { mut txn, .. }) = message.body else {
         impossible!("a write to be the message that was made of it"; pg = change.pgid);
     };
+    // What is sent again has the data, whatever became of it there.
+    let named = ahead
+        .as_ref()
+        .and_then(|a| Some((a, change.message(a.named(&txn)?))));
+    for (osd, _) in others {
+        let msg = match &named {
+            Some((ahead, message)) if ahead.is_at(*osd) => cx.versions.write(*osd, message),
+            _ => sent.to(*osd).clone(),
+        };
+        let (osd, reply) = (*osd, false);
+        cx.out.push(Output::Send { osd, msg, reply });
+    }
+    if let Some(ahead) = &mut ahead {
+        ahead.use_here(&mut txn);
+    }
     (txn, sent)
 }
 

@@ -63,6 +63,9 @@ pub struct PgConfig {
     pub max_clone_logged: usize,
     /// Bytes of omap pairs that are written to a staging object at once.
     pub stage_page: usize,
+    /// The bytes from which on the data of a write goes to the members ahead of its change while
+    /// other clients are there.
+    pub least_ahead: usize,
     /// The bytes that a part of an object takes in the log of the OSD that it is pushed to, if the
     /// push needs more than one change. Other changes of a PG that would be large without limit are
     /// divided likewise.
@@ -343,6 +346,7 @@ impl Default for PgConfig {
             max_info: 1 << 20,
             max_clone_logged: 448 << 10,
             stage_page: 1 << 20,
+            least_ahead: 256 << 10,
             max_part_logged: 2 << 20,
             max_push_logged: 7 << 20,
             max_pgls: 1024,

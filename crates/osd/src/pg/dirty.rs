@@ -59,7 +59,7 @@ impl Dirty {
         for op in ops {
             match op {
                 ObjectOp::Write { offset, data } => ranges.insert_range(*offset, data.len() as u64),
-                ObjectOp::Zero { offset, len } => {
+                ObjectOp::WritePlaced { offset, len, .. } | ObjectOp::Zero { offset, len } => {
                     ranges.insert_range(*offset, (*len).min(u64::MAX - *offset));
                 }
                 ObjectOp::Truncate { size } => ranges.insert_range(*size, u64::MAX - *size),

@@ -106,6 +106,13 @@ impl Pg {
             (Pending::Findings(asked), StoreReply::Records(r)) => {
                 Findings::of(self.serving()).answered(*asked, r, cx)
             }
+            (Pending::Ahead(number), StoreReply::Placed(placed)) => {
+                self.serving().placed_here(number, placed, cx)
+            }
+            (Pending::AheadOf(asked), StoreReply::Placed(placed)) => {
+                self.serving()
+                    .as_replica(asked.by, cx, |r, cx| r.placed_ahead(asked, placed, cx))
+            }
             (Pending::Scrub, reply) => Scrubbing::of(self.serving()).scrub_listed(reply, cx),
             (Pending::Source(feed), reply) => self.feeding().source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.receiving().target_scanned(r, cx),
@@ -188,6 +195,10 @@ impl Pg {
                     .as_replica(from, cx, |r, cx| r.rep_op(from, id, op, cx));
                 self.led().answer_early(cx);
             }
+            PeerBody::Ahead { number, data } => self
+                .serving()
+                .as_replica(from, cx, |r, cx| r.ahead(from, id, number, data, cx)),
+            PeerBody::Placed { number, done } => self.serving().placed_there(from, number, done, cx),
             PeerBody::RepCommitted(v) => self.serving().rep_committed(from, v, cx),
             PeerBody::Query => self.led().queried(from, id, cx),
             PeerBody::Notify {

@@ -40,6 +40,7 @@ impl Sender {
     fn of(body: &PeerBody) -> Self {
         match body {
             PeerBody::RepOp(_)
+            | PeerBody::Ahead { .. }
             | PeerBody::Query
             | PeerBody::Lease { .. }
             | PeerBody::LeaseShared(_)
@@ -53,6 +54,7 @@ impl Sender {
             | PeerBody::Remove => Self::Primary,
             PeerBody::Scrub(s) if s.is_primarys() => Self::Primary,
             PeerBody::RepCommitted(_)
+            | PeerBody::Placed { .. }
             | PeerBody::LeaseGranted(_)
             | PeerBody::ShareLease(_)
             | PeerBody::Repair(_)

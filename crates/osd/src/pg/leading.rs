@@ -140,6 +140,7 @@ impl Pg {
             trimmer: Default::default(),
             repairs: Default::default(),
             scrub: Default::default(),
+            aheads: Default::default(),
             sent: cx.usec,
         });
         self.serving().trimming().update_trim_queue();

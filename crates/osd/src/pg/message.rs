@@ -142,6 +142,20 @@ pub struct LeaseShare {
 pub enum PeerBody {
     /// Primary to replica: apply this write.
     RepOp(RepOp),
+    /// Primary to replica: place this data, which a change to come names by its number.
+    Ahead {
+        /// The number.
+        number: u32,
+        /// The data, whole blocks of 4 KiB.
+        data: Bytes,
+    },
+    /// The answer to [`PeerBody::Ahead`].
+    Placed {
+        /// The number.
+        number: u32,
+        /// Whether the data is durable; else there was no room for it.
+        done: bool,
+    },
     /// Primary to replica: everything up to this version is durable on all members.
     Stable(EVersion),
     /// Replica to primary: everything up to this version is durable here.
@@ -285,13 +299,17 @@ impl Protocol for PeerMessage {
     /// - Version 14: the header tells which version the sender speaks, and what is sent to an OSD
     ///   is written in the newest that both speak. An OSD says since when it has its store, and the
     ///   holder of the newest copy which object it can't read. Members of coded PGs ask each other
-    ///   for fragments, and for accounts of objects that are scrubbed.
+    ///   for fragments, and for accounts of objects that are scrubbed. Large data of writes comes
+    ///   ahead of their changes.
     const CURRENT: u16 = 14;
     const PREVIOUS: u16 = 13;
 
     fn compose(&self, edition: Edition) -> RawMessage {
         let (kind, priority) = match self.body {
-            PeerBody::RepOp(_) | PeerBody::RepCommitted(_) => (MsgType::REPLICATION, priority::DEFAULT),
+            PeerBody::RepOp(_)
+            | PeerBody::RepCommitted(_)
+            | PeerBody::Ahead { .. }
+            | PeerBody::Placed { .. } => (MsgType::REPLICATION, priority::DEFAULT),
             _ => (MsgType::PEERING, priority::HIGH),
         };
         let (mut front, mut data) = (Writer::with_capacity(512), BytesList::new());
@@ -339,6 +357,16 @@ impl PeerMessage {
             PeerBody::RepCommitted(v) => {
                 w.u8(1);
                 w.put(v);
+            }
+            PeerBody::Ahead { number, data: ahead } => {
+                w.u8(36);
+                w.u32(*number);
+                data.push(ahead.clone());
+            }
+            PeerBody::Placed { number, done } => {
+                w.u8(37);
+                w.u32(*number);
+                w.bool(*done);
             }
             PeerBody::Query => w.u8(2),
             PeerBody::Notify {
@@ -603,6 +631,14 @@ impl PeerMessage {
             },
             29 => PeerBody::SyncRefused(r.get()?),
             35 => PeerBody::Scrub(ScrubBody::decode(r)?),
+            36 => PeerBody::Ahead {
+                number: r.u32()?,
+                data: msg.data.to_bytes(),
+            },
+            37 => PeerBody::Placed {
+                number: r.u32()?,
+                done: r.bool()?,
+            },
             _ => return Err(Error::Invalid("message between OSDs")),
         };
         Ok(Self { pgid, id, body })

@@ -5,6 +5,7 @@
 //! it, and that the answers to [`Output::Submit`] come in the order of submission.
 
 pub mod account;
+pub mod ahead;
 mod backend;
 mod backfill;
 pub mod bug;
@@ -56,6 +57,7 @@ mod output;
 mod pace;
 mod peering;
 pub mod perf;
+pub mod placed_data;
 mod promise;
 pub mod push;
 mod reading;

@@ -17,6 +17,7 @@ use spirula_proto::osd::{
 use spirula_proto::osd_op_data::CallInput;
 
 use super::account::{Held, Hold, Party, Room};
+use super::ahead::Ahead;
 use super::cluster::{ClusterMap, PoolView};
 use super::turn::Turn;
 
@@ -357,6 +358,8 @@ pub struct Taken {
     pub room: Room,
     /// Counts the request among those under way on the OSD.
     pub turn: Option<Turn>,
+    /// The request's data, if members have it ahead of its change.
+    pub ahead: Option<Box<Ahead>>,
 }
 
 /// When an op reached each stage, by a monotonic clock; zero for not yet.
@@ -382,6 +385,8 @@ impl ClientOp {
     /// Gives up what others could use while the request waits for its PG.
     pub(super) fn park(&mut self) {
         self.taken.turn = None;
+        // The next interval knows nothing of it.
+        self.taken.ahead = None;
         if let Some(hold) = &mut self.taken.hold {
             hold.forget_copies();
         }

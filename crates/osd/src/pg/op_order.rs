@@ -9,6 +9,7 @@ use spirula_invariant::{impossible, invariant};
 use spirula_maps::{HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
 
 use super::account::Room;
+use super::ahead::data_ahead;
 use super::bug::Bug;
 use super::config::PgConfig;
 use super::context::Context;
@@ -40,6 +41,8 @@ enum Step {
     Clone(SnapId),
     /// The op reads an object that did not exist at its snapshot.
     Nowhere,
+    /// The op's data goes to the members ahead of its change.
+    Ahead(Bytes),
 }
 
 /// The next step of an op. A read waits until the writes before it are durable everywhere, as the
@@ -66,6 +69,9 @@ fn next_step(
     }
     if !c.answers.is_empty() {
         return Step::Run;
+    }
+    if writes && let Some(data) = data_ahead(op, cfg.least_ahead) {
+        return Step::Ahead(data.clone());
     }
     match place(op, state, removed) {
         At::Head => {}
@@ -229,6 +235,7 @@ impl Serving<'_> {
                 }
                 Step::Fetch(wants) => self.fetch(Reading::new(key, op), wants, cx),
                 Step::Clone(id) => self.look_up_clone(key, op, id, cx),
+                Step::Ahead(data) => self.place_ahead(key, op, data, cx),
                 Step::Nowhere => self.site.fail(&mut op, ENOENT, cx),
             }
         }

@@ -410,6 +410,7 @@ impl Serving<'_> {
             txn,
             holders: self.store.gathers.members.clone(),
             own: self.copy.info.part,
+            ahead: request.as_mut().and_then(|(op, _)| op.taken.ahead.take()),
         };
         let (mut txn, sent) = self.site.backend.write(change, &a.peers, cx);
         if a.in_flight.is_empty() {

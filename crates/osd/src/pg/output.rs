@@ -18,6 +18,7 @@ use super::image_io::ImageIo;
 use super::object::StoredObject;
 use super::op::{Client, ClientOp, Stamps};
 use super::perf::CorePerf;
+use super::placed_data::PlacedData;
 use super::txn::Txn;
 use super::versions::Versions;
 
@@ -79,6 +80,13 @@ pub enum Output {
         txn: Txn,
         /// The part that it may use of the room kept free.
         claim: Claim,
+    },
+    /// Bring data, whole blocks of 4 KiB, to free blocks of the store.
+    Place {
+        /// For [`StoreReply::Placed`].
+        token: Token,
+        /// The data.
+        data: Bytes,
     },
     /// Look an object up.
     Lookup {
@@ -202,6 +210,8 @@ pub enum StoreReply {
     /// A transaction was refused, as there is no room for it; others that were submitted after it
     /// may have been accepted.
     NoRoom,
+    /// The data is durable, or there is no room for it.
+    Placed(Option<PlacedData>),
     /// The object, if it exists.
     Object(Result<Option<StoredObject>, ReadError>),
     /// The answers in the order of the wants, and the room that they take.

@@ -21,6 +21,8 @@ reasons! {
         PeerMisled => "peer_misled", "Messages of OSDs for a part in the PG that this one has not";
         /// An earlier write was lost: the primary sends both again.
         PeerGap => "peer_gap", "Writes of primaries that came before one that was lost";
+        /// The data that the change names did not come, or was let go: the primary sends both again.
+        PeerAhead => "peer_ahead", "Writes of primaries whose data was not there";
         /// The request's object is not in the PG by the map that its client names.
         OpMisdirected => "op_misdirected", "Requests dropped for objects that are not in the PG";
         /// The pool answers nothing, as its flag `eio` says. The client knows that by its map.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use spirula_denc::Micros;
 use spirula_maps::{EVersion, IntervalSet, OsdId};
 
+use super::ahead::Aheads;
 use super::backfill::Backfill;
 use super::bug::Bug;
 use super::cluster::ClusterMap;
@@ -56,6 +57,8 @@ pub(super) struct Active {
     pub(super) repairs: Box<Repairs>,
     /// The scrub, under way or ordered.
     pub(super) scrub: Box<Scrub>,
+    /// Data on its way to the members ahead of changes.
+    pub(super) aheads: Aheads,
     /// When the oldest write in flight was last sent.
     pub(super) sent: Micros,
 }

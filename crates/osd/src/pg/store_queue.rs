@@ -9,6 +9,7 @@ use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, OsdId};
 
 use super::account::Room;
+use super::ahead::AskedToPlace;
 use super::coded::fold::{Folds, Fragments};
 use super::coded::gather::{Ask, Gathers, Holders};
 use super::coded::want::FragmentWant;
@@ -83,6 +84,10 @@ pub(super) enum Pending {
     Scrub,
     /// What a scrub has found, for a client.
     Findings(Box<FindingsAsked>),
+    /// Data that goes to the members ahead of a change, by its number.
+    Ahead(u32),
+    /// Data that a primary has this OSD place.
+    AheadOf(AskedToPlace),
 }
 
 impl Pending {
@@ -330,6 +335,8 @@ impl StoreQueue {
                     | Pending::Repair(_)
                     | Pending::Account
                     | Pending::Scrub
+                    | Pending::Ahead(_)
+                    | Pending::AheadOf(_)
             )
         });
         self.gathers.clear();

@@ -17,6 +17,7 @@ impl Pg {
         }
         if self.role.is_active() {
             self.serving().resend_writes(Some(osd), cx);
+            self.serving().ahead_reset(osd, cx);
             self.serving().lease(|l| l.reset(osd));
             self.backfill(|b| b.backfill_reset(osd, cx));
         }
@@ -50,6 +51,10 @@ impl Pg {
             Role::Deleting => self.deleting().delete_tick(cx),
             _ => drop(self.agree(cx, |a, cx| a.tick(cx))),
         }
+        if let Role::Replica(r) = &mut self.role {
+            r.ahead.expire(cx.usec);
+        }
+        self.serving().ahead_tick(patience, cx);
         self.serving().tell_stable(cx);
         self.serving().lease(|l| l.tick(cx));
         if !self.backfill(|b| b.backfill_tick(cx)) {

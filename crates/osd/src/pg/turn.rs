@@ -1,7 +1,7 @@
 //! The requests of clients that are under way on this OSD, counted by what they cost.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use spirula_invariant::invariant;
 
@@ -35,6 +35,8 @@ impl Size {
 pub struct UnderWay {
     /// The number of the second.
     now: AtomicU64,
+    /// Whether they are of several clients.
+    shared: AtomicBool,
     /// The cost of requests that began in this second, and in the one before.
     costs: [[AtomicU64; SIZES]; 2],
 }
@@ -63,6 +65,11 @@ impl UnderWay {
         }
     }
 
+    /// Notes whether several clients send requests.
+    pub fn share(&self, shared: bool) {
+        self.shared.store(shared, Ordering::Relaxed);
+    }
+
     /// Begins the next second.
     pub fn tick(&self) {
         let next = self.now.fetch_add(1, Ordering::Relaxed) + 1;
@@ -78,6 +85,13 @@ pub struct Turn {
     /// The second in which the request began.
     second: u64,
     cost: u64,
+}
+
+impl Turn {
+    /// Whether several clients send requests.
+    pub fn is_shared(&self) -> bool {
+        self.under_way.shared.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Turn {

@@ -13,6 +13,7 @@ use spirula_store::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, ObjectKey};
 
 use super::coded::message as coded;
 use super::key;
+use super::placed_data::PlacedData;
 
 /// A change to one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,18 @@ pub enum ObjectOp {
         offset: u64,
         /// The bytes.
         data: Bytes,
+    },
+    /// Writes data that the store has placed, to whole blocks. A primary names it by its number, and
+    /// each member has a placement of its own.
+    WritePlaced {
+        /// Offset in the object, a multiple of 4 KiB.
+        offset: u64,
+        /// Bytes, as many as were placed.
+        len: u64,
+        /// The primary's number for the data.
+        number: u32,
+        /// The data; `None` on the wire.
+        placement: Option<PlacedData>,
     },
     /// Makes a range read as zeros; does not extend the object.
     Zero {
@@ -189,7 +202,11 @@ pub fn copied_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
     let pooled = |op: &&ObjectOp| {
         matches!(
             op,
-            ObjectOp::Write { .. } | ObjectOp::Step(_) | ObjectOp::Stage { .. } | ObjectOp::Portion { .. }
+            ObjectOp::Write { .. }
+                | ObjectOp::WritePlaced { .. }
+                | ObjectOp::Step(_)
+                | ObjectOp::Stage { .. }
+                | ObjectOp::Portion { .. }
         )
     };
     let of = |(key, ops): &(Bytes, Vec<ObjectOp>)| {
@@ -205,6 +222,12 @@ pub fn is_storable(objects: &[(Bytes, Vec<ObjectOp>)]) -> bool {
     let ends_well = |offset: u64, len: u64| offset.checked_add(len).is_some_and(|end| end <= MAX_OBJECT_SIZE);
     let takes = |op: &ObjectOp| match op {
         ObjectOp::Write { offset, data } => ends_well(*offset, data.len() as u64),
+        ObjectOp::WritePlaced {
+            offset,
+            len,
+            placement,
+            ..
+        } => placement.is_some() && offset.is_multiple_of(BLOCK as u64) && ends_well(*offset, *len),
         ObjectOp::Zero { offset, len } => ends_well(*offset, *len),
         ObjectOp::Truncate { size } => ends_well(*size, 0),
         ObjectOp::Step(step) => ends_well(step.range().offset, step.range().len),
@@ -334,6 +357,7 @@ impl ObjectOp {
     fn written(&self) -> usize {
         match self {
             Self::Write { data, .. } => data.len(),
+            Self::WritePlaced { len, .. } => usize::try_from(*len).unwrap_or(usize::MAX),
             Self::Step(step) => step.bytes(),
             Self::Portion { steps, .. } => steps.iter().map(Step::bytes).sum(),
             Self::Stage { ops, .. } => ops.iter().map(|op| coded::data_of(op).len()).sum(),
@@ -347,6 +371,7 @@ impl ObjectOp {
         let record = key + PAIR_LOGGED;
         let payload = match self {
             Self::Write { data, .. } => write_logged(data.len(), direct_min),
+            Self::WritePlaced { .. } => write_logged(self.written(), direct_min),
             Self::Zero { .. } | Self::Truncate { .. } => ZERO_LOGGED,
             // As it comes, as parts of blocks of the fragment, and to be made again.
             Self::Step(step) => 3 * step.bytes() + step_logged(step),
@@ -461,6 +486,14 @@ impl ObjectOp {
                 w.u8(20);
                 w.put(stage);
             }
+            Self::WritePlaced {
+                offset, len, number, ..
+            } => {
+                w.u8(21);
+                w.u64(*offset);
+                w.u64(*len);
+                w.u32(*number);
+            }
             Self::Portion { base, .. } => {
                 impossible!("each member to be sent its own share of a large change"; object = key::named(base))
             }
@@ -517,6 +550,12 @@ impl ObjectOp {
                 ops: coded::decode_fragment_ops(r, payload, at)?,
             },
             20 => Self::Take(r.get()?),
+            21 => Self::WritePlaced {
+                offset: r.u64()?,
+                len: r.u64()?,
+                number: r.u32()?,
+                placement: None,
+            },
             _ => return Err(Error::Invalid("object op")),
         })
     }
@@ -616,6 +655,12 @@ mod tests {
                 base: Bytes::from_static(b"base"),
             },
             ObjectOp::Take(Bytes::from_static(b"stage")),
+            ObjectOp::WritePlaced {
+                offset: 8192,
+                len: 1 << 20,
+                number: 7,
+                placement: None,
+            },
             ObjectOp::Step(Step::Discard {
                 range: (5..11).into(),
                 coding: true,

@@ -157,6 +157,7 @@ impl Seen<'_> {
         }
         waits.extend(self.store_waits_for(usec));
         waits.extend(self.ops.stages.waits_for(usec));
+        waits.extend(a.aheads.waits_for());
         if a.lease.is_late() {
             waits.push(format!("{} to let reads be answered", Osds(a.lease.missing())));
         }
@@ -186,11 +187,16 @@ impl Seen<'_> {
         ))
     }
 
+    /// Whether the op `seq` waits for its data to be on the members' disks.
+    fn places_ahead(self, seq: u32) -> bool {
+        matches!(self.role, Role::Active(a) if a.aheads.is_awaited_by(seq))
+    }
+
     /// What the store is to read for clients' requests, apart from what is staged.
     fn store_waits_for(self, usec: Micros) -> Option<String> {
         let is_asked = |(seq, what): &(&u32, &Pending)| match what {
             Pending::Context(_) | Pending::List(_) => true,
-            Pending::Op(_) => !self.ops.stages.is_awaited_by(**seq),
+            Pending::Op(_) => !self.ops.stages.is_awaited_by(**seq) && !self.places_ahead(**seq),
             _ => false,
         };
         let asked: Vec<_> = self.store.pending.iter().filter(is_asked).collect();

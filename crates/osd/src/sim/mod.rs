@@ -52,6 +52,7 @@ use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Access, Client, ClientOp, OsdOp};
 use crate::pg::perf::{CorePerf, DropReason};
+use crate::pg::placed_data::PlacedData;
 use crate::pg::versions::Versions;
 use crate::pg::{Claim, Ctx, Output, StoreReply, Token};
 use map::FakeMap;
@@ -370,6 +371,11 @@ impl Sim {
                         hostile::assert_fits(&txn);
                         node.store.submit(token, txn);
                     }
+                }
+                Output::Place { token, data } => {
+                    let room = !self.roomless.contains(&id);
+                    let placed = room.then(|| PlacedData::new(data));
+                    node.answers.push_back((token, StoreReply::Placed(placed)));
                 }
                 Output::Lookup { token, key } => {
                     let r = node.store.lookup(&key);

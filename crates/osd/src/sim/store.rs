@@ -205,6 +205,20 @@ impl State {
                 o.data[from..to].copy_from_slice(data);
                 o.written.insert_range(*offset, data.len() as u64);
             }
+            ObjectOp::WritePlaced {
+                offset,
+                len,
+                placement,
+                ..
+            } => {
+                let data = placement
+                    .as_ref()
+                    .and_then(|p| p.get::<Bytes>())
+                    .expect("data that was placed");
+                assert_eq!(data.len() as u64, *len);
+                let (offset, data) = (*offset, data.clone());
+                self.change(key, &ObjectOp::Write { offset, data });
+            }
             ObjectOp::Zero { offset, len } => {
                 let to = (*offset + *len) as usize;
                 if o.data.len() < to {

@@ -37,6 +37,14 @@ fn every_message_round_trips() {
             txn: Txn::default(),
         }),
         PeerBody::RepCommitted(v),
+        PeerBody::Ahead {
+            number: 5,
+            data: b(b"data"),
+        },
+        PeerBody::Placed {
+            number: 5,
+            done: true,
+        },
         PeerBody::Query,
         PeerBody::Notify {
             info: None,

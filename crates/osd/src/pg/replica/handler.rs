@@ -66,6 +66,10 @@ impl Following<'_> {
             // One before was lost; the primary sends both again.
             return dropped!(cx.perf.dropped, DropReason::PeerGap; pg = self.site.pgid, version = e.version);
         }
+        if !r.ahead.give(&mut txn) {
+            // The primary sends all of it again.
+            return dropped!(cx.perf.dropped, DropReason::PeerAhead; pg = self.site.pgid, version = e.version);
+        }
         if !is_storable(&txn.objects) || log_bytes(&txn.objects) > self.site.cfg.max_push_logged {
             return self.cannot_take(from, "no store takes what it changes", cx);
         }

@@ -6,6 +6,7 @@ pub(super) mod read;
 use spirula_denc::Micros;
 use spirula_maps::{EVersion, Epoch, OsdId};
 
+use super::ahead::PlacedAhead;
 use super::coded::want::FragmentWant;
 use super::message::PeeringId;
 
@@ -21,6 +22,8 @@ pub(super) struct Replica {
     /// Questions of the primary for a later version than the copy has: a write before them is on
     /// its way.
     pub(super) early: Vec<(OsdId, PeeringId, FragmentWant)>,
+    /// Data that is on the disk ahead of the primary's changes.
+    pub(super) ahead: PlacedAhead,
 }
 
 /// A member's share in its primary's lease.

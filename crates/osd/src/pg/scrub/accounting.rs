@@ -204,6 +204,7 @@ impl Accounting<'_> {
                 self.pace.worked(cx.usec, took, rest, self.site.cfg.scrub.sleep);
             }
             reply @ (StoreReply::Records(_)
+            | StoreReply::Placed(_)
             | StoreReply::Committed
             | StoreReply::NoRoom
             | StoreReply::NotRead) => {

@@ -287,6 +287,7 @@ impl Feeding<'_> {
             StoreReply::Object(Err(ReadError)) => self.cannot_read(i, cx),
             StoreReply::Objects(Err(ReadError)) => self.abort_sync(None, cx),
             reply @ (StoreReply::Records(_)
+            | StoreReply::Placed(_)
             | StoreReply::Committed
             | StoreReply::NoRoom
             | StoreReply::NotRead) => {
