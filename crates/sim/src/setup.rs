@@ -175,6 +175,8 @@ impl Default for Setup {
             pg: PgConfig {
                 // Few, so that logs do not reach back to an OSD that was away.
                 log_entries_per_pg: 20..=20,
+                // All of two blocks or more.
+                least_ahead: 8192,
                 ..PgConfig::default()
             },
         }

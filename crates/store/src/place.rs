@@ -83,52 +83,76 @@ pub(crate) struct Placing {
     placed: Placed,
 }
 
+/// A write: offset on the device in bytes, and whole blocks.
+type BlockWrite = (u64, Vec<Bytes>);
+
+/// Bytes of a write at most: a group of the log waits on the device for one of these, or for few.
+const PIECE: u64 = 512 << 10;
+
 /// Placements whose writes have not completed.
 #[derive(Default)]
 pub(crate) struct Placements {
-    /// Those whose turn has not come, and their writes.
-    waiting: VecDeque<(Placing, Vec<(u64, Vec<Bytes>)>)>,
-    /// Those on their way to the device, by their numbers, and how many writes each has left.
-    writing: HashMap<u64, (Placing, usize)>,
-    /// Bytes of the latter.
+    /// The placements by their numbers, and how many writes each has left.
+    open: HashMap<u64, (Placing, usize)>,
+    /// Writes whose turn has not come, with the number of the placement.
+    waiting: VecDeque<(u64, BlockWrite)>,
+    /// Bytes on their way to the device.
     bytes: u64,
-    /// The number of the last one that was started.
+    /// The number of the last placement.
     last: u64,
+}
+
+/// The bytes of a write.
+fn bytes_of(bufs: &[Bytes]) -> u64 {
+    bufs.iter().map(|b| b.len() as u64).sum()
 }
 
 impl Placements {
     /// Whether all that was placed is on the device.
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.writing.is_empty()
+        self.open.is_empty()
     }
 
-    /// The next one to be started, if no more than `most` bytes are under way then. One that is
-    /// larger goes alone.
-    fn next(&mut self, most: u64) -> Option<(u64, Vec<(u64, Vec<Bytes>)>)> {
-        let (first, _) = self.waiting.front()?;
-        let bytes = first.placed.bytes();
+    /// Adds a placement with its writes.
+    fn add(&mut self, placing: Placing, writes: Vec<BlockWrite>) {
+        self.last += 1;
+        let before = self.waiting.len();
+        for (offset, bufs) in writes {
+            let (mut at, end) = (0, bytes_of(&bufs));
+            while at < end {
+                let len = PIECE.min(end - at);
+                self.waiting
+                    .push_back((self.last, (offset + at, slices(&bufs, at, len))));
+                at += len;
+            }
+        }
+        self.open
+            .insert(self.last, (placing, self.waiting.len() - before));
+    }
+
+    /// The next write to be started, if no more than `most` bytes are under way then.
+    fn next(&mut self, most: u64) -> Option<(u64, BlockWrite)> {
+        let (_, (_, bufs)) = self.waiting.front()?;
+        let bytes = bytes_of(bufs);
         if self.bytes > 0 && self.bytes + bytes > most {
             return None;
         }
-        let (first, writes) = self.waiting.pop_front()?;
         self.bytes += bytes;
-        self.last += 1;
-        self.writing.insert(self.last, (first, writes.len()));
-        Some((self.last, writes))
+        self.waiting.pop_front()
     }
 
-    /// Notes that a write has completed. Returns the placement if that was its last one.
-    fn written(&mut self, number: u64) -> Option<Placing> {
-        let Some((_, left)) = self.writing.get_mut(&number).filter(|(_, left)| *left > 0) else {
+    /// Notes that a write of this many bytes has completed. Returns the placement if that was its last
+    /// one.
+    fn written(&mut self, number: u64, bytes: u64) -> Option<Placing> {
+        let Some((_, left)) = self.open.get_mut(&number).filter(|(_, left)| *left > 0) else {
             impossible!("a placement that is being written"; number = number)
         };
+        self.bytes -= bytes;
         *left -= 1;
         if *left > 0 {
             return None;
         }
-        let (whole, _) = self.writing.remove(&number)?;
-        self.bytes -= whole.placed.bytes();
-        Some(whole)
+        self.open.remove(&number).map(|(whole, _)| whole)
     }
 }
 
@@ -163,9 +187,7 @@ impl Store {
         let Laid { runs, crcs, writes } = self.state.lay_out(slices(&data.parts, 0, len));
         let unused = self.state.unused.clone();
         let placed = Placed { runs, crcs, unused };
-        self.placements
-            .waiting
-            .push_back((Placing { token, placed }, writes));
+        self.placements.add(Placing { token, placed }, writes);
         self.start_placements();
         Ok(())
     }
@@ -173,16 +195,15 @@ impl Store {
     /// Starts the placements whose turn it is.
     fn start_placements(&mut self) {
         let most = self.state.cfg.place_at_once as u64;
-        while let Some((number, writes)) = self.placements.next(most) {
-            for (offset, bufs) in writes {
-                self.write_direct(offset, bufs, Purpose::Place(number));
-            }
+        while let Some((number, (offset, bufs))) = self.placements.next(most) {
+            let bytes = bytes_of(&bufs);
+            self.write_direct(offset, bufs, Purpose::Place { number, bytes });
         }
     }
 
     /// Handles the completion of a write of a placement.
-    pub(crate) fn place_done(&mut self, number: u64) {
-        if let Some(placing) = self.placements.written(number) {
+    pub(crate) fn place_done(&mut self, number: u64, bytes: u64) {
+        if let Some(placing) = self.placements.written(number, bytes) {
             self.unflushed.push(Large::Placement(placing));
         }
         if self.failed.is_none() {

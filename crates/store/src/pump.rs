@@ -60,11 +60,11 @@ impl Store {
                     self.unflushed.push(Large::Transaction(seq));
                 }
             }
-            (Purpose::Place(number), Ok(())) => self.place_done(number),
+            (Purpose::Place { number, bytes }, Ok(())) => self.place_done(number, bytes),
             (Purpose::DirectFlush, Ok(())) => self.direct_flushed(),
             (Purpose::Log, Ok(())) => self.group_done(),
             (Purpose::Checkpoint, Ok(())) => self.checkpoint_io_done(),
-            (Purpose::Direct { .. } | Purpose::Place(_) | Purpose::DirectFlush, Err(e)) => {
+            (Purpose::Direct { .. } | Purpose::Place { .. } | Purpose::DirectFlush, Err(e)) => {
                 drop(self.io_failed("data write", &e));
             }
             (Purpose::Log, Err(e)) => drop(self.io_failed("log write", &e)),

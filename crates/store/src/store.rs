@@ -46,7 +46,7 @@ pub(crate) enum Purpose {
         block: u64,
     },
     /// A write of the placement with this number.
-    Place(u64),
+    Place { number: u64, bytes: u64 },
     /// The flush after large writes and placements.
     DirectFlush,
     /// The group under way.

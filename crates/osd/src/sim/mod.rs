@@ -1,6 +1,7 @@
 //! A whole cluster of cores on fake stores, a fake network and a fake map, all driven by one seed.
 //! For tests.
 
+mod ahead;
 mod classes;
 mod coded;
 mod copies;
@@ -125,6 +126,8 @@ struct Sim {
     foreign: u64,
     /// How often a store was asked about an object.
     reads: usize,
+    /// How often data was placed ahead of its change.
+    placed: usize,
     /// Lines of the cluster log.
     cluster_log: Vec<String>,
     /// Connections of clients that were ended.
@@ -174,6 +177,7 @@ impl Sim {
             peering_bytes: 0,
             foreign: 0,
             reads: 0,
+            placed: 0,
             cluster_log: Vec::new(),
             hung_up: Vec::new(),
             maps_shared: 0,
@@ -375,6 +379,7 @@ impl Sim {
                 Output::Place { token, data } => {
                     let room = !self.roomless.contains(&id);
                     let placed = room.then(|| PlacedData::new(data));
+                    self.placed += usize::from(room);
                     node.answers.push_back((token, StoreReply::Placed(placed)));
                 }
                 Output::Lookup { token, key } => {

@@ -87,6 +87,7 @@ const OBJECTS: usize = 30;
 
 struct Run {
     sim: Sim,
+    other: Arc<Client>,
     setup: Setup,
     seed: u64,
     histories: BTreeMap<String, History>,
@@ -108,6 +109,7 @@ impl Run {
                 8 << 20
             },
             max_backfills: 1 + seed as usize % 3,
+            least_ahead: 8192,
             bug: setup.bug,
             ..PgConfig::default()
         };
@@ -140,6 +142,7 @@ impl Run {
         sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = setup.min_size);
         Self {
             sim,
+            other: watch::client(2),
             setup,
             seed,
             histories: BTreeMap::new(),
@@ -265,7 +268,11 @@ impl Run {
         } else {
             (vec![extent(OpCode::READ, 0, 0, "")], Request::Read(h.floor))
         };
-        let op = self.sim.build(&name, op);
+        let mut op = self.sim.build(&name, op);
+        if self.sim.random(2) == 0 {
+            // Another client.
+            op.client = Arc::clone(&self.other);
+        }
         if let Some(tid) = self.sim.submit(op) {
             self.pending.insert(tid, (name, request));
         }
@@ -280,6 +287,7 @@ impl Run {
         let at = (NUMBER + self.sim.random(60)) as u64;
         let name = format!("n{}", self.sim.random(3));
         let more = match self.sim.random(12) {
+            0 if !self.seed.is_multiple_of(2) => return vec![write_full(&format!("{number:.<8192}"))],
             0 | 1 => return vec![write_full(&number)],
             2..=4 => write_at(at, "part"),
             5 => extent(OpCode::TRUNCATE, at, 0, ""),

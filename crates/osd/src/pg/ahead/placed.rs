@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use spirula_denc::Micros;
 use spirula_maps::OsdId;
 
+use crate::pg::bug::Bug;
+use crate::pg::config::PgConfig;
 use crate::pg::message::PeeringId;
 use crate::pg::placed_data::PlacedData;
 use crate::pg::txn::{ObjectOp, Txn};
@@ -27,6 +29,7 @@ pub(in crate::pg) struct AskedToPlace {
 #[derive(Debug)]
 struct Kept {
     placement: PlacedData,
+    id: PeeringId,
     len: u64,
     since: Micros,
 }
@@ -40,14 +43,16 @@ impl PlacedAhead {
     pub(super) fn note(&mut self, asked: AskedToPlace, placement: PlacedData, usec: Micros) {
         let kept = Kept {
             placement,
+            id: asked.id,
             len: asked.len,
             since: usec,
         };
         self.0.insert(asked.number, kept);
     }
 
-    /// Lets a change have the data that it names. Returns whether all of it is here.
-    pub(in crate::pg) fn give(&mut self, txn: &mut Txn) -> bool {
+    /// Lets a change of this attempt at peering have the data that it names. Returns whether all of it
+    /// is here.
+    pub(in crate::pg) fn give(&mut self, txn: &mut Txn, id: PeeringId, cfg: &PgConfig) -> bool {
         for op in txn.objects.iter_mut().flat_map(|(_, ops)| ops) {
             let ObjectOp::WritePlaced {
                 number,
@@ -58,7 +63,11 @@ impl PlacedAhead {
             else {
                 continue;
             };
-            let Some(kept) = self.0.remove(number).filter(|kept| kept.len == *len) else {
+            let kept = match cfg.has_bug(Bug::MixedAhead) {
+                true => self.0.pop_first().map(|(_, kept)| kept),
+                false => self.0.remove(number),
+            };
+            let Some(kept) = kept.filter(|kept| kept.len == *len && kept.id == id) else {
                 return false;
             };
             *placement = Some(kept.placement);

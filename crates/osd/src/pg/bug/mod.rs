@@ -68,4 +68,6 @@ pub enum Bug {
     KeptSlot,
     /// A scrub says that it has repaired a copy, and has not.
     FeignedRepair,
+    /// A member takes any data that came ahead of its change for that of the next change.
+    MixedAhead,
 }

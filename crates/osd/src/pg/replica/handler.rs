@@ -66,7 +66,7 @@ impl Following<'_> {
             // One before was lost; the primary sends both again.
             return dropped!(cx.perf.dropped, DropReason::PeerGap; pg = self.site.pgid, version = e.version);
         }
-        if !r.ahead.give(&mut txn) {
+        if !r.ahead.give(&mut txn, id, &self.site.cfg) {
             // The primary sends all of it again.
             return dropped!(cx.perf.dropped, DropReason::PeerAhead; pg = self.site.pgid, version = e.version);
         }
