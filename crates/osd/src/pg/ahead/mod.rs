@@ -21,7 +21,7 @@ use spirula_proto::osd::OpCode;
 
 pub(super) use placed::{AskedToPlace, PlacedAhead};
 
-use super::op::ClientOp;
+use super::op::{ClientOp, OsdOp};
 use super::placed_data::PlacedData;
 use super::txn::{ObjectOp, Txn};
 
@@ -80,23 +80,24 @@ impl Ahead {
     }
 }
 
-/// The data of a request that goes to the members ahead of its change, if there is such: of a
-/// request that writes once, and so much (`least` bytes) that others would wait for it.
+/// The data of a request that goes to the members ahead of its change, if there is such: a write of
+/// whole blocks, and of so much (`least` bytes) that others would wait for it.
 pub(super) fn data_ahead(op: &ClientOp, least: usize) -> Option<&Bytes> {
     let is_shared = op.taken.turn.as_ref().is_some_and(|turn| turn.is_shared());
     if !is_shared || op.taken.ahead.is_some() {
         return None;
     }
-    let mut writes = op.ops.iter().filter(|o| !o.indata.is_empty());
-    let write = writes.next().filter(|_| writes.next().is_none())?;
-    let offset = match write.code {
-        OpCode::WRITE => write.extent().offset,
-        OpCode::WRITEFULL => 0,
-        _ => return None,
+    let is_ahead = |o: &&OsdOp| {
+        let offset = match o.code {
+            OpCode::WRITE => o.extent().offset,
+            OpCode::WRITEFULL => 0,
+            _ => return false,
+        };
+        let len = o.indata.len() as u64;
+        let is_whole = offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK);
+        is_whole && o.indata.len() >= least && len >= 2 * BLOCK
     };
-    let is_whole = offset.is_multiple_of(BLOCK) && (write.indata.len() as u64).is_multiple_of(BLOCK);
-    let is_large = write.indata.len() >= least && write.indata.len() as u64 >= 2 * BLOCK;
-    (is_whole && is_large).then_some(&write.indata)
+    op.ops.iter().find(is_ahead).map(|o| &o.indata)
 }
 
 /// Data on its way to the members' disks, for an op that waits for it.

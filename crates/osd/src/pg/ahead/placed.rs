@@ -63,11 +63,13 @@ impl PlacedAhead {
             else {
                 continue;
             };
-            let kept = match cfg.has_bug(Bug::MixedAhead) {
+            let mixes = cfg.has_bug(Bug::MixedAhead);
+            let kept = match mixes {
                 true => self.0.pop_first().map(|(_, kept)| kept),
                 false => self.0.remove(number),
             };
-            let Some(kept) = kept.filter(|kept| kept.len == *len && kept.id == id) else {
+            let is_it = |kept: &Kept| mixes || kept.len == *len && kept.id == id;
+            let Some(kept) = kept.filter(is_it) else {
                 return false;
             };
             *placement = Some(kept.placement);
