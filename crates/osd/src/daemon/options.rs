@@ -8,6 +8,7 @@ use spirula_denc::Micros;
 use spirula_store::MAX_OBJECT_SIZE;
 
 use super::state::Osd;
+use crate::pg::Rate;
 use crate::pg::config::{PgConfig, ScrubConfig, Window};
 use crate::pg::scrub::Strides;
 use crate::pg::scrub::schedule::Intervals;
@@ -59,6 +60,14 @@ const LIVE: &[&str] = &[
     "osd_max_trimming_pgs",
     "osd_max_write_op_reply_len",
     "osd_max_write_size",
+    "osd_mclock_profile",
+    "osd_mclock_scheduler_background_best_effort_lim",
+    "osd_mclock_scheduler_background_best_effort_res",
+    "osd_mclock_scheduler_background_best_effort_wgt",
+    "osd_mclock_scheduler_background_recovery_lim",
+    "osd_mclock_scheduler_background_recovery_res",
+    "osd_mclock_scheduler_background_recovery_wgt",
+    "osd_mclock_scheduler_client_wgt",
     "osd_op_complaint_time",
     "osd_op_history_duration",
     "osd_op_history_size",
@@ -150,10 +159,34 @@ pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
             ..base.backfill_window
         },
         recovery_sleep: Micros::from_secs_f64(values.float("osd_recovery_sleep")),
+        recovery: rate(values, "recovery"),
+        best_effort: rate(values, "best_effort"),
         max_trimming_pgs: size("osd_max_trimming_pgs").max(1),
         snap_trim_sleep: Micros::from_secs_f64(values.float("osd_snap_trim_sleep")),
         scrub: scrub_config(values, base.scrub),
         ..base
+    }
+}
+
+/// How fast a class of work in the background goes on, by the profile of the scheduler. The weights
+/// of the profiles are those of Ceph 16, and so are the options of one's own profile: weights, and
+/// the least and the most steps in a second.
+fn rate(values: &Values, class: &str) -> Rate {
+    let is_recovery = class == "recovery";
+    match values.get("osd_mclock_profile") {
+        "balanced" => Rate::weighing(1.0),
+        "high_recovery_ops" => Rate::weighing(if is_recovery { 2.0 } else { 1.0 }),
+        "custom" => {
+            let of =
+                |what: &str| values.uint(&format!("osd_mclock_scheduler_background_{class}_{what}")) as f64;
+            let clients = values.uint("osd_mclock_scheduler_client_wgt").max(1) as f64;
+            Rate {
+                least: of("res"),
+                most: of("lim"),
+                ..Rate::weighing(of("wgt").max(0.01) / clients)
+            }
+        }
+        _ => Rate::weighing(0.5),
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use spirula_denc::Micros;
 
 use super::bug::Bug;
+use super::pace::Rate;
 use super::scrub::Strides;
 use super::scrub::schedule::Intervals;
 
@@ -163,8 +164,10 @@ pub struct PgConfig {
     /// While clients work, such a copy may have as many bytes under way as this many of their
     /// requests.
     pub busy_requests: u64,
-    /// While clients work, an OSD rests this many times as long as it copies.
-    pub busy_rest: u64,
+    /// How fast an OSD copies (`osd_mclock_profile`).
+    pub recovery: Rate,
+    /// How fast an OSD scrubs, trims and deletes (`osd_mclock_profile`).
+    pub best_effort: Rate,
     /// `osd_recovery_sleep`: the pause after each push in any case.
     pub recovery_sleep: Micros,
     /// How long the members let a primary answer reads. Ceph's is 16 s
@@ -396,7 +399,8 @@ impl Default for PgConfig {
                 chunk: 256 << 10,
             },
             busy_requests: 2,
-            busy_rest: 2,
+            recovery: Rate::weighing(0.5),
+            best_effort: Rate::weighing(0.5),
             recovery_sleep: Micros::ZERO,
             read_lease: Micros::from_secs(4),
             scrub: ScrubConfig::default(),

@@ -5,6 +5,7 @@ pub(super) mod source;
 pub(super) mod target;
 
 use bytes::Bytes;
+use spirula_denc::Micros;
 
 use self::source::SyncSource;
 use self::target::SyncTarget;
@@ -29,8 +30,10 @@ pub(super) struct Copying {
     /// The key of an object that a copy from here has just found to be unreadable. A primary that
     /// serves has it repaired.
     pub(super) damaged: Option<Bytes>,
-    /// The speed at which this OSD copies.
+    /// The speed at which this OSD works in the background.
     pub(super) pace: Pace,
+    /// When the last step of deleting the copy here began, until it is accounted for.
+    pub(super) deleting: Option<Micros>,
 }
 
 impl Copying {

@@ -7,13 +7,15 @@ use super::fetch::ReadError;
 use super::key::{self, KeyRange};
 use super::message::PeeringId;
 use super::object::removal;
-use super::output::{Ctx, Page};
+use super::output::{Ctx, Output, Page};
+use super::pace::Class;
 use super::perf::DropReason;
 use super::role::Role;
 use super::site::Site;
 use super::store_queue::{Commit, Pending, StoreQueue};
 use super::stored_copy::StoredCopy;
 use super::txn::Txn;
+use spirula_denc::Micros;
 use spirula_invariant::{dropped, invariant};
 use spirula_maps::OsdId;
 
@@ -74,10 +76,21 @@ impl Deleting<'_> {
 
     /// Goes on after the removals so far are durable.
     pub(super) fn delete_step(&mut self, cx: &mut Ctx<'_>) {
-        if matches!(self.role, Role::Deleting) {
-            let range = self.delete_range();
-            self.store.list(range, STEP, Pending::Delete, cx);
+        if !matches!(self.role, Role::Deleting) {
+            // The copy is needed again, or has gone.
+            return;
         }
+        let (pace, usec) = (&self.copying.pace, cx.usec);
+        if let Some(begun) = self.copying.deleting.take() {
+            let (took, rate) = (usec.saturating_sub(begun), self.site.cfg.best_effort);
+            pace.worked(Class::BestEffort, usec, took, rate, Micros::ZERO);
+        }
+        if let Some(usec) = pace.rests_until(Class::BestEffort, usec) {
+            return cx.out.push(Output::Alarm { usec });
+        }
+        self.copying.deleting = Some(usec);
+        let range = self.delete_range();
+        self.store.list(range, STEP, Pending::Delete, cx);
     }
 
     /// The range of the copy's objects, also when the pool is gone.

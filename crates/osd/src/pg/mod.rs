@@ -114,7 +114,7 @@ pub use object::StoredObject;
 use op_queue::OpQueue;
 use outbox::Outbox;
 pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, Token};
-pub use pace::Pace;
+pub use pace::{Pace, Rate};
 use promise::Promise;
 use recent::Recent;
 use role::Role;

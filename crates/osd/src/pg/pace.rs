@@ -1,9 +1,10 @@
-//! The speed at which backfill targets are copied to: full speed while no client works, else only
-//! for a part of the time.
+//! The speed of work in the background: full speed while no client works, else only for a part of
+//! the time, which the class of the work and the options of the scheduler (`osd_mclock_profile`)
+//! decide.
 //!
-//! How much a copy disturbs depends on what is scarce: processor, disk, network. None of that is
-//! measured. But a step of a copy takes the longer the busier all of it is, so after some time of
-//! copying there is a rest that is several times as long. And the bytes that a copy may have under
+//! How much such work disturbs depends on what is scarce: processor, disk, network. None of that is
+//! measured. But a step of it takes the longer the busier all of that is, so after some time of work
+//! there is a rest that is several times as long. And the bytes that a copy may have under
 //! way grow with the size of the clients' requests: beside writes of 4 MiB, each of which waits for
 //! all others, a few small pushes would get no share worth the name, and clients could write faster
 //! than the copy proceeds.
@@ -17,7 +18,7 @@ use super::config::Window;
 
 /// The time after a client's request for which clients count as working.
 const RECENT: Micros = Micros::from_millis(100);
-/// The time of copying after which there is a rest. Alarms are not much finer.
+/// The time of work after which there is a rest. Alarms are not much finer.
 const SPELL: Micros = Micros::from_millis(20);
 /// The longest rest: a step that took longer was stuck, and that is over.
 const LONGEST_REST: Micros = Micros::from_secs(2);
@@ -27,7 +28,43 @@ const LARGEST: u64 = 8 << 20;
 /// The mean size of requests follows a new one by this part of the difference.
 const MEAN_OF: u64 = 16;
 
-/// The pace of copying, which the PGs of a reactor share.
+/// A class of work in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Copies to members that lack something.
+    Recovery,
+    /// Scrubs, the trimming of snapshots and the deletion of copies.
+    BestEffort,
+}
+
+/// How fast a class of work goes on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// How many times as long as it works it rests while clients work.
+    pub rest: f64,
+    /// The steps in a second that are taken even while clients work; 0 for none.
+    pub least: f64,
+    /// The most steps in a second; 0 for any number.
+    pub most: f64,
+}
+
+impl Rate {
+    /// For work whose weight is this part of the clients'.
+    pub const fn weighing(part: f64) -> Self {
+        Self {
+            rest: 1.0 / part,
+            least: 0.0,
+            most: 0.0,
+        }
+    }
+}
+
+/// The time of a step if there are so many in a second; `None` for any number.
+fn step(rate: f64) -> Option<Micros> {
+    (rate > 0.0).then(|| Micros::from_secs_f64(1.0 / rate))
+}
+
+/// The pace of work in the background, which the PGs of a reactor share.
 #[derive(Debug, Clone, Default)]
 pub struct Pace(Arc<State>);
 
@@ -37,7 +74,14 @@ struct State {
     last_op: AtomicU64,
     /// The mean payload bytes of the last few requests.
     mean: AtomicU64,
-    /// Microseconds of copying since the last rest.
+    /// The classes of work.
+    classes: [Spell; 2],
+}
+
+/// A class's work and rest.
+#[derive(Debug, Default)]
+struct Spell {
+    /// Microseconds of work since the last rest.
     worked: AtomicU64,
     /// When the rest ends, in microseconds.
     rest_until: AtomicU64,
@@ -72,30 +116,37 @@ impl Pace {
         !last.is_zero() && usec.saturating_sub(last) < RECENT
     }
 
-    /// Until when nothing is to be copied; `None` for now.
-    pub(super) fn rests_until(&self, usec: Micros) -> Option<Micros> {
-        let until = Micros::new(self.0.rest_until.load(Ordering::Relaxed));
+    fn spell(&self, class: Class) -> &Spell {
+        &self.0.classes[class as usize]
+    }
+
+    /// Until when a class of work rests; `None` if it does not.
+    pub(super) fn rests_until(&self, class: Class, usec: Micros) -> Option<Micros> {
+        let until = Micros::new(self.spell(class).rest_until.load(Ordering::Relaxed));
         (until > usec).then_some(until)
     }
 
-    /// Notes that a step took `took`. While clients work the rest is `rest` times as long, and
-    /// `sleep` in any case.
-    pub(super) fn worked(&self, usec: Micros, took: Micros, rest: u64, sleep: Micros) {
-        let mut pause = sleep;
+    /// Notes that a step took `took`. The class rests after it at this rate, and for `sleep` in any
+    /// case.
+    pub(super) fn worked(&self, class: Class, usec: Micros, took: Micros, rate: Rate, sleep: Micros) {
+        let spell = self.spell(class);
+        let mut pause = Micros::ZERO;
         if self.is_busy(usec) {
-            let worked = Micros::new(self.0.worked.load(Ordering::Relaxed)) + took;
+            let worked = Micros::new(spell.worked.load(Ordering::Relaxed)) + took;
             let ends = worked >= SPELL;
-            self.0
+            spell
                 .worked
                 .store(if ends { 0 } else { worked.count() }, Ordering::Relaxed);
             if ends {
-                pause = pause.max((worked * rest).min(LONGEST_REST));
+                pause = Micros::from_secs_f64(worked.as_secs_f64() * rate.rest).min(LONGEST_REST);
             }
+            pause = step(rate.least).map_or(pause, |least| pause.min(least));
         } else {
-            self.0.worked.store(0, Ordering::Relaxed);
+            spell.worked.store(0, Ordering::Relaxed);
         }
-        let until = usec + pause;
-        self.0.rest_until.fetch_max(until.count(), Ordering::Relaxed);
+        let most = step(rate.most).map_or(Micros::ZERO, |most| most.saturating_sub(took));
+        let until = usec + pause.max(most).max(sleep);
+        spell.rest_until.fetch_max(until.count(), Ordering::Relaxed);
     }
 }
 
@@ -124,26 +175,63 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_rests_only_while_clients_work() {
-        let p = Pace::default();
-        p.worked(Micros::new(1_000_000), Micros::new(50_000), 3, Micros::ZERO);
-        assert_eq!(p.rests_until(Micros::new(1_000_000)), None);
+    fn work_rests_only_while_clients_work() {
+        let (p, copies) = (Pace::default(), Class::Recovery);
+        let rests = |p: &Pace, usec| p.rests_until(copies, Micros::new(usec)).map(Micros::count);
+        let worked = |p: &Pace, usec, took, sleep| {
+            let rate = Rate::weighing(1.0 / 3.0);
+            p.worked(
+                copies,
+                Micros::new(usec),
+                Micros::new(took),
+                rate,
+                Micros::new(sleep),
+            );
+        };
+        worked(&p, 1_000_000, 50_000, 0);
+        assert_eq!(rests(&p, 1_000_000), None);
         p.note_op(Micros::new(1_000_000), 4096);
-        p.worked(Micros::new(1_004_000), Micros::new(4_000), 3, Micros::ZERO);
-        assert_eq!(p.rests_until(Micros::new(1_004_000)), None, "not yet");
-        p.worked(Micros::new(1_020_000), Micros::new(16_000), 3, Micros::ZERO);
-        assert_eq!(
-            p.rests_until(Micros::new(1_020_000)),
-            Some(Micros::new(1_080_000))
-        );
-        assert_eq!(p.rests_until(Micros::new(1_080_000)), None);
+        worked(&p, 1_004_000, 4_000, 0);
+        assert_eq!(rests(&p, 1_004_000), None, "not yet");
+        worked(&p, 1_020_000, 16_000, 0);
+        assert_eq!(rests(&p, 1_020_000), Some(1_080_000));
+        assert_eq!(p.rests_until(Class::BestEffort, Micros::new(1_020_000)), None);
+        assert_eq!(rests(&p, 1_080_000), None);
         // The last client has gone.
-        p.worked(Micros::new(1_200_000), Micros::new(50_000), 3, Micros::ZERO);
-        assert_eq!(p.rests_until(Micros::new(1_200_000)), None);
-        p.worked(Micros::new(1_200_000), Micros::new(50_000), 3, Micros::new(7_000));
-        assert_eq!(
-            p.rests_until(Micros::new(1_200_000)),
-            Some(Micros::new(1_207_000))
+        worked(&p, 1_200_000, 50_000, 0);
+        assert_eq!(rests(&p, 1_200_000), None);
+        worked(&p, 1_200_000, 50_000, 7_000);
+        assert_eq!(rests(&p, 1_200_000), Some(1_207_000));
+    }
+
+    #[test]
+    fn steps_are_as_many_as_may_be_and_have_to_be() {
+        let (p, usec) = (Pace::default(), Micros::from_secs(1));
+        let rate = Rate {
+            rest: 9.0,
+            least: 10.0,
+            most: 20.0,
+        };
+        // Nobody works: one in 50 ms.
+        p.worked(
+            Class::BestEffort,
+            usec,
+            Micros::from_millis(10),
+            rate,
+            Micros::ZERO,
         );
+        let until = p.rests_until(Class::BestEffort, usec);
+        assert_eq!(until, Some(usec + Micros::from_millis(40)));
+        // A rest of 180 ms were nine times as long, but less often than ten times a second.
+        p.note_op(usec, 4096);
+        p.worked(
+            Class::BestEffort,
+            usec,
+            Micros::from_millis(20),
+            rate,
+            Micros::ZERO,
+        );
+        let until = p.rests_until(Class::BestEffort, usec);
+        assert_eq!(until, Some(usec + Micros::from_millis(100)));
     }
 }

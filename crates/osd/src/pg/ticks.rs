@@ -35,6 +35,10 @@ impl Pg {
     pub fn handle_alarm(&mut self, cx: &mut Ctx<'_>) {
         self.serving().check_watches(cx);
         self.feeding().pump_feeds(cx);
+        self.serving().trimming().trim_on(cx);
+        if matches!(self.role, Role::Deleting) {
+            self.deleting().delete_tick(cx);
+        }
     }
 
     /// Handles the passing of time; to be called about once a second.

@@ -1,6 +1,7 @@
 //! A member that was away gets only the changed parts of objects.
 
 use super::*;
+use crate::pg::Rate;
 use crate::pg::bug::Bug;
 use crate::pg::config::Window;
 
@@ -146,7 +147,10 @@ fn copies_what_changes(seed: u64, bug: Option<Bug>) -> bool {
         backfill_window: small,
         busy_window: small,
         // More of the changes come while it copies, the less it rests.
-        busy_rest: seed % 3,
+        recovery: Rate {
+            rest: (seed % 3) as f64,
+            ..PgConfig::default().recovery
+        },
         bug,
         ..PgConfig::default()
     };

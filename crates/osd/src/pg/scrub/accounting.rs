@@ -11,7 +11,7 @@ use crate::pg::bug::Bug;
 use crate::pg::message::{PeerBody, PeeringId};
 use crate::pg::outbox::Outbox;
 use crate::pg::output::{Ctx, Output, StoreReply};
-use crate::pg::pace::Pace;
+use crate::pg::pace::{Class, Pace, Rate};
 use crate::pg::perf::DropReason;
 use crate::pg::role::Role;
 use crate::pg::site::Site;
@@ -148,7 +148,7 @@ impl Accounting<'_> {
         if work.waits || work.wanted.at > self.copy.info.last_update {
             return; // An answer of the store, or the write, goes on with it.
         }
-        if let Some(usec) = self.pace.rests_until(cx.usec) {
+        if let Some(usec) = self.pace.rests_until(Class::BestEffort, cx.usec) {
             return cx.out.push(Output::Alarm { usec });
         }
         work.since = cx.usec;
@@ -200,8 +200,13 @@ impl Accounting<'_> {
             StoreReply::Fetched(answers, _) => {
                 work.read(answers);
                 let took = cx.usec.saturating_sub(work.since);
-                let rest = u64::from(work.wanted.rest);
-                self.pace.worked(cx.usec, took, rest, self.site.cfg.scrub.sleep);
+                let best_effort = self.site.cfg.best_effort;
+                let rate = Rate {
+                    rest: best_effort.rest.max(work.wanted.rest.into()),
+                    ..best_effort
+                };
+                let sleep = self.site.cfg.scrub.sleep;
+                self.pace.worked(Class::BestEffort, cx.usec, took, rate, sleep);
             }
             reply @ (StoreReply::Records(_)
             | StoreReply::Placed(_)

@@ -34,6 +34,8 @@ pub(in crate::pg) struct Trimmer {
     last: EVersion,
     /// When the next trims may begin.
     not_before: Micros,
+    /// When the last trims began, until they are accounted for.
+    begun: Option<Micros>,
     /// Whether something could not be read, so that no more is trimmed in this interval.
     failed: bool,
     /// Purged snapshots that are not durably noted.

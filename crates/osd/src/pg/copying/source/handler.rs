@@ -22,6 +22,7 @@ use crate::pg::object::ObjectInfo;
 use crate::pg::object::StoredObject;
 use crate::pg::outbox::Outbox;
 use crate::pg::output::{Ctx, Output, StoreReply};
+use crate::pg::pace::Class;
 use crate::pg::perf::DropReason;
 use crate::pg::push::{Lacking, Push, PushPart, SyncPlan};
 use crate::pg::site::Site;
@@ -190,7 +191,7 @@ impl Feeding<'_> {
         if self.copying.source.is_none() || !backfill.has_turn() || backfill.is_held(self.site) {
             return None;
         }
-        if let Some(usec) = self.copying.pace.rests_until(cx.usec) {
+        if let Some(usec) = self.copying.pace.rests_until(Class::Recovery, cx.usec) {
             cx.out.push(Output::Alarm { usec });
             return None;
         }
@@ -204,8 +205,10 @@ impl Feeding<'_> {
         let since = self.feed(i).map(|f| std::mem::replace(&mut f.since, cx.usec));
         if let Some(since) = since.filter(|_| serves) {
             let took = cx.usec.saturating_sub(since);
-            let (rest, sleep) = (self.site.cfg.busy_rest, self.site.cfg.recovery_sleep);
-            self.copying.pace.worked(cx.usec, took, rest, sleep);
+            let (rate, sleep) = (self.site.cfg.recovery, self.site.cfg.recovery_sleep);
+            self.copying
+                .pace
+                .worked(Class::Recovery, cx.usec, took, rate, sleep);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Trims removed snapshots, as the primary that serves.
 
 use bytes::Bytes;
-use spirula_denc::{UTime, decode_all};
+use spirula_denc::{Micros, UTime, decode_all};
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, IntervalSet, ReqId, SnapId, snap};
 
@@ -15,6 +15,7 @@ use crate::pg::log::{LogEntry, LogOp, Usage};
 use crate::pg::object::ObjectInfo;
 use crate::pg::object::StoredObject;
 use crate::pg::output::{Ctx, Output};
+use crate::pg::pace::Class;
 use crate::pg::role::Role;
 use crate::pg::serving::Serving;
 use crate::pg::snaps::set::Trimmed;
@@ -129,6 +130,15 @@ impl Trimming<'_> {
             // The trims under way, the PG's turn, the map or a tick let it go on.
             return;
         }
+        let (pace, usec) = (&self.serving.copying.pace, cx.usec);
+        if let Some(begun) = t.begun.take() {
+            let (took, rate) = (usec.saturating_sub(begun), self.serving.site.cfg.best_effort);
+            pace.worked(Class::BestEffort, usec, took, rate, Micros::ZERO);
+        }
+        if let Some(usec) = pace.rests_until(Class::BestEffort, usec) {
+            return cx.out.push(Output::Alarm { usec });
+        }
+        t.begun = Some(usec);
         let Some(next) = t.queue.ranges().next() else {
             t.granted = false;
             return self.save_purged(cx);
