@@ -10,6 +10,7 @@ use spirula_invariant::{impossible, invariant};
 
 use crate::config::{BLOCK, BLOCK64};
 use crate::device::IoKind;
+use crate::direct::BlockWrite;
 use crate::exec::Job;
 use crate::index::{Applied, MAX_INDEX_GROUPS, Outcome};
 use crate::log::Log;
@@ -27,9 +28,6 @@ const WRITES_AT_ONCE: usize = 4;
 /// so that they can be reused.
 const FREED_SHARE: u64 = 64;
 
-/// A pending write: offset in bytes, and blocks.
-pub(crate) type Writeback = (u64, Vec<Bytes>);
-
 /// The progress of the write-back of the oldest generation that is not settled.
 pub(crate) enum Stage {
     /// No write-back is under way.
@@ -39,7 +37,7 @@ pub(crate) enum Stage {
     Wait(u64),
     /// Writes its blocks to their places.
     Write {
-        todo: VecDeque<Writeback>,
+        todo: VecDeque<BlockWrite>,
         outstanding: usize,
     },
     /// Makes the written blocks durable.
@@ -316,7 +314,7 @@ impl Store {
 }
 
 /// The blocks of a generation, as few large writes.
-pub(crate) fn collect_writebacks(table: &MemTable) -> VecDeque<Writeback> {
+pub(crate) fn collect_writebacks(table: &MemTable) -> VecDeque<BlockWrite> {
     let mut blocks: Vec<(u64, Bytes)> = table
         .dirty
         .iter()
@@ -331,7 +329,7 @@ pub(crate) fn collect_writebacks(table: &MemTable) -> VecDeque<Writeback> {
         })
         .collect();
     blocks.sort_unstable_by_key(|(pblk, _)| *pblk);
-    let mut out: VecDeque<Writeback> = VecDeque::new();
+    let mut out: VecDeque<BlockWrite> = VecDeque::new();
     for (pblk, block) in blocks {
         match out.back_mut() {
             Some((offset, bufs))

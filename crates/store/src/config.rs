@@ -32,8 +32,8 @@ pub struct Config {
     /// Writes of at least this many bytes go to free extents directly; smaller ones through the
     /// log.
     pub direct_min: usize,
-    /// Bytes of placed data that are on their way to the device at a time (a larger placement goes
-    /// alone), so that the log does not wait behind more. The rest waits.
+    /// Bytes of placed data that are on their way to the device at a time, so that the log does not
+    /// wait behind more. The rest waits.
     pub place_at_once: usize,
     /// Largest write to the log, in bytes (a single larger transaction makes a larger one).
     pub group_bytes: usize,

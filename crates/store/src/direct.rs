@@ -9,13 +9,16 @@ use crate::config::{BLOCK, BLOCK64};
 use crate::onode::block_crcs;
 use crate::state::State;
 
+/// A write: offset on the device in bytes, and whole blocks that are aligned in memory.
+pub(crate) type BlockWrite = (u64, Vec<Bytes>);
+
 /// Data and the blocks that were allocated for it.
 pub(crate) struct Laid {
     pub(crate) runs: Vec<Run>,
     /// A checksum of each block.
     pub(crate) crcs: Vec<u32>,
-    /// A write for each run: offset on the device in bytes, and aligned buffers.
-    pub(crate) writes: Vec<(u64, Vec<Bytes>)>,
+    /// A write for each run.
+    pub(crate) writes: Vec<BlockWrite>,
 }
 
 impl State {

@@ -14,7 +14,7 @@ use spirula_invariant::impossible;
 
 use crate::alloc::Run;
 use crate::config::BLOCK64;
-use crate::direct::{Laid, slices};
+use crate::direct::{BlockWrite, Laid, slices};
 use crate::event::{Event, Token};
 use crate::store::{Large, Purpose, Store};
 use crate::txn::{MAX_OBJECT_SIZE, Payload};
@@ -82,9 +82,6 @@ pub(crate) struct Placing {
     token: Token,
     placed: Placed,
 }
-
-/// A write: offset on the device in bytes, and whole blocks.
-type BlockWrite = (u64, Vec<Bytes>);
 
 /// Bytes of a write at most: a group of the log waits on the device for one of these, or for few.
 const PIECE: u64 = 512 << 10;
@@ -157,10 +154,10 @@ impl Placements {
 }
 
 impl Store {
-    /// Brings whole blocks of data (a multiple of [`BLOCK`](crate::BLOCK) bytes, two blocks at least) to free
-    /// blocks of the device, ahead of the transaction that makes them an object's. When they are
-    /// durable, [`Event::Placed`] hands them over. Its owner drops the handle if there is no use
-    /// for it any more. Nothing refers to the blocks before: after a crash they are free.
+    /// Brings whole blocks of data, two at least, to free blocks of the device, ahead of the
+    /// transaction that makes them an object's. When they are durable, [`Event::Placed`] hands them
+    /// over. Whoever has no use for them any more drops the handle when it comes. Nothing refers to
+    /// the blocks before they are used: after a crash they are free.
     ///
     /// The data is kept until the device has it. At most
     /// [`Config::place_at_once`](crate::Config::place_at_once) bytes are under way there, the rest
@@ -183,7 +180,7 @@ impl Store {
         }
         // As much as a write of it may need, so that it can be used, too.
         let needed = data.blocks();
-        self.admit(|state, room| state.has_room(needed, room))?;
+        self.admit(|state, room| state.check_room(needed, room))?;
         let Laid { runs, crcs, writes } = self.state.lay_out(slices(&data.parts, 0, len));
         let unused = self.state.unused.clone();
         let placed = Placed { runs, crcs, unused };
@@ -211,7 +208,7 @@ impl Store {
         }
     }
 
-    /// Hands over what has become durable.
+    /// Hands over a placement that has become durable.
     pub(crate) fn placed(&mut self, placing: Placing) {
         if self.failed.is_some() {
             return; // Its owner was told that the store failed.
@@ -223,8 +220,12 @@ impl Store {
     /// Makes blocks free whose handles were dropped.
     pub(crate) fn take_back(&mut self) {
         let runs = std::mem::take(&mut *self.state.unused.lock());
+        if runs.is_empty() {
+            return; // No handle was dropped.
+        }
         for run in runs {
             self.state.alloc.release(run);
         }
+        self.refill_spare();
     }
 }

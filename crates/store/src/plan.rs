@@ -9,7 +9,7 @@ use self::range::Shifted;
 use crate::alloc::{Kind, Run};
 use crate::apply::{meta_end, meta_key, omap_end, omap_key};
 use crate::config::{BLOCK, BLOCK64};
-use crate::direct::{Laid, gather, slices};
+use crate::direct::{BlockWrite, Laid, gather, slices};
 use crate::state::State;
 use crate::step::{NewRun, Step};
 use crate::txn::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, Op, Payload, Transaction};
@@ -20,8 +20,7 @@ use crate::{ObjectKey, Result, StoreError};
 pub(crate) struct Planned {
     /// Encoded steps.
     pub(crate) record: Vec<u8>,
-    /// Offset on the device in bytes, and aligned buffers.
-    pub(crate) writes: Vec<(u64, Vec<Bytes>)>,
+    pub(crate) writes: Vec<BlockWrite>,
 }
 
 impl Op {
@@ -210,11 +209,14 @@ impl State {
                 needed += op.blocks().max(1);
             }
         }
-        self.has_room(needed, room)
+        self.check_room(needed, room)
     }
 
-    /// Whether so many blocks are free; none is if the index has no `room` for them.
-    pub(crate) fn has_room(&self, needed: u64, room: bool) -> Result<()> {
+    /// Checks that so many blocks are free; none is if the index has no `room` for them.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`].
+    pub(crate) fn check_room(&self, needed: u64, room: bool) -> Result<()> {
         let available = if room { self.alloc.free() } else { 0 };
         match needed <= available {
             true => Ok(()),

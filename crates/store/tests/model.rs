@@ -6,7 +6,7 @@
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use spirula_random::Rng;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
     Config, Depth, Devices, EncryptionKey, Event, Lookup, MkfsOptions, Notify, ObjectKey, Op, PageLimit,
-    Pairs, Payload, Read, Store, StoreError, Token, Transaction, Way, fsck_on, mkfs_on, unlock,
+    Pairs, Payload, Placed, Read, Store, StoreError, Token, Transaction, Way, fsck_on, mkfs_on, unlock,
 };
 
 const DISK: usize = 12 << 20;
@@ -122,6 +122,15 @@ impl Model {
         true
     }
 
+    fn write(&mut self, key: &ObjectKey, offset: u64, bytes: &[u8]) {
+        let object = self.at(key);
+        let end = offset as usize + bytes.len();
+        object.mark(offset as usize..end, true);
+        if !bytes.is_empty() {
+            object.data[offset as usize..end].copy_from_slice(bytes);
+        }
+    }
+
     /// Returns whether the operation is allowed.
     fn apply(&mut self, op: &Op) -> bool {
         match op {
@@ -134,15 +143,7 @@ impl Model {
             } => return self.clone_range(from, to, *offset as usize, *len as usize, *at as usize),
             Op::WritePlaced { .. } => panic!("placed data is known to its owner alone"),
             Op::Touch(key) => drop(self.at(key)),
-            Op::Write { key, offset, data } => {
-                let bytes = data.parts.concat();
-                let object = self.at(key);
-                let end = *offset as usize + bytes.len();
-                object.mark(*offset as usize..end, true);
-                if !bytes.is_empty() {
-                    object.data[*offset as usize..end].copy_from_slice(&bytes);
-                }
-            }
+            Op::Write { key, offset, data } => self.write(key, *offset, &data.parts.concat()),
             Op::Zero { key, offset, len } => {
                 let object = self.at(key);
                 let end = (*offset + *len) as usize;
@@ -403,6 +404,10 @@ struct Run {
     durable: Model,
     /// States after each transaction that was submitted but not acknowledged.
     unacknowledged: VecDeque<(Token, Model)>,
+    /// Data on its way to its place.
+    placing: BTreeMap<Token, Bytes>,
+    /// Data that is there and was not used.
+    placed: Vec<(Placed, Bytes)>,
     next: u64,
 }
 
@@ -443,6 +448,8 @@ impl Run {
             now,
             durable,
             unacknowledged: VecDeque::new(),
+            placing: BTreeMap::new(),
+            placed: Vec::new(),
             next: 0,
         }
     }
@@ -454,6 +461,13 @@ impl Run {
                     let (first, model) = self.unacknowledged.pop_front().expect("nothing to acknowledge");
                     assert_eq!(first, token, "acknowledged out of order");
                     self.durable = model;
+                }
+                Event::Placed(token, placed) => {
+                    let data = self.placing.remove(&token).expect("it is on its way");
+                    assert_eq!(placed.bytes(), data.len() as u64);
+                    if self.rng.below(8) > 0 {
+                        self.placed.push((placed, data));
+                    }
                 }
                 Event::Fatal(e) => {
                     assert!(self.disks.main.is_cut(), "failed without a cause: {e}");
@@ -468,7 +482,12 @@ impl Run {
     /// Submits and polls until the power goes or `steps` are over.
     fn work(&mut self, store: &mut Store, steps: u64) -> End {
         for _ in 0..steps {
-            match self.rng.below(10) {
+            match self.rng.below(11) {
+                10 => {
+                    if self.place(store).is_err() {
+                        return End::Power;
+                    }
+                }
                 0..5 => {
                     if store.writable() && self.submit(store).is_err() {
                         return End::Power;
@@ -502,11 +521,58 @@ impl Run {
         (0..self.rng.below(14)).for_each(|_| store.tick(1 << 20));
     }
 
+    fn next_token(&mut self) -> Token {
+        self.next += 1;
+        Token(self.next)
+    }
+
+    /// Brings data to its place, or drops some that is there.
+    fn place(&mut self, store: &mut Store) -> Result<(), StoreError> {
+        if self.placed.len() > 6 {
+            let at = self.rng.below(self.placed.len() as u64) as usize;
+            drop(self.placed.swap_remove(at));
+        }
+        let blocks = 2 + self.rng.below(24) as usize;
+        let data = match self.rng.below(2) {
+            0 => checksummed_blocks(&mut self.rng, blocks),
+            _ => bytes(&mut self.rng, blocks * BLOCK),
+        };
+        let cut = self.rng.below(data.len() as u64) as usize;
+        let token = self.next_token();
+        match store.place(vec![data.slice(..cut), data.slice(cut..)], token) {
+            Ok(()) => drop(self.placing.insert(token, data)),
+            Err(StoreError::NoSpace { .. }) => {}
+            Err(e) => {
+                assert!(self.disks.main.is_cut(), "refused without a cause: {e}");
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    /// Uses some of the placed data; what was used gets its data.
+    fn use_placed(&mut self, txn: &mut Transaction, model: &mut Model, used: &mut Vec<Bytes>) {
+        let at = self.rng.below(self.placed.len() as u64) as usize;
+        let (placed, data) = self.placed.swap_remove(at);
+        let (key, offset) = match self.rng.below(3) {
+            0 => hot_block(&mut self.rng),
+            _ => (key(&mut self.rng), self.rng.below(16) * BLOCK as u64),
+        };
+        model.write(&key, offset, &data);
+        txn.write_placed(&key, offset, placed);
+        used.push(data);
+    }
+
     fn submit(&mut self, store: &mut Store) -> Result<(), StoreError> {
         let mut txn = Transaction::new();
         let mut model = self.now.clone();
         let mut allowed = true;
+        let mut used = Vec::new();
         for _ in 0..=self.rng.below(4) {
+            if !self.placed.is_empty() && self.rng.below(6) == 0 {
+                self.use_placed(&mut txn, &mut model, &mut used);
+                continue;
+            }
             let ops = match self.rng.below(10) {
                 0 => random_ranges(&mut self.rng, &model),
                 _ => vec![random_op(&mut self.rng)],
@@ -516,9 +582,15 @@ impl Run {
                 txn.push(op);
             }
         }
-        self.next += 1;
-        let token = Token(self.next);
-        match store.submit(txn, token) {
+        let token = self.next_token();
+        let submitted = store.try_submit(&mut txn, token);
+        // What was refused can be used again.
+        let handles = txn.ops.into_iter().filter_map(|op| match op {
+            Op::WritePlaced { placed, .. } => Some(placed),
+            _ => None,
+        });
+        self.placed.extend(handles.zip(used));
+        match submitted {
             Ok(()) => {
                 assert!(allowed, "an operation is not refused");
                 self.now = model.clone();
@@ -781,6 +853,31 @@ impl Run {
         )
     }
 
+    /// Checks that the blocks in use are those of the objects, once nobody has placed data any more.
+    fn check_space(&mut self, store: &mut Store) -> Result<(), End> {
+        store.checkpoint();
+        let mut polls = 0;
+        while !self.placing.is_empty() || !store.is_idle() {
+            let mut events = Vec::new();
+            store.poll(&mut events);
+            if let Some(end) = self.handle(events) {
+                return Err(end);
+            }
+            polls += 1;
+            assert!(polls < 100_000, "never idle");
+        }
+        self.placed.clear();
+        store.poll(&mut Vec::new());
+        let mut blocks = BTreeSet::new();
+        for key in self.now.objects.keys() {
+            let onode = self.good(store.load(key))?.expect("it is there");
+            let extents = onode.extents().iter();
+            blocks.extend(extents.flat_map(|e| e.pblk..e.pblk + u64::from(e.len())));
+        }
+        assert_eq!(store.statfs().allocated, (blocks.len() * BLOCK) as u64, "leaked");
+        Ok(())
+    }
+
     /// Checks that the store after a power cut has all acknowledged transactions, and a prefix of
     /// the others.
     fn recover(&mut self) {
@@ -793,6 +890,9 @@ impl Run {
         let report = fsck_on(&main, log.as_ref(), Depth::Deep);
         assert!(report.is_clean(), "fsck after a power cut: {report}");
         let mut store = self.disks.open(&self.cfg).expect("open after a power cut");
+        // What was placed in the store before is of no use, and no harm.
+        self.placing.clear();
+        self.placed.clear();
         let candidates: Vec<Model> = std::iter::once(self.durable.clone())
             .chain(self.unacknowledged.drain(..).map(|(_, m)| m))
             .collect();
@@ -804,6 +904,9 @@ impl Run {
             explain(&self.durable, &found);
         }
         (self.now, self.durable) = (found.clone(), found);
+        if self.rng.below(3) == 0 && self.check_space(&mut store).is_err() {
+            panic!("power is on");
+        }
         for key in self.now.objects.keys() {
             assert!(matches!(
                 store.lookup(key, Token(0)),
@@ -848,6 +951,8 @@ fn run(seed: u64, key: Option<EncryptionKey>) {
                 && let Ok(found) = run.contents(&mut store)
             {
                 assert!(found == run.now, "contents differ while running");
+                // The power may still go.
+                let _ = run.check_space(&mut store);
             }
         } else {
             assert!(run.disks.main.is_cut(), "cannot be opened");
