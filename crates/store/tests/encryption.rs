@@ -10,7 +10,7 @@ use bytes::Bytes;
 use spirula_store::device::{BlockIo, SimDisk};
 use spirula_store::{
     Config, Depth, Devices, Dump, EncryptionKey, Event, KeyProblem, MkfsOptions, Notify, ObjectKey, Op,
-    Store, StoreError, Token, Transaction, add_key, fsck, mkfs, mkfs_on, retire_keys, superblock,
+    Placed, Store, StoreError, Token, Transaction, add_key, fsck, mkfs, mkfs_on, retire_keys, superblock,
 };
 
 const DISK: usize = 24 << 20;
@@ -39,6 +39,18 @@ fn settle(store: &mut Store) {
     }
 }
 
+fn wait_placed(store: &mut Store) -> Placed {
+    let mut events = Vec::new();
+    loop {
+        store.poll(&mut events);
+        for event in events.drain(..) {
+            if let Event::Placed(_, placed) = event {
+                return placed;
+            }
+        }
+    }
+}
+
 /// Writes markers into all parts of an object, small and large, that are overwritten and merged
 /// into the index.
 fn write_markers(store: &mut Store) {
@@ -63,10 +75,15 @@ fn write_markers(store: &mut Store) {
             header: "MARK-header".into(),
         });
         txn.push(Op::Write {
-            key: object,
+            key: object.clone(),
             offset: 100,
             data: Bytes::from_static(b"MARK-over").into(),
         });
+        if len > 700 {
+            let data = Bytes::from(b"MARK-data ".repeat(4096));
+            store.place(data, Token(2)).unwrap();
+            txn.write_placed(&object, 1 << 20, wait_placed(store));
+        }
         store.submit(txn, Token(1)).unwrap();
         store.poll(&mut Vec::new());
         if i % 100 == 50 {

@@ -21,6 +21,14 @@ use spirula_store::{
 /// The token of reads; those of writes are their numbers.
 const READ: Token = Token(u64::MAX);
 
+/// The token of data that is placed.
+const PLACE: Token = Token(u64::MAX - 1);
+
+/// The bytes of a version that are placed, if any are.
+fn placed_bytes(i: u64) -> Option<usize> {
+    i.is_multiple_of(14).then_some(36 * BLOCK)
+}
+
 /// Contents of version `i` of an object.
 fn contents(i: u64) -> Vec<u8> {
     let len = if i.is_multiple_of(7) {
@@ -76,6 +84,8 @@ fn child() {
     let mut reading: Option<u64> = None;
     let mut random = spirula_random::Rng::new(next);
     let mut read = 0u64;
+    // The data of the next version, if it is placed.
+    let (mut placing, mut placed) = (false, None);
     let mut check = |store: &Store, version, found: Result<Bytes, StoreError>| {
         assert!(
             found.unwrap() == contents(version),
@@ -90,8 +100,21 @@ fn child() {
     loop {
         while store.writable() && next - acknowledged < 16 {
             let key = ObjectKey::from(format!("object-{:03}", next % 200).as_str());
+            let mut data = Bytes::from(contents(next));
             let mut txn = Transaction::new();
-            txn.truncate(&key, 0).write(&key, 0, Bytes::from(contents(next)));
+            txn.truncate(&key, 0);
+            let ahead = placed_bytes(next).map_or(Bytes::new(), |bytes| data.split_to(bytes));
+            if !ahead.is_empty() {
+                let Some(placed) = placed.take() else {
+                    if !placing {
+                        store.place(ahead, PLACE).unwrap();
+                        placing = true;
+                    }
+                    break;
+                };
+                txn.write_placed(&key, 0, placed);
+            }
+            txn.write(&key, ahead.len() as u64, data);
             txn.set_info(&key, next.to_le_bytes().to_vec());
             store.submit(txn, Token(next)).unwrap();
             next += 1;
@@ -112,6 +135,10 @@ fn child() {
                 Event::Committed(Token(i)) => {
                     acknowledged = i + 1;
                     writeln!(stdout(), "{i}").unwrap();
+                }
+                Event::Placed(PLACE, found) => {
+                    placing = false;
+                    placed = Some(found);
                 }
                 Event::Read(READ, found) => {
                     let version = reading.take().unwrap();
