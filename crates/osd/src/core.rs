@@ -94,6 +94,15 @@ impl Shard {
     pub const WHOLE: Self = Self { number: 0, count: 1 };
 }
 
+/// What has changed since turns were last granted.
+#[derive(Debug, Default)]
+struct Changed {
+    /// Whether a PG has begun or stopped wanting to copy, wanting to be copied to, or copying.
+    copies: bool,
+    /// Whether a PG has begun or stopped wanting to trim snapshots, or trimming them.
+    trims: bool,
+}
+
 /// The PGs of one reactor.
 #[derive(Debug)]
 pub struct Core {
@@ -113,10 +122,7 @@ pub struct Core {
     scheduler: Scheduler,
     /// How many transitions each PG remembers.
     remembered: usize,
-    /// Whether a PG has begun or stopped wanting to copy, wanting to be copied to, or copying.
-    copies_changed: bool,
-    /// Whether a PG has begun or stopped wanting to trim snapshots, or trimming them.
-    trims_changed: bool,
+    changed: Changed,
 }
 
 impl Core {
@@ -137,8 +143,7 @@ impl Core {
             scrubs: ScrubTurns::default(),
             scheduler: Scheduler::default(),
             remembered: 0,
-            copies_changed: false,
-            trims_changed: false,
+            changed: Changed::default(),
         }
     }
 
@@ -295,8 +300,8 @@ impl Core {
             let before = (pg.seen().trim_state(), turns::of(pg));
             f(pg, cx);
             pg.settle(cx);
-            self.trims_changed |= pg.seen().trim_state() != before.0;
-            self.copies_changed |= turns::of(pg) != before.1;
+            self.changed.trims |= pg.seen().trim_state() != before.0;
+            self.changed.copies |= turns::of(pg) != before.1;
             freed = pg.splitting().freed();
             if pg.seen().is_gone() {
                 let pgid = pg.pgid();
@@ -363,7 +368,7 @@ impl Core {
 
     /// Grants snapshot trimming to as many PGs as may trim at a time.
     fn grant_trims(&mut self, cx: &mut Ctx<'_>) {
-        while std::mem::take(&mut self.trims_changed) {
+        while std::mem::take(&mut self.changed.trims) {
             let state = |s: &u32| self.pgs.get(s).map(|pg| pg.seen().trim_state());
             let slots = self.slots();
             let trimming = slots
@@ -414,27 +419,18 @@ impl Core {
             return; // It goes on with the map, or is given up.
         }
         self.shared.pace.note_op(cx.usec, op.traffic());
-        if let Some(op) = self.scheduler.enter(pgid, op, cx.usec) {
-            self.begin_op(pgid, op, cx);
-        }
-        self.begin_ops(cx);
+        let first = self.scheduler.enter(pgid, op, cx.usec);
+        self.begin_ops(first.map(|op| (pgid, op)), cx);
     }
 
-    /// Begins a client's request.
-    fn begin_op(&mut self, pgid: PgId, op: ClientOp, cx: &mut Ctx<'_>) {
-        match self.by_id.get(&pgid) {
-            Some(&slot) => self.with(slot, cx, |pg, cx| pg.handle_op(op, cx)),
-            None => cx.turn_away(op, self.map.epoch()),
-        }
-    }
-
-    /// Begins the requests whose turn it is, once others have ended.
-    fn begin_ops(&mut self, cx: &mut Ctx<'_>) {
-        while self.scheduler.is_waiting()
-            && let Some((pgid, op)) = self.scheduler.next()
-        {
-            cx.perf.turns.add(cx.usec.saturating_sub(op.stamps.scheduled));
-            self.begin_op(pgid, op, cx);
+    /// Begins a request of a client, and those whose turn it is once others have ended.
+    fn begin_ops(&mut self, first: Option<(PgId, ClientOp)>, cx: &mut Ctx<'_>) {
+        let mut next = first;
+        while let Some((pgid, op)) = next.take().or_else(|| self.scheduler.next(cx)) {
+            match self.by_id.get(&pgid) {
+                Some(&slot) => self.with(slot, cx, |pg, cx| pg.handle_op(op, cx)),
+                None => cx.turn_away(op, self.map.epoch()),
+            }
         }
     }
 
@@ -475,7 +471,7 @@ impl Core {
         self.with(slot, cx, |pg, cx| pg.handle_peer(from, msg, cx));
         self.grant_copies(cx);
         self.follow_scrubs(cx);
-        self.begin_ops(cx);
+        self.begin_ops(None, cx);
     }
 
     /// Handles an answer of the store.
@@ -488,7 +484,7 @@ impl Core {
         self.grant_trims(cx);
         self.grant_copies(cx);
         self.follow_scrubs(cx);
-        self.begin_ops(cx);
+        self.begin_ops(None, cx);
     }
 
     /// Handles the loss of a connection to or from another OSD.
@@ -506,7 +502,7 @@ impl Core {
         self.pgs
             .values_mut()
             .for_each(|pg| pg.handle_client_closed(conn, cx));
-        self.begin_ops(cx);
+        self.begin_ops(None, cx);
     }
 
     /// Handles the passing of time; called about once a second.
@@ -517,11 +513,11 @@ impl Core {
             self.with(slot, cx, Pg::handle_tick);
         }
         // A pause may be over.
-        self.copies_changed = true;
+        self.changed.copies = true;
         self.grant_copies(cx);
         self.grant_trims(cx);
         self.begin_scrubs(cx);
-        self.begin_ops(cx);
+        self.begin_ops(None, cx);
     }
 
     /// Hangs up on clients that have waited long for a map. The map was asked for, so either there
@@ -549,7 +545,7 @@ impl Core {
     pub fn force_copy(&mut self, pgid: PgId, backfill: bool, on: bool, cx: &mut Ctx<'_>) {
         if let Some(&slot) = self.by_id.get(&pgid) {
             self.with(slot, cx, |pg, cx| pg.force_copy(backfill, on, cx));
-            self.copies_changed = true;
+            self.changed.copies = true;
             self.grant_copies(cx);
         }
     }
@@ -602,7 +598,7 @@ impl Core {
         }
         self.replay_early(cx);
         self.grant_trims(cx);
-        self.copies_changed = true;
+        self.changed.copies = true;
         self.grant_copies(cx);
     }
 

@@ -17,6 +17,7 @@ use hashbrown::HashMap;
 use spirula_denc::Micros;
 use spirula_maps::PgId;
 
+use crate::pg::Ctx;
 use crate::pg::op::{Client, ClientOp};
 use crate::pg::turn::{SIZES, Size, UnderWay};
 
@@ -154,8 +155,14 @@ impl Scheduler {
         }
     }
 
-    /// Takes the next request that may begin.
-    pub(super) fn next(&mut self) -> Option<(PgId, ClientOp)> {
+    /// Takes the next request that may begin, and notes how long it has waited.
+    pub(super) fn next(&mut self, cx: &mut Ctx<'_>) -> Option<(PgId, ClientOp)> {
+        let (pgid, op) = self.pop()?;
+        cx.perf.turns.add(cx.usec.saturating_sub(op.stamps.scheduled));
+        Some((pgid, op))
+    }
+
+    fn pop(&mut self) -> Option<(PgId, ClientOp)> {
         let is_shared = self.is_shared();
         let may = |size: &Size| !is_shared || self.has_room(*size);
         let heads = Size::ALL.into_iter().filter(may);
@@ -171,11 +178,6 @@ impl Scheduler {
             self.next[Size::of(head.cost) as usize].insert((flow.tag, conn));
         }
         Some((pgid, op))
-    }
-
-    /// Whether requests wait.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.next.iter().any(|n| !n.is_empty())
     }
 
     /// The requests that wait.
@@ -290,7 +292,7 @@ mod tests {
     fn run(s: &mut Scheduler, mut under_way: VecDeque<ClientOp>, count: usize) -> BTreeMap<u64, u64> {
         let mut begun = BTreeMap::new();
         for _ in 0..count {
-            while let Some((_, op)) = s.next() {
+            while let Some((_, op)) = s.pop() {
                 *begun.entry(op.client.conn).or_default() += op.traffic();
                 under_way.push_back(op);
             }
@@ -316,7 +318,7 @@ mod tests {
     fn a_client_alone_does_not_wait() {
         let (mut s, c) = (Scheduler::default(), clients(&[0]));
         assert_eq!(enter(&mut s, &c[0], 4 << 20, 64).len(), 64);
-        assert!(!s.is_waiting());
+        assert!(s.ops().count() == 0);
     }
 
     #[test]
@@ -336,7 +338,7 @@ mod tests {
             run(&mut s, VecDeque::new(), 20).values().sum::<u64>(),
             6 * (4 << 20)
         );
-        assert!(!s.is_waiting());
+        assert!(s.ops().count() == 0);
     }
 
     #[test]
@@ -371,11 +373,11 @@ mod tests {
         let stuck = enter(&mut s, &c[0], 4 << 20, 10);
         enter(&mut s, &c[1], 4096, 1);
         enter(&mut s, &c[1], 4 << 20, 1);
-        assert!(s.next().is_none());
+        assert!(s.pop().is_none());
         s.tick(Micros::new(500_000));
-        assert!(s.next().is_none());
+        assert!(s.pop().is_none());
         s.tick(Micros::new(1_000_000));
-        assert!(s.next().is_some());
+        assert!(s.pop().is_some());
         drop(stuck);
         assert_eq!(s.state().under_way, [0, 0], "ended, or forgotten");
     }
@@ -387,7 +389,7 @@ mod tests {
         enter(&mut s, &c[1], 4 << 20, 3);
         assert!(s.is_shared() && s.ops().count() == 3);
         s.forget(2);
-        assert!(!s.is_shared() && !s.is_waiting());
+        assert!(!s.is_shared() && s.ops().count() == 0);
         enter(&mut s, &c[2], 4096, 1);
         assert!(s.is_shared());
         s.tick(Micros::from_secs(2));

@@ -35,7 +35,7 @@ impl Core {
     /// Grants turns to the PGs that may copy in the background, and to those that may be copied to
     /// on this OSD.
     pub(super) fn grant_copies(&mut self, cx: &mut Ctx<'_>) {
-        while std::mem::take(&mut self.copies_changed) {
+        while std::mem::take(&mut self.changed.copies) {
             let most = self.cfg.max_backfills;
             for slot in self.held_copies() {
                 self.with(slot, cx, Pg::revoke_backfill);

@@ -16,7 +16,7 @@ use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, Epoch, OsdId, PgId, Positions};
 use spirula_proto::RawMessage;
 
-use super::ahead::Ahead;
+use super::ahead::ticket::Ahead;
 use super::coded::gather::Holders;
 use super::coded::want::FragmentWant;
 use super::config::PgConfig;

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use spirula_denc::Micros;
 
 use super::bug::Bug;
-use super::pace::Rate;
+use super::rate::Rate;
 use super::scrub::Strides;
 use super::scrub::schedule::Intervals;
 

@@ -107,7 +107,7 @@ impl Pg {
                 Findings::of(self.serving()).answered(*asked, r, cx)
             }
             (Pending::Ahead(number), StoreReply::Placed(placed)) => {
-                self.serving().placed_here(number, placed, cx)
+                self.serving().placing_ahead().placed_here(number, placed, cx)
             }
             (Pending::AheadOf(asked), StoreReply::Placed(placed)) => {
                 self.serving()
@@ -198,7 +198,10 @@ impl Pg {
             PeerBody::Ahead { number, data } => self
                 .serving()
                 .as_replica(from, cx, |r, cx| r.ahead(from, id, number, data, cx)),
-            PeerBody::Placed { number, done } => self.serving().placed_there(from, number, done, cx),
+            PeerBody::Placed { number, done } => self
+                .serving()
+                .placing_ahead()
+                .placed_there(from, number, done, cx),
             PeerBody::RepCommitted(v) => self.serving().rep_committed(from, v, cx),
             PeerBody::Query => self.led().queried(from, id, cx),
             PeerBody::Notify {

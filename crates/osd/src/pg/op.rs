@@ -17,7 +17,7 @@ use spirula_proto::osd::{
 use spirula_proto::osd_op_data::CallInput;
 
 use super::account::{Held, Hold, Party, Room};
-use super::ahead::Ahead;
+use super::ahead::ticket::Ahead;
 use super::cluster::{ClusterMap, PoolView};
 use super::turn::Turn;
 

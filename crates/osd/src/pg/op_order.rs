@@ -9,7 +9,7 @@ use spirula_invariant::{impossible, invariant};
 use spirula_maps::{HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
 
 use super::account::Room;
-use super::ahead::data_ahead;
+use super::ahead::choice::data_ahead;
 use super::bug::Bug;
 use super::config::PgConfig;
 use super::context::Context;
@@ -235,7 +235,7 @@ impl Serving<'_> {
                 }
                 Step::Fetch(wants) => self.fetch(Reading::new(key, op), wants, cx),
                 Step::Clone(id) => self.look_up_clone(key, op, id, cx),
-                Step::Ahead(data) => self.place_ahead(key, op, data, cx),
+                Step::Ahead(data) => self.placing_ahead().place_ahead(key, op, data, cx),
                 Step::Nowhere => self.site.fail(&mut op, ENOENT, cx),
             }
         }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use spirula_denc::Micros;
 
 use super::config::Window;
+use super::rate::Rate;
 
 /// The time after a client's request for which clients count as working.
 const RECENT: Micros = Micros::from_millis(100);
@@ -35,28 +36,6 @@ pub(super) enum Class {
     Recovery,
     /// Scrubs, the trimming of snapshots and the deletion of copies.
     BestEffort,
-}
-
-/// How fast a class of work goes on.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate {
-    /// How many times as long as it works it rests while clients work.
-    pub rest: f64,
-    /// The steps in a second that are taken even while clients work; 0 for none.
-    pub least: f64,
-    /// The most steps in a second; 0 for any number.
-    pub most: f64,
-}
-
-impl Rate {
-    /// For work whose weight is this part of the clients'.
-    pub const fn weighing(part: f64) -> Self {
-        Self {
-            rest: 1.0 / part,
-            least: 0.0,
-            most: 0.0,
-        }
-    }
 }
 
 /// The time of a step if there are so many in a second; `None` for any number.

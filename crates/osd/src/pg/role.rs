@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use spirula_denc::Micros;
 use spirula_maps::{EVersion, IntervalSet, OsdId};
 
-use super::ahead::Aheads;
+use super::ahead::placing::Aheads;
 use super::backfill::Backfill;
 use super::bug::Bug;
 use super::cluster::ClusterMap;

@@ -9,7 +9,7 @@ use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, OsdId};
 
 use super::account::Room;
-use super::ahead::AskedToPlace;
+use super::ahead::placed::AskedToPlace;
 use super::coded::fold::{Folds, Fragments};
 use super::coded::gather::{Ask, Gathers, Holders};
 use super::coded::want::FragmentWant;

@@ -17,7 +17,7 @@ impl Pg {
         }
         if self.role.is_active() {
             self.serving().resend_writes(Some(osd), cx);
-            self.serving().ahead_reset(osd, cx);
+            self.serving().placing_ahead().ahead_reset(osd, cx);
             self.serving().lease(|l| l.reset(osd));
             self.backfill(|b| b.backfill_reset(osd, cx));
         }
@@ -58,7 +58,7 @@ impl Pg {
         if let Role::Replica(r) = &mut self.role {
             r.ahead.expire(cx.usec);
         }
-        self.serving().ahead_tick(patience, cx);
+        self.serving().placing_ahead().ahead_tick(patience, cx);
         self.serving().tell_stable(cx);
         self.serving().lease(|l| l.tick(cx));
         if !self.backfill(|b| b.backfill_tick(cx)) {

@@ -8,7 +8,10 @@ use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::OsdId;
 use spirula_proto::internal::Edition;
 
-use super::{Ahead, AskedToPlace, BLOCK, Placing};
+use super::BLOCK;
+use super::placed::AskedToPlace;
+use super::placing::Placing;
+use super::ticket::Ahead;
 use crate::pg::layout::Layout;
 use crate::pg::message::{PeerBody, PeeringId};
 use crate::pg::op::ClientOp;
@@ -21,15 +24,20 @@ use crate::pg::role::Role;
 use crate::pg::serving::Serving;
 use crate::pg::store_queue::Pending;
 
-impl Serving<'_> {
+/// Has the data of clients' writes placed ahead of their changes.
+pub(in crate::pg) struct PlacingAhead<'a> {
+    pub(in crate::pg) serving: Serving<'a>,
+}
+
+impl PlacingAhead<'_> {
     /// Whether data may go to the members ahead of changes: they have all of each object, and know
     /// what to do with it.
     fn may_place_ahead(&self, cx: &Ctx<'_>) -> bool {
-        let Role::Active(a) = &*self.role else {
+        let Role::Active(a) = &*self.serving.role else {
             return false;
         };
         let knows = |osd: OsdId| cx.versions.to(osd) == Edition::Current;
-        self.store.layout() == Layout::Whole && a.peers.iter().all(|(osd, _)| knows(*osd))
+        self.serving.store.layout() == Layout::Whole && a.peers.iter().all(|(osd, _)| knows(*osd))
     }
 
     /// Has the data of an op placed on all members, if they can do that; the op is the first in its
@@ -43,7 +51,7 @@ impl Serving<'_> {
         cx: &mut Ctx<'_>,
     ) {
         let may_place = self.may_place_ahead(cx);
-        if let Some(c) = self.ops.contexts.find(key) {
+        if let Some(c) = self.serving.ops.contexts.find(key) {
             if !may_place {
                 op.taken.ahead = Some(Box::default());
                 return c.queue.push_front(op);
@@ -51,21 +59,27 @@ impl Serving<'_> {
             c.exclusive = true;
         }
         let number = self
+            .serving
             .store
             .token(Pending::Op(Box::new(Reading::new(key, op))))
             .seq();
-        let token = self.store.token(Pending::Ahead(number));
+        let token = self.serving.store.token(Pending::Ahead(number));
         cx.out.push(Output::Place {
             token,
             data: data.clone(),
         });
-        let Role::Active(a) = &mut *self.role else {
-            impossible!("a primary that serves, to place data ahead"; pg = self.site.pgid, epoch = self.site.map.epoch());
+        let Role::Active(a) = &mut *self.serving.role else {
+            impossible!("a primary that serves, to place data ahead"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch());
         };
         for (osd, _) in &a.peers {
             let data = data.clone();
-            self.outbox
-                .send(*osd, self.lead.id, PeerBody::Ahead { number, data }, false, cx);
+            self.serving.outbox.send(
+                *osd,
+                self.serving.lead.id,
+                PeerBody::Ahead { number, data },
+                false,
+                cx,
+            );
         }
         let placing = Placing {
             left: a.peers.iter().map(|(osd, _)| *osd).collect(),
@@ -79,7 +93,7 @@ impl Serving<'_> {
             },
         };
         let other = a.aheads.0.insert(number, placing);
-        invariant!(other.is_none(), "data that goes ahead to have a number of its own"; pg = self.site.pgid, epoch = self.site.map.epoch(), number = number);
+        invariant!(other.is_none(), "data that goes ahead to have a number of its own"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), number = number);
     }
 
     /// Handles that this OSD's store has placed data, or has no room for it.
@@ -107,7 +121,7 @@ impl Serving<'_> {
     /// Handles the loss of a connection with a member: the data, or its answer, may be lost. The
     /// member is sent the data with the change.
     pub(in crate::pg) fn ahead_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
-        let Role::Active(a) = &*self.role else {
+        let Role::Active(a) = &*self.serving.role else {
             return; // Only a primary that serves sends data ahead.
         };
         for number in a.aheads.of(osd) {
@@ -117,7 +131,7 @@ impl Serving<'_> {
 
     /// Gives up waiting for members that have not answered for long.
     pub(in crate::pg) fn ahead_tick(&mut self, patience: Micros, cx: &mut Ctx<'_>) {
-        let Role::Active(a) = &*self.role else {
+        let Role::Active(a) = &*self.serving.role else {
             return; // Only a primary that serves sends data ahead.
         };
         let late = a
@@ -132,27 +146,36 @@ impl Serving<'_> {
     }
 
     fn on_placing(&mut self, number: u32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Placing)) {
-        let Role::Active(a) = &mut *self.role else {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, number = number);
+        let Role::Active(a) = &mut *self.serving.role else {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.serving.site.pgid, number = number);
         };
         let Some(placing) = a.aheads.0.get_mut(&number) else {
-            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, number = number);
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.serving.site.pgid, number = number);
         };
         f(placing);
         if placing.here || !placing.left.is_empty() {
             return; // The last answer ends here again.
         }
         let placed = a.aheads.0.remove(&number);
-        let waiting = self.store.pending.remove(&number);
+        let waiting = self.serving.store.pending.remove(&number);
         let (Some(placing), Some(Pending::Op(mut r))) = (placed, waiting) else {
-            impossible!("data to go ahead for an op that waits"; pg = self.site.pgid, epoch = self.site.map.epoch(), number = number);
+            impossible!("data to go ahead for an op that waits"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), number = number);
         };
         r.op.taken.ahead = Some(Box::new(placing.ahead));
-        if let Some(c) = self.ops.contexts.find(&r.key) {
+        if let Some(c) = self.serving.ops.contexts.find(&r.key) {
             c.exclusive = false;
             c.queue.push_front(r.op);
         }
-        self.pump(&r.key, cx);
+        self.serving.pump(&r.key, cx);
+    }
+}
+
+impl Serving<'_> {
+    /// The handler of data that goes ahead of changes.
+    pub(in crate::pg) fn placing_ahead(&mut self) -> PlacingAhead<'_> {
+        PlacingAhead {
+            serving: self.reborrow(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ pub(super) mod read;
 use spirula_denc::Micros;
 use spirula_maps::{EVersion, Epoch, OsdId};
 
-use super::ahead::PlacedAhead;
+use super::ahead::placed::PlacedAhead;
 use super::coded::want::FragmentWant;
 use super::message::PeeringId;
 
