@@ -68,7 +68,7 @@ impl Core {
     /// Sets whether scheduled scrubs are permitted.
     pub fn permit_scrubs(&mut self, permit: Permit) {
         self.scrubs.permit = permit;
-        self.shared.scrubs.permit(permit.hours);
+        self.shared.scrubs.permit(permit.week.is_open());
     }
 
     /// Whether any PG is copied from or to this OSD.

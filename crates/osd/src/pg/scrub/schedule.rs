@@ -10,6 +10,7 @@ use spirula_denc::UTime;
 use spirula_maps::PgId;
 
 use super::history::ScrubHistory;
+use super::hours::Week;
 use super::run::Order;
 
 /// How often PGs are scrubbed.
@@ -58,10 +59,10 @@ pub struct PoolIntervals {
 }
 
 /// Whether scheduled scrubs are permitted now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Permit {
     /// By the hour and the day: those outside of them do not begin, and those that have begun wait.
-    pub hours: bool,
+    pub week: Week,
     /// By the load of the machine: only those that are late begin.
     pub load: bool,
 }
@@ -69,7 +70,7 @@ pub struct Permit {
 impl Default for Permit {
     fn default() -> Self {
         Self {
-            hours: true,
+            week: Week::default(),
             load: true,
         }
     }
@@ -78,7 +79,7 @@ impl Default for Permit {
 impl Permit {
     /// Whether this scrub may begin.
     pub(crate) fn allows(self, due: &Due) -> bool {
-        due.order.requested || self.hours && (self.load || due.is_late)
+        due.order.requested || self.week.is_open() && (self.load || due.is_late)
     }
 }
 
