@@ -1,6 +1,7 @@
 //! All PGs of one reactor: creates, splits and drops PGs as the map says, and hands events to them.
 //! Without I/O.
 
+mod outlook;
 mod scrubs;
 mod turns;
 
@@ -29,6 +30,8 @@ use crate::pg::{
     Ctx, Lane, Output, Pg, PgCounts, PgMemory, PgReport, Shared, StageState, StoreReply, Token, TrimState,
 };
 
+use outlook::Forecast;
+pub use outlook::{ScrubEnds, ScrubOutlook, ScrubToTell};
 use scrubs::ScrubTurns;
 pub use turns::{CopyBids, NamedBid};
 
@@ -107,6 +110,7 @@ pub struct Core {
     early: Vec<Early>,
     shared: Shared,
     scrubs: ScrubTurns,
+    forecast: Forecast,
     /// How many transitions each PG remembers.
     remembered: usize,
     /// Whether a PG has begun or stopped wanting to copy, wanting to be copied to, or copying.
@@ -131,6 +135,7 @@ impl Core {
             early: Vec::new(),
             shared: Shared::default(),
             scrubs: ScrubTurns::default(),
+            forecast: Forecast::default(),
             remembered: 0,
             copies_changed: false,
             trims_changed: false,
@@ -482,6 +487,8 @@ impl Core {
         self.copies_changed = true;
         self.grant_copies(cx);
         self.grant_trims(cx);
+        // Before it fills slots that members may refuse.
+        self.look_ahead(cx);
         self.begin_scrubs(cx);
     }
 

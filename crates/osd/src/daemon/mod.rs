@@ -41,6 +41,7 @@ mod purged_snaps;
 mod read_turns;
 mod report;
 mod run;
+mod scrub_reports;
 mod scrubs;
 mod setup;
 mod shares;

@@ -193,7 +193,10 @@ mod tests {
         assert_eq!(by_day, [false, true, true, false]);
         let night = Hours::new((22, 6), (1, 6));
         assert_eq!(night.count(), (8, 5));
-        assert_eq!((night.all_day().count(), night.all_week().count()), ((24, 5), (8, 7)));
+        assert_eq!(
+            (night.all_day().count(), night.all_week().count()),
+            ((24, 5), (8, 7))
+        );
         assert!(Week::default().is_open() && Hours::default().count() == (24, 7));
     }
 

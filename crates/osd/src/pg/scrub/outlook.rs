@@ -152,11 +152,16 @@ impl Means {
         wanted.clamp(LEAST_SHARE.min(self.most), self.most)
     }
 
-    /// When the scrub that comes latest will end, if the OSD gives all the time that it may.
-    pub fn end(&self, tasks: &mut [Task]) -> Option<End> {
+    /// When the scrub that comes latest will end, if the OSD gives all the time that it may. Nothing is
+    /// late if there is nothing to do.
+    pub fn end(&self, tasks: &mut [Task]) -> End {
         let begins = |t: &Task| t.due - t.age;
         tasks.sort_by(|a, b| begins(a).total_cmp(&begins(b)));
-        let (mut at, mut last) = (0.0_f64, None::<End>);
+        let mut at = 0.0_f64;
+        let mut last = End {
+            age: 0.0,
+            interval: 0.0,
+        };
         // The longest due goes first, as they do.
         for task in &*tasks {
             let work = self.seconds(task.bytes, task.objects, self.most) / self.taken;
@@ -170,8 +175,8 @@ impl Means {
                 age: task.age + at,
                 interval: task.interval,
             };
-            if last.is_none_or(|last| end.ratio() > last.ratio()) {
-                last = Some(end);
+            if end.ratio() > last.ratio() {
+                last = end;
             }
             if at.is_infinite() {
                 break; // So are all others.
@@ -182,12 +187,12 @@ impl Means {
 
     /// When that scrub would end without each limit.
     pub fn ends_without(&self, tasks: &mut [Task]) -> Vec<(Limit, End)> {
-        let of = |limit: Limit| Some((limit, self.without(limit).end(tasks)?));
-        Limit::ALL.into_iter().filter_map(of).collect()
+        let of = |limit: Limit| (limit, self.without(limit).end(tasks));
+        Limit::ALL.into_iter().map(of).collect()
     }
 
     /// When that scrub would end without any limit.
-    pub fn end_at_best(&self, tasks: &mut [Task]) -> Option<End> {
+    pub fn end_at_best(&self, tasks: &mut [Task]) -> End {
         let free = Limit::ALL.into_iter().fold(*self, Self::without);
         free.end(tasks)
     }
@@ -195,7 +200,7 @@ impl Means {
 
 /// How many times as long as it reads an OSD rests that reads for a share of its time.
 pub fn rest(share: f64) -> u32 {
-    (1.0 / share - 1.0).round().clamp(1.0, 1000.0) as u32
+    (1.0 / share - 1.0).round().clamp(0.0, 1000.0) as u32
 }
 
 #[cfg(test)]
@@ -260,8 +265,11 @@ mod tests {
         assert_eq!(percent(&means(), 8.0 * TB), 10.0);
         assert_eq!((percent(&means(), 0.0), means().share(&mut [])), (2.0, 0.02));
         let with = |most: f64| Means { most, ..means() };
-        assert_eq!((percent(&with(0.5), 8.0 * TB), percent(&with(0.01), TB)), (19.8, 1.0));
-        assert_eq!((rest(0.1), rest(0.02), rest(1.0), rest(1e-9)), (9, 49, 1, 1000));
+        assert_eq!(
+            (percent(&with(0.5), 8.0 * TB), percent(&with(0.01), TB)),
+            (19.8, 1.0)
+        );
+        assert_eq!((rest(0.1), rest(0.02), rest(1.0), rest(1e-9)), (9, 49, 0, 1000));
     }
 
     #[test]
@@ -302,7 +310,7 @@ mod tests {
     }
 
     fn late_by(means: &Means, bytes: f64) -> f64 {
-        let end = means.end(&mut disk(bytes, 7.0)).unwrap();
+        let end = means.end(&mut disk(bytes, 7.0));
         ((end.age - end.interval) / DAY * 10.0).round().max(0.0) / 10.0
     }
 
@@ -314,7 +322,7 @@ mod tests {
         assert_eq!(late_by(&means(), 16.0 * TB), 11.5);
         let idle = |busy: f64| Means { busy, ..means() };
         assert_eq!(late_by(&idle(0.3), 16.0 * TB), 0.0, "clients rest, too");
-        assert_eq!(means().end(&mut []), None);
+        assert_eq!(means().end(&mut []).ratio(), 0.0);
         let taken = Means {
             taken: 0.25,
             ..means()
@@ -324,14 +332,11 @@ mod tests {
 
     #[test]
     fn load_keeps_scrubs_from_beginning_until_they_are_late() {
-        let loaded = Means {
-            calm: 0.0,
-            ..means()
-        };
+        let loaded = Means { calm: 0.0, ..means() };
         let mut tasks = disk(TB, 7.0);
-        assert!(loaded.end(&mut tasks).unwrap().age.is_infinite());
+        assert!(loaded.end(&mut tasks).age.is_infinite());
         tasks.iter_mut().for_each(|t| t.free_in = 10.0 * DAY - t.age);
-        let end = loaded.end(&mut tasks).unwrap();
+        let end = loaded.end(&mut tasks);
         assert!((9.9 * DAY..10.5 * DAY).contains(&end.age), "{end:?}");
     }
 
@@ -349,7 +354,7 @@ mod tests {
                 .map(|(limit, _)| limit)
                 .collect::<Vec<_>>()
         };
-        assert!(!is_in_time(limited.end(&mut tasks).unwrap()));
+        assert!(!is_in_time(limited.end(&mut tasks)));
         assert_eq!(help(&limited, &mut tasks), [Limit::Hours, Limit::Share]);
         let paused = Means {
             pause: 2.0,
@@ -359,6 +364,6 @@ mod tests {
         // A disk that can't read its data in that time.
         let mut tasks = disk(200.0 * TB, 7.0);
         assert_eq!(help(&limited, &mut tasks), []);
-        assert!(!is_in_time(limited.end_at_best(&mut tasks).unwrap()));
+        assert!(!is_in_time(limited.end_at_best(&mut tasks)));
     }
 }

@@ -20,7 +20,8 @@ pub struct ScrubPace(Arc<State>);
 struct State {
     read: Work,
     looked: Work,
-    /// How many times as long as it reads the OSD rests while clients work; 0 if nothing is known.
+    /// How many times as long as it reads the OSD rests while clients work, and one more; 0 if
+    /// nothing is known.
     rest: AtomicU32,
 }
 
@@ -50,7 +51,7 @@ impl Work {
 
 impl ScrubPace {
     /// Notes that contents of so many bytes were read.
-    pub(super) fn read(&self, bytes: u64, took: Micros) {
+    pub(crate) fn read(&self, bytes: u64, took: Micros) {
         self.0.read.add(bytes, took);
     }
 
@@ -70,12 +71,12 @@ impl ScrubPace {
 
     /// Sets how many times as long as it reads the OSD is to rest.
     pub(crate) fn set_rest(&self, rest: u32) {
-        self.0.rest.store(rest, Ordering::Relaxed);
+        self.0.rest.store(rest.saturating_add(1), Ordering::Relaxed);
     }
 
     /// How many times as long as it reads the OSD rests, if that is known.
     pub(super) fn rest(&self) -> Option<u32> {
-        Some(self.0.rest.load(Ordering::Relaxed)).filter(|rest| *rest > 0)
+        self.0.rest.load(Ordering::Relaxed).checked_sub(1)
     }
 }
 
