@@ -8,6 +8,7 @@ mod keys;
 mod mutes;
 mod network;
 mod scrub;
+mod scrub_outlook;
 mod slow_disks;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub use daemons::DiskUse;
 pub(crate) use daemons::Versions;
 pub use mutes::Mute;
 pub(crate) use mutes::Mutes;
+pub use scrub_outlook::Scrubs;
 pub use slow_disks::CommitTime;
 
 /// The severity of a check.
@@ -147,6 +149,7 @@ impl View {
         self.pools(map, &mut out);
         self.pgs(&mut out);
         scrub::late_scrubs(self, &mut out);
+        scrub_outlook::check(self, &mut out);
         scrub::unscrubbed_pools(map, &mut out);
         self.counts(map, &mut out);
         self.slow_ops(&mut out);

@@ -5,6 +5,8 @@
 //! copied there is an event about the whole cluster besides. Events are not replicated: the next
 //! leader begins anew.
 
+mod scrubs;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Map, Value, json};
@@ -41,6 +43,8 @@ enum About {
     Cluster { untouched: BTreeSet<PgId> },
     /// A task of a module of the manager, which reports its progress.
     Task { refs: Map<String, Value> },
+    /// Scrubs under way, and those that wait.
+    Scrubs(scrubs::Scrubs),
     /// PGs that move because of this OSD: their number, and the remaining ones, each with the bytes
     /// that had been copied when the event began.
     Osd {
@@ -80,6 +84,8 @@ pub(crate) struct Progress {
     inside: Option<BTreeSet<OsdId>>,
     epoch: Epoch,
     count: u64,
+    /// Since when there have been scrubs without a break.
+    scrubs_since: Option<UTime>,
 }
 
 impl Event {
@@ -87,13 +93,19 @@ impl Event {
         match &self.about {
             About::Cluster { .. } => json!([["global", ""]]),
             About::Task { refs } => Value::Object(refs.clone()),
+            About::Scrubs(_) => json!([["global", ""]]),
             About::Osd { osd, .. } => json!([["osd", osd]]),
         }
     }
 
     /// Whether `ceph -s` shows the event.
     fn is_shown(&self) -> bool {
-        matches!(self.about, About::Cluster { .. })
+        matches!(self.about, About::Cluster { .. } | About::Scrubs(_))
+    }
+
+    /// Whether the event lasts until PGs have moved.
+    fn is_of_pgs(&self) -> bool {
+        !self.is_task() && !self.is_of_scrubs()
     }
 
     /// Whether a module ends the event.
@@ -106,8 +118,13 @@ impl Event {
         format!("({})", time::age(whole))
     }
 
-    /// The estimated seconds until the end, at the speed so far.
+    /// The estimated seconds until the end: as OSDs say, or at the speed so far.
     fn remaining(&self, now: UTime) -> Option<u64> {
+        if let About::Scrubs(scrubs) = &self.about
+            && scrubs.remaining.is_some()
+        {
+            return scrubs.remaining;
+        }
         let elapsed = now.since(self.started).as_secs_f64();
         (self.share > 0.0).then(|| (elapsed * (1.0 - self.share) / self.share) as u64)
     }
@@ -290,11 +307,12 @@ impl View {
         let mut p = std::mem::take(&mut self.progress);
         self.notice_in_and_out(&mut p);
         self.notice_copying(&mut p);
+        scrubs::notice(self, &mut p);
         let now = self.now;
-        for e in p.events.iter_mut().filter(|e| !e.is_task()) {
+        for e in p.events.iter_mut().filter(|e| e.is_of_pgs()) {
             e.share = self.share_done(e).clamp(0.0, 1.0);
         }
-        while let Some(at) = p.events.iter().position(|e| !e.is_task() && e.share >= 1.0) {
+        while let Some(at) = p.events.iter().position(|e| e.is_of_pgs() && e.share >= 1.0) {
             p.complete(at, now);
         }
         self.progress = p;
@@ -352,7 +370,8 @@ impl View {
     /// Begins the event about the cluster, if something is copied.
     fn notice_copying(&self, p: &mut Progress) {
         let copying = |s: PgState| s.intersects(COPYING);
-        if p.events.iter().any(Event::is_shown) || !self.state.stats.pgs.values().any(|s| copying(s.state)) {
+        let is_of_cluster = |e: &Event| matches!(e.about, About::Cluster { .. });
+        if p.events.iter().any(is_of_cluster) || !self.state.stats.pgs.values().any(|s| copying(s.state)) {
             return;
         }
         let untouched = self.state.stats.pgs.iter().filter(|(_, s)| is_done(s.state));
@@ -369,7 +388,7 @@ impl View {
     /// The share of an event that is done.
     fn share_done(&self, e: &mut Event) -> f64 {
         match &mut e.about {
-            About::Task { .. } => e.share,
+            About::Task { .. } | About::Scrubs(_) => e.share,
             About::Cluster { untouched } => {
                 untouched.retain(|pg| self.state.stats.pgs.get(pg).is_some_and(|s| is_done(s.state)));
                 let counted = self

@@ -1,6 +1,7 @@
 //! All PGs of one reactor: creates, splits and drops PGs as the map says, and hands events to them.
 //! Without I/O.
 
+mod outlook;
 mod scheduler;
 mod scrubs;
 mod turns;
@@ -30,6 +31,7 @@ use crate::pg::{
     Ctx, Lane, Output, Pg, PgCounts, PgMemory, PgReport, Shared, StageState, StoreReply, Token, TrimState,
 };
 
+pub use outlook::{ScrubEnds, ScrubOutlook, ScrubToTell};
 use scheduler::Scheduler;
 pub use scheduler::{FlowState, SchedulerState};
 use scrubs::ScrubTurns;
@@ -516,6 +518,8 @@ impl Core {
         self.changed.copies = true;
         self.grant_copies(cx);
         self.grant_trims(cx);
+        // Before it fills slots that members may refuse.
+        self.look_ahead(cx);
         self.begin_scrubs(cx);
         self.begin_ops(None, cx);
     }

@@ -66,11 +66,11 @@ pub fn local(t: UTime) -> String {
     at.format("%Y-%m-%dT%H:%M:%S%.6f%z").to_string()
 }
 
-/// The hour of the day, from 0, and the day of the week, from 0 for Sunday, where this process runs.
-pub fn hour_and_day(t: UTime) -> (u32, u32) {
+/// The seconds since the week began, on Sunday at midnight, where this process runs.
+pub fn second_of_week(t: UTime) -> u32 {
     let at = chrono::DateTime::from_timestamp(i64::from(t.sec), 0);
     let at = at.unwrap_or_default().with_timezone(&chrono::Local);
-    (at.hour(), at.weekday().num_days_from_sunday())
+    at.weekday().num_days_from_sunday() * 86_400 + at.num_seconds_from_midnight()
 }
 
 #[cfg(test)]

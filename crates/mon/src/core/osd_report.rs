@@ -433,6 +433,11 @@ impl Monitor {
                 }
             }
             OsdReport::WantPurgedSnaps(w) => self.send_purged_snaps(id, w),
+            OsdReport::Scrubs(report) => {
+                let mut scrubs = std::mem::take(&mut self.view.state.osd.lives.entry(osd).scrubs);
+                scrubs.take(report, &self.view);
+                self.view.state.osd.lives.entry(osd).scrubs = scrubs;
+            }
             _ => self.write(id, tid, Change::Report(report)),
         }
     }
@@ -482,7 +487,8 @@ impl Monitor {
             | OsdReport::PgStats(_)
             | OsdReport::WantMaps(_)
             | OsdReport::Config(_)
-            | OsdReport::WantPurgedSnaps(_) => impossible!("a report that may change the map"; osd = osd),
+            | OsdReport::WantPurgedSnaps(_)
+            | OsdReport::Scrubs(_) => impossible!("a report that may change the map"; osd = osd),
         }
     }
 

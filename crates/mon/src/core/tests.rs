@@ -13,6 +13,7 @@ mod operator;
 mod progress;
 mod quorum;
 mod scrub;
+mod scrub_outlook;
 mod snaps;
 mod told;
 mod turn;

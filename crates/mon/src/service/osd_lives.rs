@@ -9,7 +9,7 @@ use spirula_maps::{Epoch, OsdId, OsdMap};
 use spirula_proto::internal::report::SlowOps;
 
 use crate::core::Failure;
-use crate::health::{Clock, CommitTime};
+use crate::health::{Clock, CommitTime, Scrubs};
 
 /// The state of one OSD.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +31,8 @@ pub struct Life {
     pub clock: Clock,
     /// The time that its store takes to make a transaction durable.
     pub commits: CommitTime,
+    /// Its scrubs, and when they will be done.
+    pub scrubs: Scrubs,
     /// When it was seen to be down, for marking it out.
     pub down_since: Option<Duration>,
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use spirula_denc::UTime;
+use spirula_denc::{Micros, UTime};
 use spirula_maps::PgId;
 
+use super::outlook::Forecast;
 use super::{Core, turns};
 use crate::pg::scrub::schedule::{Permit, span};
 use crate::pg::{BackfillState, Ctx, Order, Pg, ScrubDue};
@@ -14,8 +15,12 @@ use crate::pg::{BackfillState, Ctx, Order, Pg, ScrubDue};
 pub(super) struct ScrubTurns {
     /// How many were under way when some were last begun.
     seen: usize,
+    /// Whether others waited then.
+    pub(super) waits: bool,
     /// Whether scheduled ones are permitted.
-    permit: Permit,
+    pub(super) permit: Permit,
+    /// When they will be done.
+    pub(super) forecast: Forecast,
 }
 
 impl Core {
@@ -68,7 +73,7 @@ impl Core {
     /// Sets whether scheduled scrubs are permitted.
     pub fn permit_scrubs(&mut self, permit: Permit) {
         self.scrubs.permit = permit;
-        self.shared.scrubs.permit(permit.hours);
+        self.shared.scrubs.permit(permit.week.is_open());
     }
 
     /// Whether any PG is copied from or to this OSD.
@@ -86,18 +91,32 @@ impl Core {
 
     /// Begins scrubs that were ordered or are due, as far as there are slots for them.
     pub(super) fn begin_scrubs(&mut self, cx: &mut Ctx<'_>) {
-        let is_held = cx.full.contains(&self.whoami) || self.is_copied() && !self.cfg.scrub.during_recovery;
+        let is_held = self.is_scrub_held(cx);
         let may = |due: &ScrubDue| due.order.requested || !is_held && self.scrubs.permit.allows(due);
-        let next = |slot: &u32| self.pgs.get(slot)?.seen().next_scrub(cx.usec, cx.now).filter(may);
+        let next = |slot: &u32| {
+            let next = self.pgs.get(slot)?.seen().next_scrub(cx.now);
+            next.filter(|(due, _)| may(due))
+        };
         let all = self.slots().into_iter();
-        let mut waiting: Vec<(u32, ScrubDue)> = all.filter_map(|slot| Some((slot, next(&slot)?))).collect();
-        waiting.sort_by(|(_, a), (_, b)| b.since.total_cmp(&a.since));
-        for (pg, due) in waiting {
+        let waiting = all.filter_map(|slot| Some((slot, next(&slot)?)));
+        let waiting: Vec<(u32, (ScrubDue, Micros))> = waiting.collect();
+        let mut left = waiting.len();
+        let tried = waiting.into_iter().filter(|(_, (_, at))| *at <= cx.usec);
+        let mut tried: Vec<(u32, ScrubDue)> = tried.map(|(pg, (due, _))| (pg, due)).collect();
+        tried.sort_by(|(_, a), (_, b)| b.since.total_cmp(&a.since));
+        for (pg, due) in tried {
             let Some(slot) = self.shared.scrubs.take(self.cfg.scrub.most) else {
                 break; // Others are scrubbed first.
             };
+            left -= 1;
             self.with(pg, cx, |pg, cx| pg.scrubbing().begin(due.order, slot, cx));
         }
         self.scrubs.seen = self.shared.scrubs.taken();
+        self.scrubs.waits = left > 0;
+    }
+
+    /// Whether no scheduled scrub may begin, whatever the time is.
+    fn is_scrub_held(&self, cx: &Ctx<'_>) -> bool {
+        cx.full.contains(&self.whoami) || self.is_copied() && !self.cfg.scrub.during_recovery
     }
 }

@@ -42,6 +42,7 @@ mod read_turns;
 mod report;
 mod run;
 mod scheduler;
+mod scrub_reports;
 mod scrubs;
 mod setup;
 mod shares;

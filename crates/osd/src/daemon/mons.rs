@@ -4,8 +4,8 @@
 use spirula_denc::{EntityAddrVec, EntityName, EntityType, Micros};
 use spirula_maps::Epoch;
 use spirula_monc::MonClient;
-use spirula_proto::internal::Neighbour;
 use spirula_proto::internal::report::{OsdAlive, OsdReport, OsdReportReply, PgTempWanted};
+use spirula_proto::internal::{Edition, Neighbour};
 use spirula_proto::mon::{LogEntry, LogPriority, MLog, NamedEntity, PaxosVersion};
 use spirula_proto::{Payload, RawMessage};
 
@@ -66,6 +66,11 @@ impl Mons {
             logged: 0,
             is_configured: false,
         }
+    }
+
+    /// Whether the leader knows reports of scrubs, as one of the version before does not.
+    pub(super) fn know_scrubs(&self) -> bool {
+        self.leader.edition() == Edition::Current
     }
 
     /// Sends a report; returns whether there is a session for it.

@@ -94,6 +94,7 @@ const LIVE: &[&str] = &[
     "osd_scrub_sleep",
     "osd_snap_trim_sleep",
     "spirula_osd_discard_rate",
+    "spirula_osd_scrub_share",
 ];
 
 /// The most clones that a PG trims at the same time: their infos are in memory.
@@ -112,6 +113,9 @@ const MOST_COMPARED: usize = 1024;
 /// The most bytes and keys of an object that a scrub reads at once.
 const MOST_READ: u64 = 4 << 20;
 const MOST_KEYS: usize = 16 << 10;
+
+/// The smallest part of its time that an OSD reads for scrubs while clients work.
+const LEAST_SCRUB_SHARE: f64 = 0.001;
 
 /// Whether a change of this option takes effect while the daemon runs.
 pub(super) fn is_live(name: &str) -> bool {
@@ -206,6 +210,9 @@ fn scrub_config(values: &Values, base: ScrubConfig) -> ScrubConfig {
         patience: u32::try_from(values.uint("osd_scrub_max_preemptions")).unwrap_or(base.patience),
         during_recovery: values.flag("osd_scrub_during_recovery"),
         sleep: Micros::from_secs_f64(seconds("osd_scrub_sleep")),
+        share: values
+            .float("spirula_osd_scrub_share")
+            .clamp(LEAST_SCRUB_SHARE, 1.0),
         intervals: Intervals {
             min: seconds("osd_scrub_min_interval"),
             max: seconds("osd_scrub_max_interval"),

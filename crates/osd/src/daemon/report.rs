@@ -16,6 +16,7 @@ use super::clock::ClockCheck;
 use super::maps::Maps;
 use super::mons::Mons;
 use super::perf::Perf;
+use super::scrub_reports::ScrubReports;
 use super::setup::Setup;
 use super::state::Osd;
 use super::store_writes::Writes;
@@ -56,6 +57,8 @@ pub(super) struct Reports {
     pub(super) clock: ClockCheck,
     /// The options as reported in this session.
     config: Option<ConfigReport>,
+    /// Scrubs as reported in this session.
+    pub(super) scrubs: ScrubReports,
 }
 
 impl Reports {
@@ -65,6 +68,7 @@ impl Reports {
         self.fullness = None;
         self.clock.forget();
         self.config = None;
+        self.scrubs.forget();
         self.quiet = QUIET_TICKS;
     }
 
@@ -362,6 +366,9 @@ impl Osd {
         spacing.check_room();
         if self.is_up() {
             self.reporting().report(is_tick);
+            if is_tick {
+                self.report_scrubs();
+            }
         }
     }
 

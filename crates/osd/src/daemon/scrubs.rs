@@ -1,8 +1,6 @@
 //! Scrubs: when they are permitted, the monitors' orders, and commands about them (`dump_scrubs`,
 //! `dump_scrub_reservations`, `scrub` and `deep_scrub` of `ceph daemon osd.N` and `ceph tell`).
 
-use std::cmp::Ordering;
-
 use serde_json::{Map, Value, json};
 use spirula_asok::Failure;
 use spirula_conf::options::Values;
@@ -16,35 +14,35 @@ use super::admin::{failure, led, text};
 use super::dropped::Dropped;
 use super::state::Osd;
 use crate::pg::Order;
+use crate::pg::scrub::hours::{Hours, Week};
 use crate::pg::scrub::schedule::Permit;
 
-/// Whether a point is within a range that may go on behind the end of the week or the day. A range
-/// that ends where it begins is all.
-fn is_within(first: u64, end: u64, at: u32) -> bool {
-    let at = u64::from(at);
-    match first.cmp(&end) {
-        Ordering::Equal => true,
-        Ordering::Less => (first..end).contains(&at),
-        Ordering::Greater => at >= first || at < end,
-    }
+/// The hours and days at which scheduled scrubs are permitted.
+fn hours(values: &Values) -> Hours {
+    let range = |first, end| (values.uint(first), values.uint(end));
+    Hours::new(
+        range("osd_scrub_begin_hour", "osd_scrub_end_hour"),
+        range("osd_scrub_begin_week_day", "osd_scrub_end_week_day"),
+    )
 }
 
-/// Whether scheduled scrubs are permitted at an hour and day, under a load for each processor.
-fn permit(values: &Values, (hour, day): (u32, u32), load: Option<f64>) -> Permit {
-    let range = |first, end, at| is_within(values.uint(first), values.uint(end), at);
-    Permit {
-        hours: range("osd_scrub_begin_hour", "osd_scrub_end_hour", hour)
-            && range("osd_scrub_begin_week_day", "osd_scrub_end_week_day", day),
-        load: load.is_none_or(|load| load < values.float("osd_scrub_load_threshold")),
-    }
+/// Whether scheduled scrubs may begin under a load for each processor.
+fn is_calm(values: &Values, load: Option<f64>) -> bool {
+    load.is_none_or(|load| load < values.float("osd_scrub_load_threshold"))
 }
 
 impl Osd {
     /// Decides whether scheduled scrubs are permitted now.
     pub(super) fn permit_scrubs(&mut self) {
-        let at = spirula_text::time::hour_and_day(self.setup.now());
-        let permit = permit(&self.setup.values, at, self.setup.host.load());
-        self.core.permit_scrubs(permit);
+        let at = spirula_text::time::second_of_week(self.setup.now());
+        let values = &self.setup.values;
+        self.core.permit_scrubs(Permit {
+            week: Week {
+                hours: hours(values),
+                at: at.into(),
+            },
+            load: is_calm(values, self.setup.host.load()),
+        });
     }
 
     /// Handles a monitor's order to scrub PGs.
@@ -113,23 +111,20 @@ mod tests {
 
     #[test]
     fn hours_days_and_load_hold() {
-        let permitted = |options: &[(&str, &str)], at: (u32, u32), load: f64| {
-            let mut values = Values::default();
-            for (name, value) in options {
-                values.central.insert((*name).into(), (*value).into());
-            }
-            let permit = permit(&values, at, Some(load));
-            (permit.hours, permit.load)
-        };
-        assert_eq!(permitted(&[], (13, 3), 0.4), (true, true));
-        assert_eq!(permitted(&[], (13, 3), 0.6), (true, false));
-        let night = [("osd_scrub_begin_hour", "22"), ("osd_scrub_end_hour", "6")];
-        let by_hour: Vec<bool> = [21, 22, 23, 0, 5, 6]
-            .map(|h| permitted(&night, (h, 0), 0.0).0)
-            .into();
-        assert_eq!(by_hour, [false, true, true, true, true, false]);
-        let days = [("osd_scrub_begin_week_day", "1"), ("osd_scrub_end_week_day", "6")];
-        let by_day: Vec<bool> = [0, 1, 5, 6].map(|d| permitted(&days, (0, d), 0.0).0).into();
-        assert_eq!(by_day, [false, true, true, false]);
+        let mut values = Values::default();
+        assert_eq!(hours(&values).count(), (24, 7));
+        assert!(is_calm(&values, Some(0.4)) && is_calm(&values, None));
+        assert!(!is_calm(&values, Some(0.6)));
+        for (name, value) in [
+            ("osd_scrub_begin_hour", "22"),
+            ("osd_scrub_end_hour", "6"),
+            ("osd_scrub_begin_week_day", "1"),
+            ("osd_scrub_end_week_day", "6"),
+            ("osd_scrub_load_threshold", "2"),
+        ] {
+            values.central.insert(name.into(), value.into());
+        }
+        assert_eq!(hours(&values), Hours::new((22, 6), (1, 6)));
+        assert!(is_calm(&values, Some(1.9)));
     }
 }

@@ -7,6 +7,7 @@ use spirula_denc::Micros;
 use super::bug::Bug;
 use super::rate::Rate;
 use super::scrub::Strides;
+use super::scrub::outlook::rest;
 use super::scrub::schedule::Intervals;
 
 /// Ceph's default list of object classes, including those that Spirula does not have yet.
@@ -187,8 +188,9 @@ pub struct ScrubConfig {
     pub most: usize,
     /// `osd_scrub_chunk_max`: the objects that are compared at once.
     pub chunk: usize,
-    /// How many times as long as it reads for a scrub an OSD rests while clients work.
-    pub rest: u32,
+    /// `spirula_osd_scrub_share`: the largest part of its time that an OSD reads for scrubs while
+    /// clients work.
+    pub share: f64,
     /// How much of an object is read at once.
     pub strides: Strides,
     /// `osd_scrub_max_preemptions`: how often writes of clients may touch an object that is looked at
@@ -196,7 +198,7 @@ pub struct ScrubConfig {
     pub patience: u32,
     /// `osd_scrub_during_recovery`: whether scheduled scrubs begin while PGs of the OSD are copied.
     pub during_recovery: bool,
-    /// `osd_scrub_sleep`: the pause after each read in any case.
+    /// `osd_scrub_sleep`: the pause before the next objects are compared.
     pub sleep: Micros,
     /// How often PGs are scrubbed.
     pub intervals: Intervals,
@@ -209,12 +211,19 @@ pub struct ScrubConfig {
     pub large_omap_bytes: u64,
 }
 
+impl ScrubConfig {
+    /// How many times as long as it reads for a scrub an OSD rests at least while clients work.
+    pub(super) fn least_rest(&self) -> u32 {
+        rest(self.share)
+    }
+}
+
 impl Default for ScrubConfig {
     fn default() -> Self {
         Self {
             most: 1,
             chunk: 25,
-            rest: 9,
+            share: 0.1,
             strides: Strides {
                 data: 512 << 10,
                 keys: 1024,

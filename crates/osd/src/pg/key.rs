@@ -58,6 +58,19 @@ impl KeyRange {
         (&self.from..&self.to).contains(&key)
     }
 
+    /// The part of a range of objects that is left from a key on, from 0 to 1, if objects are spread
+    /// evenly.
+    pub(super) fn part_from(&self, key: &Bytes) -> f64 {
+        let place = |key: &Bytes| {
+            let mut key = &key[..];
+            let (pool, hash) = (take(&mut key), take(&mut key));
+            let pool = u64::from_be_bytes(pool.unwrap_or_default()) as f64;
+            pool * 2_f64.powi(32) + f64::from(u32::from_be_bytes(hash.unwrap_or_default()))
+        };
+        let (from, to, at) = (place(&self.from), place(&self.to), place(key));
+        ((to - at) / (to - from).max(1.0)).clamp(0.0, 1.0)
+    }
+
     /// The rest of the range, from a key on.
     pub(super) fn rest(self, from: Bytes) -> Self {
         Self { from, ..self }

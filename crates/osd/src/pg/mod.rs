@@ -123,7 +123,7 @@ use role::Role;
 use scrub::Scrubbed;
 use scrub::handler::Scrubbing;
 pub use scrub::schedule::Due as ScrubDue;
-pub use scrub::{Order, ScrubSlots};
+pub use scrub::{Order, ScrubPace, ScrubSlots};
 pub use seen::{PgMemory, Seen};
 use site::Site;
 pub use snaps::trim::TrimState;
@@ -145,6 +145,8 @@ pub struct Shared {
     pub pace: Pace,
     /// The scrubs under way.
     pub scrubs: ScrubSlots,
+    /// Their pace.
+    pub scrub_pace: ScrubPace,
 }
 
 /// A placement group on this OSD.
@@ -230,6 +232,7 @@ impl Pg {
         self.ops.watches.share_memory(shared.watches.clone());
         self.copying.pace = shared.pace.clone();
         self.scrubbed.slots = shared.scrubs.clone();
+        self.scrubbed.pace = shared.scrub_pace.clone();
     }
 
     /// Sets the PG's share of memory as one of `pgs` PGs on this reactor.

@@ -90,7 +90,7 @@ impl Pace {
     }
 
     /// Whether clients work.
-    pub(super) fn is_busy(&self, usec: Micros) -> bool {
+    pub(crate) fn is_busy(&self, usec: Micros) -> bool {
         let last = Micros::new(self.0.last_op.load(Ordering::Relaxed));
         !last.is_zero() && usec.saturating_sub(last) < RECENT
     }

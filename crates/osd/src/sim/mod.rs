@@ -27,6 +27,7 @@ mod repair;
 mod replica_read;
 mod room;
 mod scrub;
+mod scrub_pace;
 mod snaps;
 mod split;
 mod stage;

@@ -12,9 +12,9 @@ use crate::pg::Order;
 use crate::pg::config::ScrubConfig;
 use crate::pg::key;
 
-const PRIMARY: OsdId = OsdId::new(0);
-const REPLICA: OsdId = OsdId::new(2);
-const DEEP: Order = Order {
+pub(super) const PRIMARY: OsdId = OsdId::new(0);
+pub(super) const REPLICA: OsdId = OsdId::new(2);
+pub(super) const DEEP: Order = Order {
     deep: true,
     repair: false,
     requested: true,
@@ -26,7 +26,7 @@ const REPAIR: Order = Order { repair: true, ..DEEP };
 type Damage = fn(&mut BTreeMap<Bytes, store::Object>, &Bytes);
 
 impl Sim {
-    fn scrub(&mut self, order: Order) {
+    pub(super) fn scrub(&mut self, order: Order) {
         self.cluster_log.clear();
         self.with(PRIMARY, |core, cx| {
             assert!(core.order_scrub(PgId::new(POOL, 0), order, cx))
@@ -38,7 +38,7 @@ impl Sim {
     }
 
     /// The lines of the cluster log that end a scrub.
-    fn said(&self) -> Vec<&str> {
+    pub(super) fn said(&self) -> Vec<&str> {
         let lines = self.cluster_log.iter().map(String::as_str);
         lines
             .filter(|l| l.contains("scrub ok") || l.contains("repair ok") || l.contains(" errors"))
@@ -85,7 +85,7 @@ impl Sim {
 }
 
 /// A cluster of one PG with some objects, one of which has clones and one an omap.
-fn cluster(seed: u64) -> Sim {
+pub(super) fn cluster(seed: u64) -> Sim {
     let mut sim = Sim::new(3, 3, 1, seed);
     sim.settle();
     assert_eq!(sim.map().placement(PgId::new(POOL, 0)).primary, Some(PRIMARY));

@@ -14,7 +14,7 @@ protocol! {
     ///
     /// - Version 4: that of release 0.1.0.
     /// - Version 5: the header tells which version the sender speaks, and a daemon is written to in
-    ///   the newest that both speak.
+    ///   the newest that both speak. An OSD tells of its scrubs.
     pub enum OsdReport: OSD_REPORT, version 5, oldest 4, priority HIGH {
         /// I have started: mark me up.
         Boot(OsdBoot) = 1,
@@ -40,6 +40,8 @@ protocol! {
         Dead(OsdGoingDown) = 11,
         /// Send me the snapshots that are removed and trimmed everywhere.
         WantPurgedSnaps(PurgedSnapsWanted) = 12,
+        /// My scrubs, and when they will be done. A monitor of the version before does not know it.
+        Scrubs(ScrubReport) = 13,
     }
 }
 
@@ -298,6 +300,86 @@ packed! {
 }
 
 packed! {
+    /// An OSD's scrubs.
+    pub struct ScrubReport {
+        /// The scrubs of PGs that the OSD leads which are under way, or wait though they may begin or
+        /// are late.
+        pub pgs: BTreeMap<PgId, PgScrub>,
+        /// The permitted hours of each permitted day.
+        pub hours: u8,
+        /// The permitted days of a week.
+        pub days: u8,
+        /// The seconds until scheduled scrubs are permitted, 0 if they are now, [`u32::MAX`] for never.
+        pub opens_in: u32,
+        /// When all PGs will have been deep-scrubbed, once that can be told.
+        pub outlook: Option<ScrubOutlook>,
+    }
+}
+
+packed! {
+    /// A scrub of a PG.
+    pub struct PgScrub {
+        /// Whether contents are read.
+        pub deep: bool,
+        /// Whether an operator has ordered it, so that permitted hours do not matter.
+        pub requested: bool,
+        /// The seconds that it takes its primary.
+        pub seconds: Option<ScrubSeconds>,
+    }
+}
+
+packed! {
+    /// The seconds that a scrub takes.
+    pub struct ScrubSeconds {
+        /// All of it.
+        pub whole: u32,
+        /// What is left.
+        pub left: u32,
+    }
+}
+
+packed! {
+    /// When all PGs of which an OSD has a copy will have been deep-scrubbed.
+    pub struct ScrubOutlook {
+        /// As things are.
+        pub end: ScrubEnd,
+        /// Without each limit.
+        pub without: BTreeMap<ScrubLimit, ScrubEnd>,
+        /// Without any.
+        pub at_best: ScrubEnd,
+    }
+}
+
+packed! {
+    /// How old the contents of a PG will be when they have been read, of the PG that will be the
+    /// latest.
+    pub struct ScrubEnd {
+        /// Seconds; [`u32::MAX`] if they never will be read.
+        pub age: u32,
+        /// The seconds after which they should have been (`osd_deep_scrub_interval`).
+        pub interval: u32,
+    }
+}
+
+wire_enum! {
+    /// What limits an OSD's scrubs, in the order in which it is considered, and the options of it.
+    pub struct ScrubLimit(u8) {
+        /// The permitted hours of the day.
+        HOURS = 1, "osd_scrub_begin_hour, osd_scrub_end_hour";
+        /// The permitted days of the week.
+        DAYS = 2, "osd_scrub_begin_week_day, osd_scrub_end_week_day";
+        /// Pauses.
+        SLEEP = 3, "osd_scrub_sleep";
+        /// The share of time while clients work.
+        SHARE = 4, "spirula_osd_scrub_share";
+        /// The number of scrubs at a time.
+        SLOTS = 5, "osd_max_scrubs";
+        /// The load of the machine.
+        LOAD = 6, "osd_scrub_load_threshold";
+    }
+}
+
+packed! {
     /// Why an OSD may not boot.
     pub struct BootDenied {
         /// A negative errno.
@@ -331,6 +413,7 @@ plain_parts!(
     ForceCopy,
     PurgedSnapsWanted,
     PurgedSnaps,
+    ScrubReport,
     BootDenied,
     PgStatsAck,
 );

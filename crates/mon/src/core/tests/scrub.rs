@@ -7,13 +7,13 @@ use super::*;
 use crate::health::Severity;
 
 /// Three OSDs with a pool `p` of 8 PGs, and an erasure-coded one, `e`, of 4.
-struct Pools {
-    w: World,
+pub(super) struct Pools {
+    pub(super) w: World,
     seq: u64,
 }
 
 impl Pools {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut w = World::new();
         let admin = w.admin();
         (0..3).for_each(|o| w.boot(o));
@@ -30,13 +30,13 @@ impl Pools {
         pools
     }
 
-    fn map(&self) -> &OsdMap {
+    pub(super) fn map(&self) -> &OsdMap {
         &self.w.mon.view.state.osd.map
     }
 
     /// Reports all PGs that have a primary, as active and clean and scrubbed just now, with changes
     /// to that.
-    fn report(&mut self, change: impl Fn(PgId, &mut PgStat)) {
+    pub(super) fn report(&mut self, change: impl Fn(PgId, &mut PgStat)) {
         for pg in self.map().pgs().collect::<Vec<_>>() {
             let at = self.map().map_pg(pg);
             let Some(primary) = at.acting_primary else {
@@ -66,7 +66,7 @@ impl Pools {
     }
 
     /// The answer to a command: errno, status line, output.
-    fn say(&mut self, json: &str) -> (i32, String, String) {
+    pub(super) fn say(&mut self, json: &str) -> (i32, String, String) {
         let ack = self.w.command(1, json);
         let text = String::from_utf8(ack.output.to_bytes().to_vec()).unwrap();
         (-ack.result, ack.status, text)
@@ -100,7 +100,7 @@ impl Pools {
     }
 
     /// A health check: its severity, summary, count and lines.
-    fn check(&self, code: &str) -> Option<(Severity, String, usize, Vec<String>)> {
+    pub(super) fn check(&self, code: &str) -> Option<(Severity, String, usize, Vec<String>)> {
         let check = self.w.mon.view.health().remove(code)?;
         Some((check.severity, check.summary, check.count, check.detail))
     }

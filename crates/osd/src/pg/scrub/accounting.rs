@@ -1,9 +1,11 @@
 //! A member's side of a scrub: it gives account of its objects.
 
+use bytes::Bytes;
 use spirula_denc::Micros;
 use spirula_invariant::{dropped, impossible};
 use spirula_maps::OsdId;
 
+use super::account::Account;
 use super::message::{ScrubBody, Wanted};
 use super::work::{Next, Reserved, Scrubbed, Work};
 use crate::pg::Pg;
@@ -54,6 +56,25 @@ impl<'a> Accounting<'a> {
 impl Accounting<'_> {
     fn answer(&mut self, to: OsdId, body: ScrubBody, cx: &mut Ctx<'_>) {
         self.outbox.send(to, self.id, PeerBody::Scrub(body), true, cx);
+    }
+
+    /// Answers the primary's question for accounts.
+    fn give(
+        &mut self,
+        to: OsdId,
+        number: u32,
+        accounts: Option<Vec<Account>>,
+        next: Option<Bytes>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let least = self.site.cfg.scrub.least_rest();
+        let given = ScrubBody::Given {
+            number,
+            rest: self.scrubbed.pace.rest().unwrap_or(least),
+            accounts,
+            next,
+        };
+        self.answer(to, given, cx);
     }
 
     /// Handles the primary's question whether the PG may be scrubbed here now.
@@ -165,13 +186,7 @@ impl Accounting<'_> {
                 if let Some(work) = self.scrubbed.work.take() {
                     let (by, number) = (work.by, work.wanted.number);
                     let (accounts, next) = work.give();
-                    let accounts = Some(accounts);
-                    let given = ScrubBody::Given {
-                        number,
-                        accounts,
-                        next,
-                    };
-                    self.answer(by, given, cx);
+                    self.give(by, number, Some(accounts), next, cx);
                 }
             }
         }
@@ -183,31 +198,32 @@ impl Accounting<'_> {
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
         };
         work.waits = false;
+        let took = cx.usec.saturating_sub(work.since);
         match reply {
             StoreReply::Objects(Ok((objects, next))) => {
                 work.listed(objects.into_iter().map(|(key, _)| key), next);
+                self.scrubbed.pace.looked(0, took);
             }
             StoreReply::Objects(Err(_)) => {
                 let (by, number) = (work.by, work.wanted.number);
                 self.scrubbed.work = None;
-                let given = ScrubBody::Given {
-                    number,
-                    accounts: None,
-                    next: None,
-                };
-                return self.answer(by, given, cx);
+                return self.give(by, number, None, None, cx);
             }
-            StoreReply::Object(object) => work.looked_up(object.ok(), self.store.fragments.is_some()),
+            StoreReply::Object(object) => {
+                work.looked_up(object.ok(), self.store.fragments.is_some());
+                self.scrubbed.pace.looked(1, took);
+            }
             StoreReply::Fetched(answers, _) => {
-                work.read(answers);
-                let took = cx.usec.saturating_sub(work.since);
+                let read = work.read(answers);
+                self.scrubbed.pace.read(read, took);
                 let best_effort = self.site.cfg.best_effort;
+                let rest = work.wanted.rest.max(self.site.cfg.scrub.least_rest());
                 let rate = Rate {
-                    rest: best_effort.rest.max(work.wanted.rest.into()),
+                    rest: best_effort.rest.max(rest.into()),
                     ..best_effort
                 };
-                let sleep = self.site.cfg.scrub.sleep;
-                self.pace.worked(Class::BestEffort, cx.usec, took, rate, sleep);
+                self.pace
+                    .worked(Class::BestEffort, cx.usec, took, rate, Micros::ZERO);
             }
             reply @ (StoreReply::Records(_)
             | StoreReply::Placed(_)

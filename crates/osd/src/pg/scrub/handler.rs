@@ -153,6 +153,8 @@ impl Scrubbing<'_> {
             totals: progress.totals,
             findings: Vec::new(),
             noted,
+            rests: BTreeMap::new(),
+            not_before: Micros::ZERO,
         }));
         if !order.deep && deep_errors > 0 && !is_resumed {
             let line = format!("osd.{me} pg {pgid} Regular scrub request, deep-scrub details will be lost");
@@ -172,9 +174,10 @@ impl Scrubbing<'_> {
             ScrubBody::Reserved(may) => self.slot_granted(from, may, cx),
             ScrubBody::Given {
                 number,
+                rest,
                 accounts,
                 next,
-            } => self.given(from, number, (accounts, next), cx),
+            } => self.given(from, (number, rest), (accounts, next), cx),
             ScrubBody::Reserve
             | ScrubBody::Release
             | ScrubBody::Wanted(_)
@@ -246,6 +249,10 @@ impl Scrubbing<'_> {
     pub(in crate::pg) fn scrub_on(&mut self, cx: &mut Ctx<'_>) {
         while let Some(run) = self.run() {
             match &run.step {
+                Step::Next if run.not_before > cx.usec => {
+                    let usec = run.not_before;
+                    return cx.out.push(Output::Alarm { usec });
+                }
                 Step::Next => self.look_on(cx),
                 Step::Holding(look) => {
                     let look = look.clone();
@@ -312,7 +319,7 @@ impl Scrubbing<'_> {
     fn ask(&mut self, look: Look, cx: &mut Ctx<'_>) {
         let at = self.serving.copy.info.last_update;
         let members = self.serving.site.interval.members();
-        let rest = self.serving.site.cfg.scrub.rest;
+        let least = self.serving.site.cfg.scrub.least_rest();
         let usec = cx.usec;
         let pgid = self.serving.site.pgid;
         invariant!(look.range.from < look.range.to, "a range that is looked at to have keys"; pg = pgid);
@@ -331,7 +338,7 @@ impl Scrubbing<'_> {
             deep: run.order.deep,
             seed: number.into(),
             attrs: look.head.is_some(),
-            rest,
+            rest: run.rest(least),
         };
         run.step = Step::Asked(Box::new(Asked {
             look,
@@ -391,14 +398,17 @@ impl Scrubbing<'_> {
     fn given(
         &mut self,
         from: OsdId,
-        number: u32,
+        (number, rest): (u32, u32),
         (accounts, next): (Option<Vec<Account>>, Option<Bytes>),
         cx: &mut Ctx<'_>,
     ) {
         let pgid = self.serving.site.pgid;
         let run = self.scrub().filter(|s| s.number == number).and_then(Scrub::run);
         let asked = run.and_then(|run| match &mut run.step {
-            Step::Asked(asked) if asked.waits.contains_key(&from) => Some(asked),
+            Step::Asked(asked) if asked.waits.contains_key(&from) => {
+                run.rests.insert(from, rest);
+                Some(asked)
+            }
             _ => None,
         });
         let Some(asked) = asked else {
@@ -423,6 +433,7 @@ impl Scrubbing<'_> {
     /// Compares the accounts of all members.
     fn compare(&mut self, cx: &mut Ctx<'_>) {
         let (pgid, members) = (self.serving.site.pgid, self.serving.site.interval.members().len());
+        let not_before = cx.usec + self.serving.site.cfg.scrub.sleep;
         let step = self.run().map(|run| std::mem::replace(&mut run.step, Step::Next));
         let Some(Step::Asked(asked)) = step else {
             impossible!("accounts that are compared to have been asked for"; pg = pgid);
@@ -431,6 +442,7 @@ impl Scrubbing<'_> {
         let Some(run) = self.run() else {
             impossible!("a scrub that compares accounts to be under way"; pg = pgid);
         };
+        run.not_before = not_before;
         let end = asked.end.clone().unwrap_or_else(|| asked.look.range.to.clone());
         if asked.look.head.is_none() {
             run.cursor = end.clone().max(asked.look.range.from.clone());

@@ -25,6 +25,8 @@ pub enum ScrubBody {
     Given {
         /// The number of the question.
         number: u32,
+        /// How many times as long as it reads the member may rest, to be in time with all its scrubs.
+        rest: u32,
         /// The accounts, in the order of keys; `None` if the member can't list its objects.
         accounts: Option<Vec<Account>>,
         /// The first key that there was no room for.
@@ -106,11 +108,13 @@ impl ScrubBody {
             }
             Self::Given {
                 number,
+                rest,
                 accounts,
                 next,
             } => {
                 w.u8(4);
                 w.u32(*number);
+                w.u32(*rest);
                 w.put(accounts);
                 w.put(next);
             }
@@ -157,6 +161,7 @@ impl ScrubBody {
             }),
             4 => Self::Given {
                 number: r.u32()?,
+                rest: r.u32()?,
                 accounts: r.get()?,
                 next: r.get()?,
             },

@@ -103,6 +103,10 @@ pub(in crate::pg) struct Run {
     pub(super) findings: Vec<Finding>,
     /// When its progress was noted.
     pub(super) noted: Micros,
+    /// How many times as long as it reads each member may rest, as it last said.
+    pub(super) rests: BTreeMap<OsdId, u32>,
+    /// When it may look at the next objects.
+    pub(super) not_before: Micros,
 }
 
 /// What the scrub waits for.
@@ -157,6 +161,15 @@ pub(super) struct Finding {
 }
 
 impl Run {
+    /// How many times as long as they read members rest while clients work: as long as none is late
+    /// for it, or, if an operator waits, as `least`.
+    pub(super) fn rest(&self, least: u32) -> u32 {
+        match self.order.requested {
+            true => least,
+            false => self.rests.values().copied().min().unwrap_or(least),
+        }
+    }
+
     /// Whether an object was looked at, and is not to be looked at again.
     pub(super) fn has_counted(&self, head: &Bytes) -> bool {
         let is_looked_at = matches!(&self.step, Step::Asked(a) if a.look.range.contains(head))

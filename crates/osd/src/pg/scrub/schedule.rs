@@ -10,6 +10,7 @@ use spirula_denc::UTime;
 use spirula_maps::PgId;
 
 use super::history::ScrubHistory;
+use super::hours::Week;
 use super::run::Order;
 
 /// How often PGs are scrubbed.
@@ -58,10 +59,10 @@ pub struct PoolIntervals {
 }
 
 /// Whether scheduled scrubs are permitted now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Permit {
     /// By the hour and the day: those outside of them do not begin, and those that have begun wait.
-    pub hours: bool,
+    pub week: Week,
     /// By the load of the machine: only those that are late begin.
     pub load: bool,
 }
@@ -69,7 +70,7 @@ pub struct Permit {
 impl Default for Permit {
     fn default() -> Self {
         Self {
-            hours: true,
+            week: Week::default(),
             load: true,
         }
     }
@@ -78,7 +79,7 @@ impl Default for Permit {
 impl Permit {
     /// Whether this scrub may begin.
     pub(crate) fn allows(self, due: &Due) -> bool {
-        due.order.requested || self.hours && (self.load || due.is_late)
+        due.order.requested || self.week.is_open() && (self.load || due.is_late)
     }
 }
 
@@ -116,6 +117,13 @@ impl Intervals {
         }
     }
 
+    /// The seconds after which a PG's next deep scrub is due, and by when its contents should have
+    /// been read.
+    pub(super) fn deep(&self, pgid: PgId, pool: &PoolIntervals) -> (f64, f64) {
+        let of = self.of_pool(pool);
+        (of.deep * (1.0 - of.deep_jitter * share(pgid, 2)), of.deep)
+    }
+
     /// When a PG is due, and its deadline.
     pub(super) fn times(&self, pgid: PgId, history: &ScrubHistory, pool: &PoolIntervals) -> (UTime, UTime) {
         let of = self.of_pool(pool);
@@ -137,7 +145,7 @@ impl Intervals {
         let since = |stamp: UTime| now.as_secs_f64() - stamp.as_secs_f64();
         let (last, last_deep) = (since(history.stamp), since(history.deep_stamp));
         let shallow_after = of.min * (1.0 + of.jitter * share(pgid, 1));
-        let deep_after = of.deep * (1.0 - of.deep_jitter * share(pgid, 2));
+        let (deep_after, _) = self.deep(pgid, pool);
         let deep = !pool.no_deep && last_deep >= deep_after;
         let is_due = deep || !pool.no_scrub && last >= shallow_after;
         let overdue = (last - shallow_after).max(if deep { last_deep - deep_after } else { f64::MIN });

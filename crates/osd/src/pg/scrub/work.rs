@@ -11,6 +11,7 @@ use spirula_maps::OsdId;
 use super::account::{Account, Content, Found, Omap};
 use super::digest::{self, Digest};
 use super::message::Wanted;
+use super::pace::ScrubPace;
 use super::slots::{ScrubSlot, ScrubSlots};
 use crate::pg::fetch::{Answer, Fetched, OmapRange, Pieces, ReadRange, Want, key_after};
 use crate::pg::key::{self, KeyRange};
@@ -27,6 +28,8 @@ const MOST_BYTES: usize = 1 << 20;
 pub(in crate::pg) struct Scrubbed {
     /// The scrubs under way on this OSD.
     pub(in crate::pg) slots: ScrubSlots,
+    /// Their pace.
+    pub(in crate::pg) pace: ScrubPace,
     /// The slot that the primary has reserved here, in an attempt at peering.
     pub(super) reserved: Option<Reserved>,
     /// The account that is being made.
@@ -217,12 +220,17 @@ impl Work {
         self.go_on(reading);
     }
 
-    /// Takes parts of the object whose contents are read.
-    pub(super) fn read(&mut self, answers: Vec<Fetched>) {
-        if let Some(mut reading) = self.current.take() {
-            reading.take(answers);
-            self.go_on(reading);
-        }
+    /// Takes parts of the object whose contents are read. Returns the bytes of contents, holes among
+    /// them.
+    pub(super) fn read(&mut self, answers: Vec<Fetched>) -> u64 {
+        let Some(mut reading) = self.current.take() else {
+            return 0;
+        };
+        let before = reading.done();
+        reading.take(answers);
+        let read = reading.done().saturating_sub(before);
+        self.go_on(reading);
+        read
     }
 
     fn go_on(&mut self, reading: Reading) {
@@ -247,6 +255,11 @@ impl Work {
 impl Reading {
     fn is_done(&self) -> bool {
         self.at >= self.found.size && self.pairs_from.is_none()
+    }
+
+    /// The bytes that were read.
+    fn done(&self) -> u64 {
+        self.at + self.omap.map_or(0, |(_, omap)| omap.bytes)
     }
 
     fn wants(&self) -> Vec<Want> {
