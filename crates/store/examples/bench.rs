@@ -144,7 +144,7 @@ impl Bench {
                     out.push(t.0);
                 }
                 Event::Fatal(e) => return Err(e.into()),
-                Event::List(..) | Event::Pairs(..) => {}
+                Event::List(..) | Event::Pairs(..) | Event::Checked(..) | Event::Judged(..) => {}
             }
         }
         Ok(out)

@@ -13,7 +13,7 @@ use spirula_buf::Pool;
 use crate::alloc::Run;
 use crate::config::{BLOCK, BLOCK64, Config};
 use crate::device::{BlockIo, FileIo};
-use crate::index::PageLimit;
+use crate::index::{IndexPage, PageLimit};
 use crate::layout::Superblock;
 use crate::onode::{Extent, Onode};
 use crate::open::Mounted;
@@ -229,6 +229,7 @@ struct Check<'a> {
 impl Check<'_> {
     fn run(&mut self, mounted: Mounted) -> Result<()> {
         let Mounted { sb, mut state, .. } = mounted;
+        self.index(&state)?;
         self.resolve(&mut state);
         self.objects(&state)?;
         self.pairs(&state)?;
@@ -240,6 +241,27 @@ impl Check<'_> {
             self.report.problem(format_args!(
                 "counters say {counters:?} (objects, bytes), found {found:?}"
             ));
+        }
+        Ok(())
+    }
+
+    /// Reads all pages of the index.
+    fn index(&mut self, state: &State) -> Result<()> {
+        let (mut from, mut rotten) = (Some(0), Vec::new());
+        while let Some(page) = from {
+            let found = state.index.examine(page);
+            let found = found.map_err(|e| StoreError::io("read the index", e))?;
+            if found.mended > 0 {
+                self.report.problem("a copy of the index map is damaged");
+            }
+            rotten.extend(found.rotten.into_iter().map(IndexPage).take(MAX_PROBLEMS));
+            from = found.next;
+        }
+        if !rotten.is_empty() {
+            let damage = state.index.judge(&rotten)?;
+            for text in damage.ruins.iter().chain(&damage.lost) {
+                self.report.problem(format_args!("the index is damaged: {text}"));
+            }
         }
         Ok(())
     }

@@ -257,6 +257,12 @@ impl Superblock {
         Ok(sb)
     }
 
+    /// Whether both copies are valid and the same.
+    pub(crate) fn is_whole(dev: &Arc<dyn BlockIo>) -> bool {
+        let [a, b] = SUPERBLOCKS.map(|at| read_block(dev, at).and_then(|b| Self::decode(&b)));
+        matches!((a, b), (Ok(a), Ok(b)) if a == b)
+    }
+
     /// Writes both copies, one after the other, so that one is always whole.
     pub(crate) fn write(&self, dev: &Arc<dyn BlockIo>) -> Result<()> {
         for at in SUPERBLOCKS {
@@ -287,6 +293,11 @@ impl Superblock {
         }
         Ok(())
     }
+}
+
+/// Whether a log's own device has a valid header.
+pub(crate) fn is_log_header(log: &Arc<dyn BlockIo>) -> bool {
+    read_block(log, 0).is_ok_and(|b| Superblock::decode(&b).is_ok())
 }
 
 fn decode_slots(d: &mut Dec<'_>) -> Option<Vec<Slot>> {

@@ -9,7 +9,7 @@ use spirula_invariant::invariant;
 use crate::alloc::Allocator;
 use crate::config::{BLOCK64, Config, MkfsOptions};
 use crate::device::{BlockIo, Device, FileIo, open_device};
-use crate::exec::Executor;
+use crate::exec::{Executor, Workplace};
 use crate::ground::Ground;
 use crate::index::{Applied, Index, IndexFile};
 use crate::layout::{LOG_START, SEPARATE_LOG_START, Superblock};
@@ -128,6 +128,9 @@ pub(crate) struct Mounted {
 
 impl Mounted {
     /// Reads superblock, index (through `index`) and log.
+    ///
+    /// # Errors
+    /// [`StoreError::Ruined`] if the superblock is sound and something else is damaged.
     pub(crate) fn read(
         dev: &Arc<dyn BlockIo>,
         log: Option<&Arc<dyn BlockIo>>,
@@ -144,7 +147,18 @@ impl Mounted {
             }
             (true, None) => return Err(StoreError::NotAStore("its log device must be given".into())),
         };
-        let index = Index::open_at(index, &sb, &cfg, read_only)?;
+        Self::of(sb, (dev, log_io), index, cfg, read_only).map_err(StoreError::into_ruin)
+    }
+
+    /// Reads index and log of the store with this superblock.
+    fn of(
+        sb: Superblock,
+        (dev, log_io): (&Arc<dyn BlockIo>, &Arc<dyn BlockIo>),
+        index: Arc<dyn BlockIo>,
+        cfg: Config,
+        read_only: bool,
+    ) -> Result<Self> {
+        let index = Index::open_at([index, Arc::clone(dev)], &sb, &cfg, read_only)?;
         let applied = index.applied()?;
         let mut alloc = Allocator::new(&sb);
         for group in index.file().groups() {
@@ -195,8 +209,8 @@ impl Store {
     /// threads of its own. To be used by the calling thread.
     ///
     /// # Errors
-    /// I/O errors, a device that is in use or holds no store, the wrong key, or damage that
-    /// replaying the log cannot get over.
+    /// I/O errors, a device that is in use or holds no store, the wrong key, or
+    /// [`StoreError::Ruined`].
     pub fn open(path: &Path, log: Option<&Path>, key: Option<&EncryptionKey>, cfg: Config) -> Result<Self> {
         let notify = Notify::new().map_err(|e| StoreError::io("eventfd", e))?;
         let open = |path: &Path| {
@@ -236,10 +250,15 @@ impl Store {
         if let Err(error) = state.index.file().take_space() {
             tracing::warn!(%error, "the file system lacks space for the index");
         }
+        let place = Workplace {
+            index: Arc::clone(&state.index),
+            main: Arc::clone(&dev),
+            log: log_io,
+        };
         let exec = if threads {
-            Executor::threads(&state.index, &dev, &notify).map_err(|e| StoreError::io("start threads", e))?
+            Executor::threads(&place, &notify).map_err(|e| StoreError::io("start threads", e))?
         } else {
-            Executor::inline(&state.index, &dev)
+            Executor::inline(place)
         };
         let ground = Ground::new(dev, &sb);
         let spare_target = spare_target(&sb);
