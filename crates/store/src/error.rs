@@ -217,7 +217,11 @@ impl StoreError {
             };
         }
         match e {
+            redb::Error::Io(io) if io.kind() == io::ErrorKind::InvalidData => {
+                Self::damaged("index", io.to_string())
+            }
             redb::Error::Corrupted(detail) => Self::damaged("index", detail),
+            redb::Error::TableDoesNotExist(_) => Self::damaged("index", e.to_string()),
             other => Self::Index(Arc::new(other)),
         }
     }

@@ -14,6 +14,7 @@ use crate::ground::Ground;
 use crate::index::{Applied, Index, IndexFile};
 use crate::layout::{LOG_START, SEPARATE_LOG_START, Superblock};
 use crate::log::{self, Log, LogPosition, Scan};
+use crate::lost::Losses;
 use crate::notify::Notify;
 use crate::recent::What;
 use crate::replay::replay;
@@ -72,9 +73,16 @@ pub fn mkfs_on(
     let log_io = log.unwrap_or(dev);
     // Zeros written now are blocks allocated now: later log writes change no file system metadata.
     zero(log_io, sb.log_start(), sb.log_blocks * BLOCK64)?;
-    let file = IndexFile::create(Arc::clone(dev), &sb);
-    let mut alloc = Allocator::new(&sb);
-    for _ in 0..spare_target(&sb) {
+    make_index(dev, &sb)?;
+    sb.write(dev)?;
+    Ok(sb)
+}
+
+/// Makes an empty index. Its maps have to be zeros.
+pub(crate) fn make_index(dev: &Arc<dyn BlockIo>, sb: &Superblock) -> Result<()> {
+    let file = IndexFile::create(Arc::clone(dev), sb);
+    let mut alloc = Allocator::new(sb);
+    for _ in 0..spare_target(sb) {
         match alloc.take_group() {
             Some(group) => file.add_spare(group),
             None => return Err(StoreError::Invalid("the device is too small for an index")),
@@ -87,12 +95,10 @@ pub fn mkfs_on(
             log: LogPosition { block: 0, group: 1 },
             ..Applied::default()
         },
-    )?;
-    sb.write(dev)?;
-    Ok(sb)
+    )
 }
 
-fn zero(dev: &Arc<dyn BlockIo>, from: u64, len: u64) -> Result<()> {
+pub(crate) fn zero(dev: &Arc<dyn BlockIo>, from: u64, len: u64) -> Result<()> {
     const CHUNK: u64 = 1 << 20;
     let mut buf = Pool::new(0).get(CHUNK as usize);
     buf.fill(0);
@@ -124,6 +130,8 @@ pub(crate) struct Mounted {
     pub(crate) state: State,
     pub(crate) scan: Scan,
     pub(crate) applied: Applied,
+    /// What is lost, and what the log has of it.
+    pub(crate) losses: Losses,
 }
 
 impl Mounted {
@@ -185,8 +193,9 @@ impl Mounted {
             let synced = dev.sync().and_then(|()| log_io.sync());
             synced.map_err(|e| StoreError::io("flush", e))?;
         }
+        let mut losses = Losses::new(state.index.lost()?);
         for record in &scan.records {
-            replay(&mut state, record)?;
+            replay(&mut state, record, &mut losses)?;
         }
         // The next transaction continues both.
         invariant!(
@@ -200,6 +209,7 @@ impl Mounted {
             state,
             scan,
             applied,
+            losses,
         })
     }
 }
@@ -237,8 +247,10 @@ impl Store {
             mut sb,
             mut state,
             scan,
+            losses,
             ..
         } = Mounted::read(&dev, log_io.as_ref(), devices.main.cached(), cfg, false)?;
+        sb.lost = !losses.is_empty();
         sb.count_mount()?;
         sb.write(&dev)?;
         let log = Log::new(&sb, group_bytes, &scan);
@@ -273,6 +285,7 @@ impl Store {
             log,
             notify,
             spare_target,
+            losses,
         });
         store.note(What::Opened);
         store.start_background();

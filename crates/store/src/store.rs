@@ -20,6 +20,7 @@ use crate::ground::Ground;
 use crate::index::PageLimit;
 use crate::layout::Superblock;
 use crate::log::{Log, Record, record_space};
+use crate::lost::Losses;
 use crate::notify::Notify;
 use crate::read::{Asked, ReadOp, ReadPart};
 use crate::recent::{self, Transition, What};
@@ -174,6 +175,8 @@ pub struct Store {
     notify: Notify,
     pub(crate) stats: Stats,
     pub(crate) spare_target: usize,
+    /// What is lost, until the owner has acted on it.
+    pub(crate) losses: Losses,
     pub(crate) recent: Recorder<Transition>,
 }
 
@@ -187,6 +190,7 @@ pub(crate) struct Parts {
     pub(crate) log: Log,
     pub(crate) notify: Notify,
     pub(crate) spare_target: usize,
+    pub(crate) losses: Losses,
 }
 
 impl Store {
@@ -202,6 +206,7 @@ impl Store {
             log: p.log,
             notify: p.notify,
             spare_target: p.spare_target,
+            losses: p.losses,
             flight: None,
             unflushed: Vec::new(),
             flushing: Vec::new(),

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_store::device::{BlockIo, SimDisk};
+use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
-    Checked, Config, Depth, Devices, Event, IndexDamage, IndexPage, Lookup, MkfsOptions, Notify, ObjectKey,
-    Op, PageLimit, Store, StoreError, Token, Transaction, fsck_on, mkfs_on,
+    Checked, Config, Depth, Devices, Event, IndexDamage, IndexPage, Lookup, Lost, MkfsOptions, Notify,
+    ObjectKey, Op, PageLimit, Read, Store, StoreError, Token, Transaction, Way, fsck_on, mend_on, mkfs_on,
+    remake_on,
 };
 
 const BLOCK: usize = 4096;
@@ -134,7 +135,7 @@ fn records(store: &mut Store) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
 
 /// A store with all kinds of entries in its index, everything of which is there.
 fn filled() -> SimDisk {
-    let disk = SimDisk::new(32 << 20, 1);
+    let disk = SimDisk::new(14 << 20, 1);
     let opts = MkfsOptions {
         log_bytes: 512 << 10,
         ..MkfsOptions::default()
@@ -418,6 +419,303 @@ fn lost_tables_are_not_taken_for_an_empty_index() {
         match open(&disk) {
             Ok(mut store) => drop(read_all(&mut store)),
             Err(e) => assert!(matches!(e, StoreError::Ruined { .. }), "{e}"),
+        }
+    }
+}
+
+/// Pages whose damage loses objects, pairs, or all.
+fn by_kind(disk: &SimDisk, kind: &str) -> Vec<(u64, usize)> {
+    let places = places(disk);
+    let of_kind = |(page, at): &(u64, usize)| {
+        let disk = disk.copied(3);
+        disk.flip_bit(at + 9, 2);
+        let Ok(mut store) = open(&disk) else {
+            return kind == "vital";
+        };
+        let (damaged, ..) = check(&mut store);
+        let damage = judge(&mut store, damaged);
+        match (damage.is_harmless(), damage.lost.first()) {
+            (true, _) => false,
+            (false, None) => kind == "vital" && *page > 0,
+            (false, Some(lost)) => lost.contains(kind),
+        }
+    };
+    places.pages.into_iter().filter(of_kind).collect()
+}
+
+fn is_lost(lost: &Lost, key: &ObjectKey) -> bool {
+    let within = lost.ranges.iter().any(|r| {
+        r.after.as_ref().is_none_or(|after| key > after) && r.upto.as_ref().is_none_or(|upto| key <= upto)
+    });
+    within || lost.torn.contains(key)
+}
+
+/// Acts on what is lost as an owner does: what is torn goes.
+fn act(store: &mut Store, lost: &Lost) {
+    for key in &lost.torn {
+        let mut txn = Transaction::new();
+        txn.remove(key);
+        store.submit(txn, Token(1)).unwrap();
+    }
+    settle(store).unwrap();
+    store.settle_lost().unwrap();
+}
+
+#[test]
+fn damaged_leaves_are_cut_out_and_nothing_else_is_lost() {
+    let disk = filled();
+    for kind in ["'objects'", "'pairs'"] {
+        let all = by_kind(&disk, kind);
+        assert!(all.len() > 10, "{kind}: {}", all.len());
+        let mut objects = 0;
+        for (page, at) in all.into_iter().step_by(3) {
+            let disk = disk.copied(2);
+            disk.flip_bit(at + 99, 5);
+            let sound = mend_on(&io(&disk), &[page + 1]).unwrap();
+            assert!(sound.lost.is_empty(), "that page is sound");
+            if kind == "'pairs'" && !can_be_cut(&disk, page) {
+                continue; // It has records, too.
+            }
+            let mended = mend_on(&io(&disk), &[page]).unwrap();
+            assert_eq!(mended.lost.len(), 1);
+            let mut store = open(&disk).unwrap();
+            let lost = store.lost().unwrap().unwrap();
+            assert_eq!(lost.ranges.is_empty(), kind == "'pairs'");
+            let mut count = 0;
+            for i in 0..OBJECTS {
+                let found = lookup(&mut store, &key(i)).unwrap();
+                if is_lost(&lost, &key(i)) {
+                    count += 1;
+                    continue;
+                }
+                assert_eq!(found, Some(info(i).into()), "page {page}");
+                if i.is_multiple_of(WITH_OMAP) {
+                    assert_eq!(omap(&mut store, &key(i)).unwrap(), pairs(i), "page {page}");
+                }
+            }
+            assert!(count > 0 && count < 60, "page {page}: {count}");
+            objects += count;
+            assert_eq!(records(&mut store).unwrap().len(), RECORDS);
+            act(&mut store, &lost);
+            drop(store);
+            let report = fsck_on(&io(&disk), None, Depth::Deep);
+            assert!(report.is_clean() && !report.notes.is_empty(), "{report}");
+            // All can be made again.
+            let mut store = open(&disk).unwrap();
+            assert_eq!(store.lost().unwrap(), None);
+            for i in (0..OBJECTS).filter(|i| is_lost(&lost, &key(*i))) {
+                assert_eq!(lookup(&mut store, &key(i)).unwrap(), None);
+                let mut txn = Transaction::new();
+                txn.write(&key(i), 0, Bytes::from(vec![1; 5000]))
+                    .set_info(&key(i), info(i));
+                if i.is_multiple_of(WITH_OMAP) {
+                    let (key, pairs) = (key(i), pairs(i));
+                    txn.push(Op::OmapSet { key, pairs });
+                }
+                store.submit(txn, Token(1)).unwrap();
+            }
+            settle(&mut store).unwrap();
+            assert_eq!(check(&mut store).0, []);
+            drop(store);
+            let mut store = open(&disk).unwrap();
+            assert_eq!(read_all(&mut store).unwrap(), 0);
+        }
+        assert!(objects >= OBJECTS / WITH_OMAP / 4, "{kind}: {objects}");
+    }
+}
+
+/// Whether a damaged page of pairs has no records.
+fn can_be_cut(disk: &SimDisk, page: u64) -> bool {
+    match mend_on(&io(&disk.copied(4)), &[page]) {
+        Ok(_) => true,
+        Err(StoreError::Ruined { .. }) => false,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn what_all_depends_on_is_not_cut_out() {
+    let disk = filled();
+    let all = by_kind(&disk, "vital");
+    assert!(all.len() > 10);
+    for (page, at) in all {
+        let disk = disk.copied(2);
+        disk.flip_bit(at + 99, 5);
+        let refused = mend_on(&io(&disk), &[page]);
+        assert!(
+            matches!(refused, Err(StoreError::Ruined { .. })),
+            "page {page}: {refused:?}"
+        );
+    }
+}
+
+fn contents(store: &mut Store, key: &ObjectKey) -> Option<Bytes> {
+    let read = store.read(key, 0, u64::MAX, Way::Cached, Token(4)).unwrap();
+    let found = match read {
+        Read::Ready(found) => found,
+        Read::Pending => wait(store, |e| match e {
+            Event::Read(_, found) => Some(found),
+            _ => None,
+        })
+        .unwrap(),
+    };
+    match found {
+        Ok(found) => Some(found),
+        Err(StoreError::NoObject(_)) => None,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn the_log_is_replayed_over_what_is_lost() {
+    let disk = filled();
+    let pages = by_kind(&disk, "'objects'");
+    let mut store = open(&disk).unwrap();
+    // Changes that the log alone has: in place, of copies, of objects that become others.
+    let copy = |i: usize| ObjectKey::from(format!("copy-{i:05}").as_str());
+    let is_changed = |i: usize| i.is_multiple_of(3);
+    for i in (0..OBJECTS).filter(|i| is_changed(*i)) {
+        let mut txn = Transaction::new();
+        txn.write(&key(i), 100, Bytes::from(vec![9; 300]))
+            .set_info(&key(i), vec![9; 50]);
+        let (from, to) = (key(i), copy(i));
+        match i % 4 {
+            0 => drop(txn.push(Op::Clone {
+                from,
+                to,
+                pairs: i.is_multiple_of(40),
+            })),
+            1 => drop(txn.push(Op::Move { from, to })),
+            _ => {}
+        }
+        store.submit(txn, Token(i as u64)).unwrap();
+    }
+    let mut events = Vec::new();
+    while !events.iter().any(|e| matches!(e, Event::Committed(Token(498)))) {
+        store.poll(&mut events);
+    }
+    assert_eq!(store.checkpoints(), 0);
+    drop(store);
+    let expected = |i: usize| {
+        let mut data = vec![1; 5000];
+        if is_changed(i) {
+            data[100..400].fill(9);
+        }
+        data
+    };
+    let mut found = 0;
+    for (page, at) in pages.into_iter().step_by(3) {
+        let disk = disk.copied(2);
+        disk.flip_bit(at + 99, 5);
+        match open(&disk) {
+            Err(StoreError::Ruined { pages, .. }) => assert_eq!(pages[..], [page]),
+            other => panic!("{:?}", other.err()),
+        }
+        mend_on(&io(&disk), &[page]).unwrap();
+        let mut store = open(&disk).unwrap();
+        let lost = store.lost().unwrap().unwrap();
+        assert!(!lost.torn.is_empty());
+        act(&mut store, &lost);
+        for i in 0..OBJECTS {
+            let is = |kinds: [usize; 2]| is_changed(i) && kinds.contains(&(i % 4));
+            for (key, is_there) in [(key(i), !is([1, 1])), (copy(i), is([0, 1]))] {
+                let contents = contents(&mut store, &key);
+                let is_right = contents.as_deref() == Some(&expected(i)[..]) && is_there
+                    || contents.is_none() && !is_there;
+                assert!(
+                    is_right || is_lost(&lost, &key) && contents.is_none(),
+                    "page {page}: {key}"
+                );
+                found += usize::from(contents.is_some());
+            }
+        }
+        drop(store);
+        let report = fsck_on(&io(&disk), None, Depth::Deep);
+        assert!(report.is_clean(), "{report}");
+    }
+    assert!(found > 5000, "{found}");
+}
+
+#[test]
+fn power_cuts_while_damage_is_cut_out_do_no_more_harm() {
+    let disk = filled();
+    let (page, at) = by_kind(&disk, "'objects'")[5];
+    for cut in (0..).step_by(3) {
+        let disk = disk.copied(2);
+        disk.flip_bit(at + 99, 5);
+        disk.arm(Fault {
+            cut_after: Some(cut),
+            ..Fault::default()
+        });
+        let mended = mend_on(&io(&disk), &[page]);
+        let disk = disk.power_cycle(cut);
+        let lost = mend_on(&io(&disk), &[page]).unwrap().lost.len();
+        let mut store = open(&disk).unwrap();
+        assert!(
+            lost == 1 || mended.is_ok() || store.lost().unwrap().is_some(),
+            "after {cut}"
+        );
+        let lost = store.lost().unwrap().unwrap();
+        act(&mut store, &lost);
+        let missing = (0..OBJECTS).filter(|i| lookup(&mut store, &key(*i)).unwrap().is_none());
+        assert!(missing.count() < 40);
+        drop(store);
+        assert!(fsck_on(&io(&disk), None, Depth::Deep).is_clean());
+        if mended.is_ok() {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_made_anew_is_empty_and_the_same() {
+    let disk = filled();
+    let store = open(&disk).unwrap();
+    let before = store.superblock().clone();
+    drop(store);
+    for cut in (0..).step_by(5) {
+        let disk = disk.copied(2);
+        disk.arm(Fault {
+            cut_after: Some(cut),
+            ..Fault::default()
+        });
+        let done = remake_on(&io(&disk), None).is_ok();
+        let disk = disk.power_cycle(cut);
+        match open(&disk) {
+            Ok(mut store) => {
+                let left = (0..OBJECTS)
+                    .filter(|i| lookup(&mut store, &key(*i)).unwrap().is_some())
+                    .count();
+                assert!(left == 0 || left == OBJECTS && !done, "after {cut}: {left}");
+            }
+            Err(e) => assert!(
+                matches!(e, StoreError::Ruined { .. }) && !done,
+                "after {cut}: {e}"
+            ),
+        }
+        remake_on(&io(&disk), None).unwrap();
+        let mut store = open(&disk).unwrap();
+        let sb = store.superblock();
+        assert_eq!(
+            (sb.fsid, sb.osd_uuid, sb.whoami, sb.blocks, sb.log_blocks),
+            (
+                before.fsid,
+                before.osd_uuid,
+                before.whoami,
+                before.blocks,
+                before.log_blocks
+            )
+        );
+        assert!(sb.mounts > before.mounts);
+        assert_eq!(
+            (store.statfs().objects, records(&mut store).unwrap().len()),
+            (0, 0)
+        );
+        drop(store);
+        let report = fsck_on(&io(&disk), None, Depth::Deep);
+        assert!(report.is_clean(), "{report}");
+        if done {
+            break;
         }
     }
 }

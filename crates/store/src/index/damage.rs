@@ -2,14 +2,13 @@
 
 use std::fmt::{self, Display};
 
-use redb::ReadableDatabase;
+use redb::{ReadableDatabase, TableHandle};
 
 use super::file::Rotten;
 use super::tree::{self, Place, Tree};
 use super::{Index, OBJECTS, PAIRS};
 use crate::apply::META;
 use crate::{ObjectKey, Result, StoreError};
-use redb::TableHandle;
 
 /// How often damage is judged again because the index was opened anew meanwhile.
 const TRIES: u32 = 8;
@@ -79,7 +78,7 @@ impl Index {
     }
 
     /// The places of damaged pages in the trees of one commit.
-    fn places(&self, rotten: &[Rotten]) -> Result<Vec<Place>> {
+    pub(super) fn places(&self, rotten: &[Rotten]) -> Result<Vec<Place>> {
         let is_damaged = |extent: &std::ops::Range<u64>| {
             let at = rotten.partition_point(|r| r.page < extent.start);
             rotten.get(at).is_some_and(|r| extent.contains(&r.page))
@@ -126,7 +125,7 @@ impl Kind {
     }
 }
 
-fn describe(place: &Place) -> String {
+pub(super) fn describe(place: &Place) -> String {
     let pages = &place.extent;
     let what = match (&place.tree, place.is_leaf) {
         (Tree::Table(name), true) => format!("entries of '{name}'"),

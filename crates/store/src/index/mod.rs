@@ -2,9 +2,11 @@
 //! in an embedded key-value library on groups of the same device.
 
 mod commit;
+mod cut;
 mod damage;
 mod file;
 mod library;
+mod lost;
 mod page;
 mod pairs;
 mod presence;
@@ -27,6 +29,7 @@ use unreadable::Unreadable;
 
 pub use damage::{IndexDamage, IndexPage};
 pub(crate) use file::{BadPage, Examined, IndexFile, MAX_INDEX_GROUPS};
+pub(crate) use lost::LostRange;
 pub(crate) use page::Page;
 pub use page::PageLimit;
 pub(crate) use presence::Presence;

@@ -277,11 +277,41 @@ impl IndexFile {
         u64::from(is_damaged)
     }
 
+    /// Examines one page.
+    ///
+    /// # Errors
+    /// As [`IndexFile::examine`].
+    pub(crate) fn examine_page(&self, page: u64) -> io::Result<Option<Rotten>> {
+        // The piece may have others.
+        let found = self.examine(page)?;
+        Ok(found.rotten.into_iter().find(|r| r.page == page))
+    }
+
+    /// Forgets pages that are not in use any more, whatever is in them.
+    pub(crate) fn erase(&self, pages: &[u64]) {
+        let crc = |page: u64| {
+            let (leaf, at) = self.locate(page);
+            let mut state = self.lock();
+            self.load_leaf(&mut state, leaf).ok()?;
+            Some(state.leaves[&leaf].crcs[at])
+        };
+        let pages = pages.iter().filter_map(|page| {
+            Some(Rotten {
+                page: *page,
+                crc: crc(*page)?,
+            })
+        });
+        self.forget(&pages.collect::<Vec<_>>());
+    }
+
     /// Forgets damaged pages that nothing refers to, as long as nobody has written them since.
     pub(crate) fn forget(&self, pages: &[Rotten]) {
         for rotten in pages.iter().filter(|r| r.crc != 0) {
             let (leaf, at) = self.locate(rotten.page);
             let mut state = self.lock();
+            if self.load_leaf(&mut state, leaf).is_err() {
+                continue;
+            }
             let state = &mut *state;
             if let Some(l) = state.leaves.get_mut(&leaf)
                 && l.crcs[at] == rotten.crc
