@@ -9,6 +9,7 @@ mod mutes;
 mod network;
 mod scrub;
 mod slow_disks;
+mod stores;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -151,6 +152,7 @@ impl View {
         self.counts(map, &mut out);
         self.slow_ops(&mut out);
         self.slow_disks(&mut out);
+        stores::damaged(self, &mut out);
         self.slow_pings(&mut out);
         self.clocks(&mut out);
         self.daemons(&mut out);

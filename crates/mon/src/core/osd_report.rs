@@ -14,6 +14,7 @@ use spirula_proto::internal::report::{
 use spirula_proto::mon::LogPriority;
 
 use super::failure;
+use super::store_damage;
 use super::write::Change;
 use super::{DropReason, Monitor, SessionId, Turn, View, Waiter};
 use crate::command::errno;
@@ -433,6 +434,11 @@ impl Monitor {
                 }
             }
             OsdReport::WantPurgedSnaps(w) => self.send_purged_snaps(id, w),
+            OsdReport::StoreDamaged(d) => {
+                let needed = store_damage::note(&mut self.view, osd, d);
+                let msg = self.view.to_osd(id, &OsdReportReply::Needed(needed));
+                self.send(id, msg.with_tid(tid));
+            }
             _ => self.write(id, tid, Change::Report(report)),
         }
     }
@@ -482,6 +488,7 @@ impl Monitor {
             | OsdReport::PgStats(_)
             | OsdReport::WantMaps(_)
             | OsdReport::Config(_)
+            | OsdReport::StoreDamaged(_)
             | OsdReport::WantPurgedSnaps(_) => impossible!("a report that may change the map"; osd = osd),
         }
     }
