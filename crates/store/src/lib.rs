@@ -86,7 +86,7 @@ pub use fsck::{Depth, FsckProgress, FsckReport, Seen, fsck, fsck_on};
 pub use index::{IndexDamage, IndexPage, PageLimit};
 pub use key::ObjectKey;
 pub use layout::Superblock;
-pub use lost::Lost;
+pub use lost::{Lost, LostObjects};
 pub use memory::{Memory, Usage};
 pub use mend::{Mended, mend, mend_on, remake, remake_on};
 pub use notify::Notify;

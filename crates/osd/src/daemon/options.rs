@@ -85,6 +85,7 @@ const LIVE: &[&str] = &[
     "osd_scrub_sleep",
     "osd_snap_trim_sleep",
     "spirula_osd_discard_rate",
+    "spirula_osd_refill",
 ];
 
 /// The most clones that a PG trims at the same time: their infos are in memory.

@@ -2,6 +2,7 @@
 //! `dump_scrub_reservations`, `scrub` and `deep_scrub` of `ceph daemon osd.N` and `ceph tell`).
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use spirula_asok::Failure;
@@ -15,8 +16,8 @@ use spirula_proto::osd::MOsdScrub2;
 use super::admin::{failure, led, text};
 use super::dropped::Dropped;
 use super::state::Osd;
-use crate::pg::Order;
 use crate::pg::scrub::schedule::Permit;
+use crate::pg::{Order, Pg};
 
 /// Whether a point is within a range that may go on behind the end of the week or the day. A range
 /// that ends where it begins is all.
@@ -40,11 +41,14 @@ fn permit(values: &Values, (hour, day): (u32, u32), load: Option<f64>) -> Permit
 }
 
 impl Osd {
-    /// Decides whether scheduled scrubs are permitted now.
+    /// Decides whether scheduled scrubs are permitted now, of PGs and of the index.
     pub(super) fn permit_scrubs(&mut self) {
         let at = spirula_text::time::hour_and_day(self.setup.now());
         let permit = permit(&self.setup.values, at, self.setup.host.load());
         self.core.permit_scrubs(permit);
+        if let Err(e) = self.checking().tick(permit) {
+            self.fail(e.into());
+        }
     }
 
     /// Handles a monitor's order to scrub PGs.
@@ -54,6 +58,12 @@ impl Osd {
             repair: m.repair,
             requested: true,
         };
+        let told: BTreeSet<PgId> = m.pgs.iter().map(|pg| pg.pgid).collect();
+        let is_told = |pg: &Pg| pg.seen().report().is_none() || told.contains(&pg.pgid());
+        if m.deep && self.core.pgs().all(is_told) {
+            // All that this OSD has is to be read.
+            self.index.order();
+        }
         for pg in m.pgs {
             let mut leads = false;
             self.drive(|core, cx| leads = core.order_scrub(pg.pgid, order, cx));

@@ -68,4 +68,6 @@ pub enum Bug {
     KeptSlot,
     /// A scrub says that it has repaired a copy, and has not.
     FeignedRepair,
+    /// An OSD whose store is ruined makes it anew without asking who needs what it has.
+    EarlyRefill,
 }
