@@ -10,6 +10,7 @@ mod network;
 mod scrub;
 mod scrub_outlook;
 mod slow_disks;
+mod stores;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -154,6 +155,7 @@ impl View {
         self.counts(map, &mut out);
         self.slow_ops(&mut out);
         self.slow_disks(&mut out);
+        stores::damaged(self, &mut out);
         self.slow_pings(&mut out);
         self.clocks(&mut out);
         self.daemons(&mut out);

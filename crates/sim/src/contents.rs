@@ -9,7 +9,7 @@ use spirula_maps::PgId;
 use spirula_osd::pg::info::PgInfo;
 use spirula_osd::pg::key::{KeyRange, all_infos, parse_info_key, parse_object_key};
 use spirula_osd::pg::layout::Part;
-use spirula_store::device::SimDisk;
+use spirula_store::device::{BlockIo, SimDisk};
 use spirula_store::{Event, Listing, Lookup, ObjectKey, Onode, PageLimit, Read, Store, Token, Way};
 
 /// An object as it is stored.
@@ -30,6 +30,34 @@ impl Stored {
         let rest = |o: &Self| (o.info.clone(), o.attrs.clone(), o.header.clone(), o.pairs.clone());
         rest(self) == rest(other)
     }
+}
+
+/// Offsets of the two copies of the index's map on a disk.
+pub(crate) const INDEX_MAPS: [usize; 2] = [128 << 10, 192 << 10];
+/// Bytes of a block, and blocks of a group of a small disk.
+const BLOCK: usize = 4096;
+const GROUP: usize = 64;
+
+/// Offsets of the pages of the index that were written, of a small store.
+pub(crate) fn index_pages(disk: &SimDisk) -> Vec<usize> {
+    let read = |at: usize| {
+        let mut block = vec![0; BLOCK];
+        let at = u64::try_from(at).unwrap_or(u64::MAX);
+        disk.read_at(at, &mut block).is_ok().then_some(block)
+    };
+    let size = usize::try_from(disk.size()).unwrap_or(0);
+    let mut pages = Vec::new();
+    for first in (0..size).step_by(GROUP * BLOCK) {
+        for table in [first, first + BLOCK].into_iter().filter_map(read) {
+            if !table.starts_with(b"SPIL") {
+                continue;
+            }
+            let written = |i: &usize| table[32 + 4 * i..36 + 4 * i] != [0; 4];
+            let at = |i| first + (2 + i) * BLOCK;
+            pages.extend((0..GROUP - 2).filter(written).map(at));
+        }
+    }
+    pages
 }
 
 /// Polls until an answer comes.

@@ -10,7 +10,7 @@ use crate::clock::SECOND;
 use crate::contents;
 use crate::mon::MonEvent;
 use crate::net::Node;
-use crate::osd::Timer;
+use crate::osd::{OsdNode, Timer};
 use crate::world::{Event, World};
 
 /// The bytes of a block of a disk.
@@ -31,6 +31,10 @@ pub(crate) struct Weather {
     away: BTreeSet<OsdId>,
     /// A disk was damaged.
     pub(crate) rotten: bool,
+    /// OSDs that stopped because of damage in their index.
+    pub(crate) mended: u64,
+    /// OSDs whose stores were ruined and made anew.
+    pub(crate) refills: u64,
     /// How often an OSD has accepted more data than it had room for.
     pub(crate) overrun: u64,
     /// The pool was full.
@@ -76,7 +80,7 @@ impl World {
         }
         self.weather.was_full |= self.is_full();
         let f = self.setup.faults;
-        let kinds: [(u32, Fault); 16] = [
+        let kinds: [(u32, Fault); 18] = [
             (f.deaths, Self::lose_osd),
             (f.blackouts, Self::blackout),
             (f.monitors, Self::lose_mon),
@@ -93,6 +97,8 @@ impl World {
             (f.clients, Self::lose_client),
             (f.scrubs, Self::scrub_some),
             (f.rot_data, Self::rot_data),
+            (f.ruins, Self::ruin),
+            (f.rot_index, Self::rot_index),
         ];
         let all: u32 = kinds.iter().map(|(weight, _)| weight).sum();
         let mut at = self.rng.below(u64::from(all + f.calm));
@@ -309,6 +315,38 @@ impl World {
             if let Some(n) = self.osds.get_mut(&FIRST) {
                 self.weather.rotten = true;
                 n.rotten = true;
+                n.disk.flip_bit(at, 3);
+            }
+        }
+    }
+
+    /// Ends an OSD and ruins its store: it can't be opened any more. One at a time.
+    fn ruin(&mut self) {
+        let waits = |n: &OsdNode| n.refill.is_some();
+        if self.osds.values().any(waits) || !self.weather.away.is_empty() && !self.setup.lonely {
+            return;
+        }
+        let id = self.any_osd();
+        self.lose(id);
+        if let Some(n) = self.osds.get(&id) {
+            for at in contents::INDEX_MAPS {
+                n.disk.flip_bit(at + 50, 3);
+            }
+        }
+    }
+
+    /// Damages a page of an OSD's index.
+    fn rot_index(&mut self) {
+        let waits = |n: &OsdNode| n.refill.is_some() || n.osd.is_none();
+        if self.osds.values().any(waits) {
+            return;
+        }
+        let id = self.any_osd();
+        let Some(n) = self.osds.get(&id) else { return };
+        let pages = contents::index_pages(&n.disk);
+        if let Some(at) = self.rng.pick(&pages).copied() {
+            let at = at + usize::try_from(self.rng.below(BLOCK)).unwrap_or(0);
+            if let Some(n) = self.osds.get(&id) {
                 n.disk.flip_bit(at, 3);
             }
         }

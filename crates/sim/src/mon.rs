@@ -29,6 +29,7 @@ use spirula_proto::{MsgType, Payload, RawMessage};
 
 use crate::clock::{Clock, SECOND};
 use crate::net::{Kind, Node};
+use crate::osd::OsdNode;
 use crate::world::{Event, FSID, World};
 
 /// How often monitors look at each other.
@@ -661,7 +662,10 @@ impl World {
 
     pub(crate) fn on_hunt(&mut self, node: Node, life: u64) {
         let current = match node {
-            Node::Osd(o) => self.osds.get(&o).filter(|n| n.osd.is_some()).map(|n| n.life),
+            Node::Osd(o) => {
+                let runs = |n: &&OsdNode| n.osd.is_some() || n.refill.is_some();
+                self.osds.get(&o).filter(runs).map(|n| n.life)
+            }
             Node::Client(c) => self.clients.get(c).map(|n| n.life),
             Node::Mon(_) => None,
         };

@@ -14,6 +14,7 @@ use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Micros};
 use spirula_maps::{Epoch, OsdId};
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{Config, Sender};
+use spirula_osd::daemon::{Refill, RefillParts};
 use spirula_osd::heartbeat::Net;
 use spirula_osd::pg::cluster::PoolView;
 use spirula_osd::pg::op::{Access, Client};
@@ -21,7 +22,7 @@ use spirula_osd::{Addrs, Osd, OsdConfig, OsdError, Parts};
 use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::{MsgType, RawMessage};
 use spirula_store::device::{BlockIo, SimDisk};
-use spirula_store::{Devices, MkfsOptions, Notify, Store, StoreError, mkfs_on};
+use spirula_store::{Devices, MkfsOptions, Notify, Store, StoreError, mend_on, mkfs_on, remake_on};
 
 use crate::clock::{Machine, SECOND};
 use crate::net::{Kind, Label, Node};
@@ -55,6 +56,8 @@ pub(crate) enum Timer {
     Store,
     /// A report after a new map is due; this many follow.
     News(u32),
+    /// A process with a ruined store asks again whether it is needed.
+    Ask,
     /// The pause after a failed connection is over.
     LinkDown(OsdId),
     /// The pause after a failed heartbeat connection is over.
@@ -75,6 +78,10 @@ pub(crate) struct OsdNode {
     pub(crate) slowness: u64,
     /// Its disk was damaged: it may refuse to start or to read.
     pub(crate) rotten: bool,
+    /// The process that waits with a ruined store.
+    pub(crate) refill: Option<Refill>,
+    /// Pages of the index that were found to be damaged.
+    damaged: Vec<u64>,
     storing: bool,
     alarm: Option<u64>,
     epoch: Epoch,
@@ -145,6 +152,10 @@ fn format(disk: &SimDisk, log: usize, id: OsdId) -> Result<(), String> {
 
 /// Opens a store without threads.
 pub(crate) fn open(disk: &SimDisk) -> Result<Store, String> {
+    open_store(disk).map_err(|e| e.to_string())
+}
+
+fn open_store(disk: &SimDisk) -> Result<Store, StoreError> {
     let config = spirula_store::Config {
         memtable_bytes: 512 << 10,
         index_cache_bytes: 1 << 20,
@@ -156,8 +167,34 @@ pub(crate) fn open(disk: &SimDisk) -> Result<Store, String> {
         main: Box::new(disk.device()),
         log: None,
     };
-    let notify = Notify::new().map_err(|e| e.to_string())?;
-    Store::open_on(devices, config, notify, false).map_err(|e| e.to_string())
+    let notify = Notify::new().map_err(|e| StoreError::Io {
+        what: "eventfd".to_owned(),
+        source: Arc::new(e),
+    })?;
+    Store::open_on(devices, config, notify, false)
+}
+
+/// Opens the store of a process, after damaged pages were cut out of its index. Damage that can't be
+/// cut out has no pages.
+fn open_mended(disk: &SimDisk, pages: &mut Vec<u64>) -> Result<Store, StoreError> {
+    let dev: Arc<dyn BlockIo> = Arc::new(disk.clone());
+    for _ in 0..10 {
+        if !pages.is_empty() {
+            mend_on(&dev, pages).map_err(|e| match e {
+                StoreError::Ruined { detail, .. } => StoreError::Ruined {
+                    detail,
+                    pages: [].into(),
+                },
+                other => other,
+            })?;
+            pages.clear();
+        }
+        match open_store(disk) {
+            Err(StoreError::Ruined { pages: more, .. }) if !more.is_empty() => pages.extend(more.iter()),
+            opened => return opened,
+        }
+    }
+    Err(StoreError::Invalid("a store that is damaged again and again"))
 }
 
 impl World {
@@ -179,6 +216,8 @@ impl World {
             ),
             slowness: self.slowness,
             rotten: false,
+            refill: None,
+            damaged: Vec::new(),
             storing: false,
             alarm: None,
             epoch: Epoch::NONE,
@@ -188,15 +227,8 @@ impl World {
         self.after(after, Event::Osd(id, 0, Timer::Start));
     }
 
-    fn build(&mut self, id: OsdId) -> Result<Osd, String> {
-        let rng = self.rng.fork();
-        let Some(n) = self.osds.get_mut(&id) else {
-            return Err("no such OSD".to_owned());
-        };
-        let addrs = addrs(id, n.life);
-        n.addrs = addrs;
-        n.mon = mon_client(AuthName::new(EntityType::OSD, id.to_string()), addrs.public);
-        let cfg = OsdConfig {
+    fn config(&self, id: OsdId) -> OsdConfig {
+        OsdConfig {
             id,
             device: PathBuf::new(),
             log_device: None,
@@ -212,26 +244,42 @@ impl World {
             device_class: "ssd".to_owned(),
             options: BTreeMap::from([("osd_heartbeat_grace".to_owned(), self.setup.grace.to_string())]),
             give_back: || (),
+        }
+    }
+
+    fn machine(&mut self, id: OsdId) -> Rc<Machine> {
+        Rc::new(Machine {
+            clock: Rc::clone(&self.clock),
+            since: self.clock.usec(),
+            rng: RefCell::new(self.rng.fork()),
+            name: format!("host{}", self.setup.host(id)),
+        })
+    }
+
+    fn build(&mut self, id: OsdId) -> Result<Osd, OsdError> {
+        let (host, cfg) = (self.machine(id), self.config(id));
+        let Some(n) = self.osds.get_mut(&id) else {
+            return Err(OsdError::Config("no such OSD"));
         };
+        let addrs = addrs(id, n.life);
+        n.addrs = addrs;
+        n.mon = mon_client(AuthName::new(EntityType::OSD, id.to_string()), addrs.public);
         let parts = Parts {
             cfg,
             pg: self.setup.pg.clone(),
-            store: open(&n.disk)?,
+            store: open_mended(&n.disk, &mut n.damaged)?,
             reads: Pool::new(PAYLOAD),
             mon: n.mon.clone(),
             addrs,
-            host: Rc::new(Machine {
-                clock: Rc::clone(&self.clock),
-                since: self.clock.usec(),
-                rng: RefCell::new(rng),
-                name: format!("host{}", self.setup.host(id)),
-            }),
+            host,
+            news: Vec::new(),
         };
-        Osd::new(parts).map_err(|e| e.to_string())
+        Osd::new(parts)
     }
 
     fn start_osd(&mut self, id: OsdId) {
-        let Some(n) = self.osds.get_mut(&id).filter(|n| n.osd.is_none() && n.powered) else {
+        let is_down = |n: &&mut OsdNode| n.osd.is_none() && n.refill.is_none() && n.powered;
+        let Some(n) = self.osds.get_mut(&id).filter(is_down) else {
             return;
         };
         n.life += 1;
@@ -244,6 +292,7 @@ impl World {
                     n.osd = Some(osd);
                 }
             }
+            Err(OsdError::Store(e @ StoreError::Ruined { .. })) => return self.wait_with_ruin(id, &e),
             // An OSD refuses a store that it can't read.
             Err(_) if rotten => return,
             Err(e) => return self.fail(format!("osd.{id} does not start: {e}")),
@@ -255,10 +304,55 @@ impl World {
         self.after(1, Event::Hunt(Node::Osd(id), life));
     }
 
+    /// Begins to wait until nobody needs what a ruined store has.
+    fn wait_with_ruin(&mut self, id: OsdId, error: &StoreError) {
+        let (host, cfg) = (self.machine(id), self.config(id));
+        let Some(n) = self.osds.get_mut(&id) else { return };
+        let parts = RefillParts {
+            pg: self.setup.pg.clone(),
+            mon: n.mon.clone(),
+            addrs: n.addrs,
+            host,
+        };
+        n.refill = Some(Refill::new(cfg, parts, error.to_string()));
+        let life = n.life;
+        self.after(1, Event::Hunt(Node::Osd(id), life));
+        self.after(SECOND, Event::Osd(id, life, Timer::Ask));
+    }
+
+    /// Calls `f` with a process that has a ruined store, and carries out what follows from it.
+    fn with_refill<T>(&mut self, id: OsdId, f: impl FnOnce(&mut Refill) -> T) -> Option<T> {
+        let n = self.osds.get_mut(&id)?;
+        let result = f(n.refill.as_mut()?);
+        if n.refill.as_ref().is_some_and(|r| r.outcome().is_some()) {
+            self.remake(id);
+        } else {
+            self.drain(Node::Osd(id));
+        }
+        Some(result)
+    }
+
+    /// Makes a ruined store anew, and starts the OSD.
+    fn remake(&mut self, id: OsdId) {
+        self.drain(Node::Osd(id));
+        self.kill_osd(id);
+        let Some(n) = self.osds.get_mut(&id) else { return };
+        n.damaged.clear();
+        let dev: Arc<dyn BlockIo> = Arc::new(n.disk.clone());
+        let life = n.life;
+        match remake_on(&dev, None) {
+            Ok(()) => {
+                self.weather.refills += 1;
+                self.after(SECOND, Event::Osd(id, life, Timer::Start));
+            }
+            Err(e) => self.fail(format!("osd.{id} is not made anew: {e}")),
+        }
+    }
+
     /// Ends an OSD's process at once.
     pub(crate) fn kill_osd(&mut self, id: OsdId) {
         if let Some(n) = self.osds.get_mut(&id)
-            && n.osd.take().is_some()
+            && (n.osd.take().is_some() || n.refill.take().is_some())
         {
             n.life += 1;
             self.drop_conns(Node::Osd(id));
@@ -294,6 +388,12 @@ impl World {
         let Some(n) = self.osds.get_mut(&id) else { return };
         let Some(osd) = &mut n.osd else { return };
         if let Some(e) = osd.take_failure() {
+            if let OsdError::Mend { pages } = &e {
+                return self.restart_damaged(id, pages);
+            }
+            if let OsdError::Store(StoreError::Ruined { pages, .. }) = &e {
+                return self.restart_damaged(id, pages);
+            }
             let is_full = matches!(e, OsdError::Store(StoreError::NoSpace { .. }));
             let may_stop = n.rotten || is_full && self.setup.fat;
             if !may_stop {
@@ -334,6 +434,17 @@ impl World {
         self.drain(Node::Osd(id));
     }
 
+    /// Starts an OSD anew whose index is damaged, with these pages cut out.
+    fn restart_damaged(&mut self, id: OsdId, pages: &[u64]) {
+        self.kill_osd(id);
+        if let Some(n) = self.osds.get_mut(&id) {
+            n.damaged.extend(pages);
+            let life = n.life;
+            self.weather.mended += 1;
+            self.after(SECOND / 10, Event::Osd(id, life, Timer::Start));
+        }
+    }
+
     fn with_daemon(&mut self, id: OsdId, f: impl FnOnce(&mut Osd)) {
         if let Some(osd) = self.osds.get_mut(&id).and_then(|n| n.osd.as_mut()) {
             f(osd);
@@ -361,6 +472,12 @@ impl World {
         if timer == Timer::Start {
             return self.start_osd(id);
         }
+        if timer == Timer::Ask && self.osds.get(&id).is_some_and(|n| n.life == life) {
+            if self.with_refill(id, Refill::tick).is_some() {
+                self.after(10 * SECOND, Event::Osd(id, life, Timer::Ask));
+            }
+            return;
+        }
         if self
             .osds
             .get(&id)
@@ -369,7 +486,7 @@ impl World {
             return;
         }
         let again = match timer {
-            Timer::Start => None,
+            Timer::Start | Timer::Ask => None,
             Timer::Tick(n) => {
                 self.with_osd(id, |o| o.tick(n));
                 Some((SECOND, Timer::Tick(n + 1)))
@@ -479,7 +596,10 @@ impl World {
                     n.mon.attach(sender.clone(), gid);
                 }
                 self.after(3 * SECOND, Event::Listen(Node::Osd(id), conn));
-                self.with_osd(id, Osd::mon_connected).map(|()| true)
+                let waits = self.with_refill(id, Refill::connected);
+                waits
+                    .or_else(|| self.with_osd(id, Osd::mon_connected))
+                    .map(|()| true)
             }
             Kind::Client(..) => None,
         };
@@ -541,7 +661,10 @@ impl World {
     pub(crate) fn osd_answered(&mut self, id: OsdId, conn: u64, kind: Kind, msg: &RawMessage) {
         let handled = match kind {
             Kind::Data(osd) => self.with_osd(id, |o| o.osd_message(osd, msg)),
-            Kind::Monitor => self.with_osd(id, |o| o.mon_message(msg)),
+            Kind::Monitor => {
+                let waits = self.with_refill(id, |r| r.message(msg));
+                waits.or_else(|| self.with_osd(id, |o| o.mon_message(msg)))
+            }
             Kind::Beats(peer) => match msg.decode::<Heartbeat>() {
                 Ok(beat) => self.with_osd(id, |o| o.heartbeat_answer(peer, &beat)).map(Ok),
                 Err(e) => Some(Err(e)),

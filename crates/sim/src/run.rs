@@ -66,6 +66,8 @@ impl World {
             member_reads: self.history.member_reads,
             was_full: self.weather.was_full,
             overrun: self.weather.overrun,
+            mended: self.weather.mended,
+            refills: self.weather.refills,
         })
     }
 
@@ -130,7 +132,9 @@ impl World {
                 0
             };
             if self.clock.usec() > end {
-                if self.weather.rotten && self.misses_something() {
+                if self.weather.rotten && self.misses_something()
+                    || self.setup.lonely && self.waits_for_ruin()
+                {
                     return Ok(false);
                 }
                 return Err(self.failure(format!("does not heal:\n{}", self.report())));
@@ -145,6 +149,17 @@ impl World {
     fn misses_something(&self) -> bool {
         let is_gone = self.osds.values().any(|n| n.rotten && n.osd.is_none());
         self.has_state("_unfound") || is_gone && self.has_state("incomplete")
+    }
+
+    /// Whether an OSD with a ruined store waits, as a PG can't do without it.
+    fn waits_for_ruin(&self) -> bool {
+        self.osds.values().any(|n| n.refill.is_some()) && !self.all_active()
+    }
+
+    fn all_active(&self) -> bool {
+        let osds = self.osds.values().filter_map(|n| n.osd.as_ref());
+        osds.flat_map(|o| o.core().reports())
+            .all(|r| r.state.contains(&"active"))
     }
 
     /// Whether every monitor follows a leader, every OSD is up and every PG active and clean.

@@ -52,6 +52,8 @@ pub struct Setup {
     pub calm_ms: u64,
     /// OSDs that may be away at a time.
     pub most_down: usize,
+    /// Stores may be ruined that have the only newest copy: then PGs wait for ever.
+    pub lonely: bool,
     /// `osd_heartbeat_grace`: for how many seconds an OSD may be silent.
     pub grace: u32,
     /// The kinds of faults.
@@ -101,6 +103,10 @@ pub struct Faults {
     pub clients: u32,
     /// The operator has all PGs scrubbed, perhaps repaired.
     pub scrubs: u32,
+    /// An OSD's store is ruined.
+    pub ruins: u32,
+    /// A page of an OSD's index is damaged.
+    pub rot_index: u32,
 }
 
 impl Faults {
@@ -123,6 +129,8 @@ impl Faults {
         splits: 1,
         clients: 4,
         scrubs: 0,
+        ruins: 0,
+        rot_index: 0,
     };
     /// No faults.
     pub const NONE: Self = Self {
@@ -143,6 +151,8 @@ impl Faults {
         splits: 0,
         clients: 0,
         scrubs: 0,
+        ruins: 0,
+        rot_index: 0,
     };
 }
 
@@ -168,6 +178,7 @@ impl Default for Setup {
             seconds: 20,
             calm_ms: 1500,
             most_down: 2,
+            lonely: false,
             grace: 20,
             faults: Faults::ALL,
             disk: 12 << 20,
@@ -417,6 +428,10 @@ pub struct Outcome {
     pub was_full: bool,
     /// How often an OSD ended because it had accepted more data than it had room for.
     pub overrun: u64,
+    /// How often an OSD ended because its index was damaged.
+    pub mended: u64,
+    /// How often a ruined store was made anew.
+    pub refills: u64,
 }
 
 /// A broken guarantee.

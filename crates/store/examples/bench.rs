@@ -144,7 +144,11 @@ impl Bench {
                     out.push(t.0);
                 }
                 Event::Fatal(e) => return Err(e.into()),
-                Event::List(..) | Event::Pairs(..) | Event::Placed(..) => {}
+                Event::List(..)
+                | Event::Pairs(..)
+                | Event::Placed(..)
+                | Event::Checked(..)
+                | Event::Judged(..) => {}
             }
         }
         Ok(out)

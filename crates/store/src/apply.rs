@@ -19,7 +19,7 @@ use crate::step::{NewRun, RangeOf, Step};
 use crate::table::{Dirty, Patched};
 
 /// First byte of keys of the store-wide pairs.
-const META: u8 = b'm';
+pub(crate) const META: u8 = b'm';
 /// First byte of keys of omap pairs; the omap number follows, big-endian.
 const OMAP: u8 = b'o';
 

@@ -236,6 +236,7 @@ impl Store {
         let Outcome { freed, garbage } = match result {
             Ok(outcome) => outcome,
             Err(e) => {
+                let e = self.stop_if_damaged(e);
                 self.fail(format_args!("checkpoint failed: {e}"));
                 return; // Nothing is retried.
             }

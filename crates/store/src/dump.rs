@@ -53,6 +53,7 @@ impl Dump {
             state,
             scan,
             applied,
+            losses: _,
         } = &self.mounted;
         let [objects, pairs, shared] = state.index.counts()?;
         let (groups, log_bytes) = scan.extent();
@@ -79,6 +80,13 @@ impl Dump {
             "index: reserve",
             &format_args!("{} bytes", file.spare_count() as u64 * group),
         );
+        let (cuts, lost) = (state.index.cuts()?, state.index.lost()?.len());
+        if cuts > 0 {
+            line(
+                "index: cut out",
+                &format_args!("{cuts} damaged leaves, of which {lost} are not acted on"),
+            );
+        }
         line("log: in use", &format_args!("{groups} groups, {log_bytes} bytes"));
         line(
             "log: starts",

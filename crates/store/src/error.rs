@@ -1,9 +1,11 @@
 //! All errors, sorted by what the owner should do about them.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use crate::ObjectKey;
+use crate::index::BadPage;
 
 /// Result of a store call.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -64,9 +66,28 @@ pub enum StoreError {
         /// The device's error.
         source: Arc<io::Error>,
     },
-    /// The index cannot be read: an I/O error or a checksum mismatch in it.
+    /// A page of the index is damaged, or can't be read from the device. What lies there is lost;
+    /// the rest of the store is not.
+    #[error("index: {detail}")]
+    IndexPage {
+        /// The page of the index file.
+        page: u64,
+        /// The defect.
+        detail: Arc<str>,
+    },
+    /// The index fails for another reason: it can't be written, or is not of the form that its
+    /// library writes.
     #[error("index: {0}")]
     Index(Arc<redb::Error>),
+    /// What all depends on is damaged: the store can't go on, or can't be opened, and is not mended
+    /// by itself. The device holds this store, and nothing was changed.
+    #[error("the store is ruined: {detail}")]
+    Ruined {
+        /// The defect.
+        detail: Arc<str>,
+        /// The damaged pages of the index file, as far as they are known.
+        pages: Arc<[u64]>,
+    },
     /// A structure on disk is not of the form that this version writes.
     #[error("{what} is damaged: {detail}")]
     Damaged {
@@ -133,13 +154,84 @@ impl StoreError {
             detail: detail.into(),
         }
     }
+
+    pub(crate) fn ruined(detail: impl fmt::Display, pages: Vec<u64>) -> Self {
+        Self::Ruined {
+            detail: detail.to_string().into(),
+            pages: pages.into(),
+        }
+    }
+
+    /// Whether something that was stored is damaged or can't be read: it is unreadable, and the
+    /// store goes on.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Corrupt { .. }
+            | Self::ReadFailed { .. }
+            | Self::IndexPage { .. }
+            | Self::Damaged { .. } => true,
+            Self::NoSpace { .. }
+            | Self::Invalid(_)
+            | Self::NoObject(_)
+            | Self::Index(_)
+            | Self::Ruined { .. }
+            | Self::NotAStore(_)
+            | Self::Key { .. }
+            | Self::InUse { .. }
+            | Self::Io { .. }
+            | Self::Fatal(_) => false,
+        }
+    }
+
+    /// Damage in what all depends on: the store is ruined. Other errors stay as they are.
+    pub(crate) fn into_ruin(self) -> Self {
+        match self {
+            Self::IndexPage { page, detail } => Self::ruined(detail, vec![page]),
+            Self::Damaged { .. } => Self::ruined(&self, Vec::new()),
+            other => other,
+        }
+    }
+
+    /// Whether the index's library refuses all further work after this error.
+    pub(crate) fn is_latched(&self) -> bool {
+        match self {
+            Self::IndexPage { .. } => true,
+            Self::Index(e) => matches!(**e, redb::Error::Io(_)) || self.is_collateral(),
+            _ => false,
+        }
+    }
+
+    /// Whether this is the error of a call that comes after one which met an error.
+    pub(crate) fn is_collateral(&self) -> bool {
+        let Self::Index(e) = self else { return false };
+        matches!(**e, redb::Error::PreviousIo | redb::Error::DatabaseClosed)
+    }
+
+    fn of_index(e: redb::Error) -> Self {
+        if let redb::Error::Io(io) = &e
+            && let Some(bad) = BadPage::of(io)
+        {
+            return Self::IndexPage {
+                page: bad.page,
+                detail: bad.to_string().into(),
+            };
+        }
+        match e {
+            redb::Error::Io(io) if io.kind() == io::ErrorKind::InvalidData => {
+                Self::damaged("index", io.to_string())
+            }
+            redb::Error::Corrupted(detail) => Self::damaged("index", detail),
+            redb::Error::TableDoesNotExist(_) => Self::damaged("index", e.to_string()),
+            other => Self::Index(Arc::new(other)),
+        }
+    }
 }
 
 macro_rules! from_redb {
     ($($source:ty),*) => { $(
         impl From<$source> for StoreError {
             fn from(e: $source) -> Self {
-                Self::Index(Arc::new(e.into()))
+                Self::of_index(e.into())
             }
         }
     )* };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{ObjectKey, Onode, Placed, Result, StoreError};
+use crate::{Checked, IndexDamage, ObjectKey, Onode, Placed, Result, StoreError};
 
 /// Chosen by the owner for a call, returned with its event. The store only passes it through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,8 +30,13 @@ pub enum Event {
     /// [`Store::omap_get`](crate::Store::omap_get) and
     /// [`Store::meta_list`](crate::Store::meta_list).
     Pairs(Token, Result<Pairs>),
+    /// Answer to [`Store::check_index`](crate::Store::check_index).
+    Checked(Token, Checked),
+    /// Answer to [`Store::judge_index`](crate::Store::judge_index).
+    Judged(Token, Result<IndexDamage>),
     /// The store has failed and the daemon must stop. Comes once; waiting transactions and
-    /// placements get no event, waiting reads get an error.
+    /// placements get no event, waiting reads get an error. The error is [`StoreError::Fatal`], or
+    /// [`StoreError::Ruined`] where damage is the cause.
     Fatal(StoreError),
 }
 

@@ -1,4 +1,4 @@
-//! Runs blocking work on the index and the space below: on three threads, or, in simulations, step
+//! Runs blocking work on the index and the space below: on four threads, or, in simulations, step
 //! by step in the caller.
 
 use std::collections::VecDeque;
@@ -10,9 +10,11 @@ use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 
+use crate::check::{self, Found};
 use crate::device::BlockIo;
+use crate::event::Token;
 use crate::ground::{self, GroundDone};
-use crate::index::{Index, Outcome, Page, PageLimit};
+use crate::index::{Index, IndexDamage, IndexPage, Outcome, Page, PageLimit};
 use crate::notify::Notify;
 use crate::onode::Onode;
 use crate::table::Frozen;
@@ -52,6 +54,10 @@ pub(crate) enum Job {
     Discard(Vec<Range<u64>>),
     /// Take space for a group that the index may grow into.
     Prepare,
+    /// Look for rot in the index from this page on.
+    Examine(Token, u64),
+    /// Tell what damaged pages of the index mean.
+    Judge(Token, Vec<IndexPage>),
 }
 
 /// The outcome of a job.
@@ -63,9 +69,21 @@ pub(crate) enum JobDone {
     Commit(Result<Outcome>),
     Purged(Result<bool>),
     Ground(GroundDone),
+    Examined(Token, io::Result<Found>),
+    Judged(Token, Result<IndexDamage>),
 }
 
-fn run(index: &Index, io: &Arc<dyn BlockIo>, job: Job) -> JobDone {
+/// What jobs work on.
+#[derive(Clone)]
+pub(crate) struct Workplace {
+    pub(crate) index: Arc<Index>,
+    /// The main device.
+    pub(crate) main: Arc<dyn BlockIo>,
+    /// The log's own device, if it has one.
+    pub(crate) log: Option<Arc<dyn BlockIo>>,
+}
+
+fn run(Workplace { index, main: io, log }: &Workplace, job: Job) -> JobDone {
     match job {
         Job::Lookup(wanted) => JobDone::Lookup(lookup(index, wanted)),
         Job::Objects { id, from, to, limit } => JobDone::Objects(
@@ -80,6 +98,8 @@ fn run(index: &Index, io: &Arc<dyn BlockIo>, job: Job) -> JobDone {
         Job::Allocate(blocks) => JobDone::Ground(ground::allocate(io, blocks)),
         Job::Discard(blocks) => JobDone::Ground(ground::discard(io, blocks)),
         Job::Prepare => JobDone::Ground(GroundDone::Prepared(index.file().prepare())),
+        Job::Examine(token, page) => JobDone::Examined(token, check::examine(index, io, log.as_ref(), page)),
+        Job::Judge(token, pages) => JobDone::Judged(token, index.judge(&pages)),
     }
 }
 
@@ -114,24 +134,20 @@ impl Outbox {
 /// Runs jobs. Changes of the index are made in order; other jobs do not wait for them.
 pub(crate) enum Executor {
     Threads(Threads),
-    Inline {
-        index: Arc<Index>,
-        io: Arc<dyn BlockIo>,
-        jobs: VecDeque<Job>,
-    },
+    Inline { place: Workplace, jobs: VecDeque<Job> },
 }
 
 pub(crate) struct Threads {
     outbox: Outbox,
-    /// Channels to the threads for reading, for committing, and for the space below; dropping them
-    /// ends the threads.
+    /// Channels to the threads for reading, for committing, for the space below, and for looking for
+    /// rot; dropping them ends the threads.
     senders: Vec<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Executor {
     /// Starts the threads.
-    pub(crate) fn threads(index: &Arc<Index>, io: &Arc<dyn BlockIo>, notify: &Notify) -> io::Result<Self> {
+    pub(crate) fn threads(place: &Workplace, notify: &Notify) -> io::Result<Self> {
         let outbox = Outbox {
             done: Arc::default(),
             notify: notify.clone(),
@@ -141,10 +157,10 @@ impl Executor {
             senders: Vec::new(),
             threads: Vec::new(),
         };
-        for name in ["store-read", "store-commit", "store-space"] {
+        for name in ["store-read", "store-commit", "store-space", "store-check"] {
             let (sender, jobs) = channel();
-            let (index, io, outbox) = (Arc::clone(index), Arc::clone(io), out.outbox.clone());
-            let work = move || serve(&index, &io, &jobs, &outbox);
+            let (place, outbox) = (place.clone(), out.outbox.clone());
+            let work = move || serve(&place, &jobs, &outbox);
             out.threads.push(
                 thread::Builder::new()
                     .name(name.into())
@@ -157,10 +173,9 @@ impl Executor {
     }
 
     /// An executor without threads: [`Executor::take`] runs one job a call.
-    pub(crate) fn inline(index: &Arc<Index>, io: &Arc<dyn BlockIo>) -> Self {
+    pub(crate) fn inline(place: Workplace) -> Self {
         Self::Inline {
-            index: Arc::clone(index),
-            io: Arc::clone(io),
+            place,
             jobs: VecDeque::new(),
         }
     }
@@ -171,6 +186,7 @@ impl Executor {
                 let to = match job {
                     Job::Commit { .. } | Job::Purge => 1,
                     Job::Allocate(_) | Job::Discard(_) | Job::Prepare => 2,
+                    Job::Examine(..) | Job::Judge(..) => 3,
                     _ => 0,
                 };
                 // The threads live as long as their senders.
@@ -183,14 +199,14 @@ impl Executor {
     pub(crate) fn take(&mut self, out: &mut Vec<JobDone>) {
         match self {
             Self::Threads(t) => out.append(&mut t.outbox.lock()),
-            Self::Inline { index, io, jobs } => out.extend(jobs.pop_front().map(|j| run(index, io, j))),
+            Self::Inline { place, jobs } => out.extend(jobs.pop_front().map(|j| run(place, j))),
         }
     }
 }
 
-fn serve(index: &Index, io: &Arc<dyn BlockIo>, jobs: &Receiver<Job>, outbox: &Outbox) {
+fn serve(place: &Workplace, jobs: &Receiver<Job>, outbox: &Outbox) {
     while let Ok(job) = jobs.recv() {
-        let done = run(index, io, job);
+        let done = run(place, job);
         outbox.lock().push(done);
         outbox.notify.wake();
     }

@@ -13,7 +13,7 @@ use spirula_buf::Pool;
 use crate::alloc::Run;
 use crate::config::{BLOCK, BLOCK64, Config};
 use crate::device::{BlockIo, FileIo};
-use crate::index::PageLimit;
+use crate::index::{IndexPage, PageLimit};
 use crate::layout::Superblock;
 use crate::onode::{Extent, Onode};
 use crate::open::Mounted;
@@ -52,12 +52,22 @@ pub struct FsckReport {
     pub verified_blocks: u64,
     /// Transactions that were replayed from the log.
     pub replayed: u64,
+    /// What is as it has to be, in words: damaged parts of the index were cut out.
+    pub notes: Vec<String>,
 }
 
 impl FsckReport {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.errors == 0
+    }
+
+    /// A problem that is none, if `is_known`.
+    fn problem_unless(&mut self, is_known: bool, text: impl fmt::Display) {
+        match is_known {
+            true => self.notes.push(text.to_string()),
+            false => self.problem(text),
+        }
     }
 
     fn problem(&mut self, text: impl fmt::Display) {
@@ -72,6 +82,9 @@ impl fmt::Display for FsckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for p in &self.problems {
             writeln!(f, "error: {p}")?;
+        }
+        for n in &self.notes {
+            writeln!(f, "note: {n}")?;
         }
         writeln!(
             f,
@@ -164,6 +177,7 @@ fn check(
         stored: 0,
         report,
         progress,
+        was_cut: false,
         expected_objects: mounted.state.counters.objects,
         expected_blocks: mounted.state.alloc.used(),
     };
@@ -220,6 +234,8 @@ struct Check<'a> {
     stored: u64,
     report: FsckReport,
     progress: &'a mut dyn FnMut(FsckProgress),
+    /// Whether parts of the index were cut out: nobody knows what was in them.
+    was_cut: bool,
     /// The expected number of objects.
     expected_objects: u64,
     /// The expected number of blocks of data.
@@ -229,6 +245,18 @@ struct Check<'a> {
 impl Check<'_> {
     fn run(&mut self, mounted: Mounted) -> Result<()> {
         let Mounted { sb, mut state, .. } = mounted;
+        self.index(&state)?;
+        let (cuts, lost) = (state.index.cuts()?, state.index.lost()?.len());
+        if cuts > 0 {
+            self.was_cut = true;
+            let text = format!("{cuts} damaged leaves of the index were cut out: what was in them is lost");
+            self.report.notes.push(text);
+        }
+        if lost > 0 {
+            self.report.problem(format_args!(
+                "{lost} of them are not acted on: the OSD does at its next start"
+            ));
+        }
         self.resolve(&mut state);
         self.objects(&state)?;
         self.pairs(&state)?;
@@ -237,9 +265,31 @@ impl Check<'_> {
         let counters = (state.counters.objects, state.counters.stored);
         if counters != (self.report.objects, self.stored) {
             let found = (self.report.objects, self.stored);
-            self.report.problem(format_args!(
-                "counters say {counters:?} (objects, bytes), found {found:?}"
-            ));
+            self.report.problem_unless(
+                self.was_cut,
+                format_args!("counters say {counters:?} (objects, bytes), found {found:?}"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Reads all pages of the index.
+    fn index(&mut self, state: &State) -> Result<()> {
+        let (mut from, mut rotten) = (Some(0), Vec::new());
+        while let Some(page) = from {
+            let found = state.index.examine(page);
+            let found = found.map_err(|e| StoreError::io("read the index", e))?;
+            if found.mended > 0 {
+                self.report.problem("a copy of the index map is damaged");
+            }
+            rotten.extend(found.rotten.into_iter().map(IndexPage).take(MAX_PROBLEMS));
+            from = found.next;
+        }
+        if !rotten.is_empty() {
+            let damage = state.index.judge(&rotten)?;
+            for text in damage.ruins.iter().chain(&damage.lost) {
+                self.report.problem(format_args!("the index is damaged: {text}"));
+            }
         }
         Ok(())
     }
@@ -414,9 +464,10 @@ impl Check<'_> {
             let differ = |(b, n): (&u64, &u32)| self.used.more.get(b) != Some(n);
             let some = counts.iter().find(|e| differ(*e)).map(|(b, n)| (*b, *n));
             let count = (counts.len(), self.used.more.len());
-            self.report.problem(format_args!(
-                "counts of shared blocks differ: {count:?} entries, e.g. {some:?}"
-            ));
+            self.report.problem_unless(
+                self.was_cut,
+                format_args!("counts of shared blocks differ: {count:?} entries, e.g. {some:?}"),
+            );
         }
         Ok(())
     }
@@ -442,9 +493,10 @@ impl Check<'_> {
             missing += u64::from(free && referenced);
         }
         if leaked > 0 {
-            self.report.problem(format_args!(
-                "{leaked} blocks are marked used but belong to no object"
-            ));
+            self.report.problem_unless(
+                self.was_cut,
+                format_args!("{leaked} blocks are marked used but belong to no object"),
+            );
         }
         if missing > 0 {
             self.report.problem(format_args!(

@@ -16,13 +16,16 @@ pub(crate) const MAGIC: &[u8; 8] = b"SPIRULA\0";
 ///
 /// 1: the first. 2: objects are moved (step 18 of the log). 3: holes within blocks (version 2 of
 /// the onode, step 19). 4: the first of encrypted stores, otherwise equal to 3. 5: ranges of blocks
-/// are shared (step 20).
+/// are shared (step 20). 7: ranges of the index are lost.
 ///
 /// A store is of version 3, or 4, until the first range is shared: builds that do not know step 20
-/// open it as long as it has none.
+/// open it as long as it has none. It is of version 7, or 8, only until its owner has acted on what
+/// is lost.
 const VERSION: [u32; 2] = [3, 4];
 /// Versions of stores that share ranges of blocks.
 const RANGES_VERSION: [u32; 2] = [5, 6];
+/// Versions of stores that have lost ranges of the index; they may share ranges of blocks.
+const LOST_VERSION: [u32; 2] = [7, 8];
 /// The cipher of encrypted stores: AES-256-XTS.
 const CIPHER_XTS: u32 = 1;
 /// Most keys that can open a store.
@@ -72,6 +75,8 @@ pub struct Superblock {
     pub(crate) slots: Option<Vec<Slot>>,
     /// Whether ranges of blocks may be shared: the log may have step 20.
     pub(crate) ranges: bool,
+    /// Whether ranges of the index are lost, and its owner has not acted on that.
+    pub(crate) lost: bool,
 }
 
 impl Superblock {
@@ -96,6 +101,7 @@ impl Superblock {
             mounts: 0,
             slots: opts.key.as_ref().map(|_| Vec::new()),
             ranges: false,
+            lost: false,
         };
         if !(MIN_LOG..=1 << 40).contains(&log_bytes) {
             return Err(StoreError::Invalid("the log must have 256 KiB to 1 TiB"));
@@ -131,7 +137,11 @@ impl Superblock {
 
     /// Version of the format.
     pub(crate) fn version(&self) -> u32 {
-        let versions = if self.ranges { RANGES_VERSION } else { VERSION };
+        let versions = match (self.lost, self.ranges) {
+            (true, _) => LOST_VERSION,
+            (false, true) => RANGES_VERSION,
+            (false, false) => VERSION,
+        };
         versions[usize::from(self.is_encrypted())]
     }
 
@@ -193,12 +203,14 @@ impl Superblock {
 
     fn decode_body(body: &[u8]) -> Result<Option<Self>> {
         let mut d = Dec::new(body);
-        let (encrypted, ranges) = match d.u32() {
+        let (encrypted, ranges, lost) = match d.u32() {
             // The next opening for writing makes 1 and 2 to 3.
-            Some(1..=3) => (false, false),
-            Some(4) => (true, false),
-            Some(5) => (false, true),
-            Some(6) => (true, true),
+            Some(1..=3) => (false, false, false),
+            Some(4) => (true, false, false),
+            Some(5) => (false, true, false),
+            Some(6) => (true, true, false),
+            Some(7) => (false, true, true),
+            Some(8) => (true, true, true),
             other => {
                 return Err(StoreError::NotAStore(format!(
                     "format version {}",
@@ -218,6 +230,7 @@ impl Superblock {
                 separate_log: d.u32()? != 0,
                 slots: None,
                 ranges,
+                lost,
             };
             if encrypted {
                 sb.slots = Some(decode_slots(&mut d)?);
@@ -257,6 +270,12 @@ impl Superblock {
         Ok(sb)
     }
 
+    /// Whether both copies are valid and the same.
+    pub(crate) fn is_whole(dev: &Arc<dyn BlockIo>) -> bool {
+        let [a, b] = SUPERBLOCKS.map(|at| read_block(dev, at).and_then(|b| Self::decode(&b)));
+        matches!((a, b), (Ok(a), Ok(b)) if a == b)
+    }
+
     /// Writes both copies, one after the other, so that one is always whole.
     pub(crate) fn write(&self, dev: &Arc<dyn BlockIo>) -> Result<()> {
         for at in SUPERBLOCKS {
@@ -287,6 +306,11 @@ impl Superblock {
         }
         Ok(())
     }
+}
+
+/// Whether a log's own device has a valid header.
+pub(crate) fn is_log_header(log: &Arc<dyn BlockIo>) -> bool {
+    read_block(log, 0).is_ok_and(|b| Superblock::decode(&b).is_ok())
 }
 
 fn decode_slots(d: &mut Dec<'_>) -> Option<Vec<Slot>> {

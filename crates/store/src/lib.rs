@@ -29,6 +29,10 @@
 //! from everything afterwards, no retry. The daemon must stop and let the log replay decide what
 //! had become durable.
 //!
+//! What was stored and is damaged ([`StoreError::is_damage`]) is unreadable, in the index too, and
+//! the store goes on: [`Store::check_index`] looks for such damage. Where a change has to touch a
+//! damaged part of the index, the store can't go on ([`StoreError::Ruined`]).
+//!
 //! The disk format is described in `FORMAT.md` beside this crate.
 
 mod ahead;
@@ -36,6 +40,7 @@ mod alloc;
 mod apply;
 mod arena;
 mod cache;
+mod check;
 mod checkpoint;
 mod codec;
 mod config;
@@ -52,7 +57,9 @@ mod index;
 mod key;
 mod layout;
 mod log;
+mod lost;
 mod memory;
+mod mend;
 mod merge;
 mod notify;
 mod onode;
@@ -72,6 +79,7 @@ mod tests;
 mod txn;
 mod unlock;
 
+pub use check::Checked;
 pub use config::{BLOCK, Config, MkfsOptions, StatFs};
 pub use crypt::EncryptionKey;
 pub use device::Way;
@@ -79,10 +87,12 @@ pub use dump::Dump;
 pub use error::{KeyProblem, Result, StoreError};
 pub use event::{Event, Listing, Lookup, Pairs, Read, Token};
 pub use fsck::{Depth, FsckProgress, FsckReport, Seen, fsck, fsck_on};
-pub use index::PageLimit;
+pub use index::{IndexDamage, IndexPage, PageLimit};
 pub use key::ObjectKey;
 pub use layout::Superblock;
+pub use lost::{Lost, LostObjects};
 pub use memory::{Memory, Usage};
+pub use mend::{Mended, mend, mend_on, remake, remake_on};
 pub use notify::Notify;
 pub use onode::{Crcs, Extent, Onode};
 pub use open::{Devices, mkfs, mkfs_on};

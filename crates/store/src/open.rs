@@ -9,11 +9,12 @@ use spirula_invariant::invariant;
 use crate::alloc::Allocator;
 use crate::config::{BLOCK64, Config, MkfsOptions};
 use crate::device::{BlockIo, Device, FileIo, open_device};
-use crate::exec::Executor;
+use crate::exec::{Executor, Workplace};
 use crate::ground::Ground;
 use crate::index::{Applied, Index, IndexFile};
 use crate::layout::{LOG_START, SEPARATE_LOG_START, Superblock};
 use crate::log::{self, Log, LogPosition, Scan};
+use crate::lost::Losses;
 use crate::notify::Notify;
 use crate::recent::What;
 use crate::replay::replay;
@@ -72,9 +73,16 @@ pub fn mkfs_on(
     let log_io = log.unwrap_or(dev);
     // Zeros written now are blocks allocated now: later log writes change no file system metadata.
     zero(log_io, sb.log_start(), sb.log_blocks * BLOCK64)?;
-    let file = IndexFile::create(Arc::clone(dev), &sb);
-    let mut alloc = Allocator::new(&sb);
-    for _ in 0..spare_target(&sb) {
+    make_index(dev, &sb)?;
+    sb.write(dev)?;
+    Ok(sb)
+}
+
+/// Makes an empty index. Its maps have to be zeros.
+pub(crate) fn make_index(dev: &Arc<dyn BlockIo>, sb: &Superblock) -> Result<()> {
+    let file = IndexFile::create(Arc::clone(dev), sb);
+    let mut alloc = Allocator::new(sb);
+    for _ in 0..spare_target(sb) {
         match alloc.take_group() {
             Some(group) => file.add_spare(group),
             None => return Err(StoreError::Invalid("the device is too small for an index")),
@@ -87,12 +95,10 @@ pub fn mkfs_on(
             log: LogPosition { block: 0, group: 1 },
             ..Applied::default()
         },
-    )?;
-    sb.write(dev)?;
-    Ok(sb)
+    )
 }
 
-fn zero(dev: &Arc<dyn BlockIo>, from: u64, len: u64) -> Result<()> {
+pub(crate) fn zero(dev: &Arc<dyn BlockIo>, from: u64, len: u64) -> Result<()> {
     const CHUNK: u64 = 1 << 20;
     let mut buf = Pool::new(0).get(CHUNK as usize);
     buf.fill(0);
@@ -124,10 +130,15 @@ pub(crate) struct Mounted {
     pub(crate) state: State,
     pub(crate) scan: Scan,
     pub(crate) applied: Applied,
+    /// What is lost, and what the log has of it.
+    pub(crate) losses: Losses,
 }
 
 impl Mounted {
     /// Reads superblock, index (through `index`) and log.
+    ///
+    /// # Errors
+    /// [`StoreError::Ruined`] if the superblock is sound and something else is damaged.
     pub(crate) fn read(
         dev: &Arc<dyn BlockIo>,
         log: Option<&Arc<dyn BlockIo>>,
@@ -144,7 +155,18 @@ impl Mounted {
             }
             (true, None) => return Err(StoreError::NotAStore("its log device must be given".into())),
         };
-        let index = Index::open_at(index, &sb, &cfg, read_only)?;
+        Self::of(sb, (dev, log_io), index, cfg, read_only).map_err(StoreError::into_ruin)
+    }
+
+    /// Reads index and log of the store with this superblock.
+    fn of(
+        sb: Superblock,
+        (dev, log_io): (&Arc<dyn BlockIo>, &Arc<dyn BlockIo>),
+        index: Arc<dyn BlockIo>,
+        cfg: Config,
+        read_only: bool,
+    ) -> Result<Self> {
+        let index = Index::open_at([index, Arc::clone(dev)], &sb, &cfg, read_only)?;
         let applied = index.applied()?;
         let mut alloc = Allocator::new(&sb);
         for group in index.file().groups() {
@@ -171,8 +193,9 @@ impl Mounted {
             let synced = dev.sync().and_then(|()| log_io.sync());
             synced.map_err(|e| StoreError::io("flush", e))?;
         }
+        let mut losses = Losses::new(state.index.lost()?);
         for record in &scan.records {
-            replay(&mut state, record)?;
+            replay(&mut state, record, &mut losses)?;
         }
         // The next transaction continues both.
         invariant!(
@@ -186,6 +209,7 @@ impl Mounted {
             state,
             scan,
             applied,
+            losses,
         })
     }
 }
@@ -195,8 +219,8 @@ impl Store {
     /// threads of its own. To be used by the calling thread.
     ///
     /// # Errors
-    /// I/O errors, a device that is in use or holds no store, the wrong key, or damage that
-    /// replaying the log cannot get over.
+    /// I/O errors, a device that is in use or holds no store, the wrong key, or
+    /// [`StoreError::Ruined`].
     pub fn open(path: &Path, log: Option<&Path>, key: Option<&EncryptionKey>, cfg: Config) -> Result<Self> {
         let notify = Notify::new().map_err(|e| StoreError::io("eventfd", e))?;
         let open = |path: &Path| {
@@ -223,8 +247,10 @@ impl Store {
             mut sb,
             mut state,
             scan,
+            losses,
             ..
         } = Mounted::read(&dev, log_io.as_ref(), devices.main.cached(), cfg, false)?;
+        sb.lost = !losses.is_empty();
         sb.count_mount()?;
         sb.write(&dev)?;
         let log = Log::new(&sb, group_bytes, &scan);
@@ -236,10 +262,15 @@ impl Store {
         if let Err(error) = state.index.file().take_space() {
             tracing::warn!(%error, "the file system lacks space for the index");
         }
+        let place = Workplace {
+            index: Arc::clone(&state.index),
+            main: Arc::clone(&dev),
+            log: log_io,
+        };
         let exec = if threads {
-            Executor::threads(&state.index, &dev, &notify).map_err(|e| StoreError::io("start threads", e))?
+            Executor::threads(&place, &notify).map_err(|e| StoreError::io("start threads", e))?
         } else {
-            Executor::inline(&state.index, &dev)
+            Executor::inline(place)
         };
         let ground = Ground::new(dev, &sb);
         let spare_target = spare_target(&sb);
@@ -254,6 +285,7 @@ impl Store {
             log,
             notify,
             spare_target,
+            losses,
         });
         store.note(What::Opened);
         store.start_background();

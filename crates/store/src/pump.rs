@@ -10,7 +10,7 @@ use crate::exec::{Job, JobDone};
 use crate::index::Page;
 use crate::onode::Onode;
 use crate::store::{Flight, Large, Purpose, Store, Waiting};
-use crate::{ObjectKey, Result};
+use crate::{ObjectKey, Result, StoreError};
 
 impl Store {
     /// One round of all steps.
@@ -139,11 +139,28 @@ impl Store {
             JobDone::Learnt(Err(e)) => tracing::warn!("cannot learn which objects there are: {e}"),
             JobDone::Lookup(found) => {
                 for (id, result) in found {
+                    let result = result.map_err(|e| self.stop_if_ruined(e));
                     self.lookup_done(id, result);
                 }
             }
-            JobDone::Objects(id, result) => self.objects_done(id, result),
-            JobDone::Pairs(id, result) => self.pairs_done(id, result),
+            JobDone::Objects(id, result) => {
+                let result = result.map_err(|e| self.stop_if_ruined(e));
+                self.objects_done(id, result);
+            }
+            JobDone::Pairs(id, result) => {
+                let result = result.map_err(|e| self.stop_if_ruined(e));
+                self.pairs_done(id, result);
+            }
+            JobDone::Examined(token, found) => self.examined(token, found),
+            JobDone::Judged(token, damage) => self.judged(token, damage),
+        }
+    }
+
+    /// Stops the store if a look-up found that the index can't be opened any more.
+    pub(crate) fn stop_if_ruined(&mut self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Ruined { .. } => self.stop_if_damaged(error),
+            other => other,
         }
     }
 

@@ -4,22 +4,24 @@ use crate::alloc::Run;
 use crate::apply::is_pair_key;
 use crate::config::BLOCK64;
 use crate::log::{self, Found};
+use crate::lost::Losses;
 use crate::state::State;
 use crate::step::{NewRun, RangeOf, Step};
 use crate::txn::MAX_OBJECT_SIZE;
 use crate::{ObjectKey, Result, StoreError};
 
 /// Applies a transaction that the log has and the index lacks. The blocks that it refers to were
-/// durable before it.
+/// durable before it. Of what is lost it changes nothing.
 ///
 /// # Errors
 /// This store cannot have written the record in this state: the log is damaged.
-pub(crate) fn replay(state: &mut State, record: &Found) -> Result<()> {
+pub(crate) fn replay(state: &mut State, record: &Found, losses: &mut Losses) -> Result<()> {
     let bad = |what: &str| StoreError::damaged("log", format!("transaction {} {what}", record.seq));
     if record.seq != state.seq + 1 {
         return Err(bad(&format!("follows transaction {}", state.seq)));
     }
     let steps = Step::decode_all(&record.steps).ok_or_else(|| bad("cannot be decoded"))?;
+    let steps = losses.sift(state, steps)?;
     for step in &steps {
         match step {
             Step::Object(key)

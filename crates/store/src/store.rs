@@ -20,6 +20,7 @@ use crate::ground::Ground;
 use crate::index::PageLimit;
 use crate::layout::Superblock;
 use crate::log::{Log, Record, record_space};
+use crate::lost::Losses;
 use crate::notify::Notify;
 use crate::place::{Placements, Placing};
 use crate::read::{Asked, ReadOp, ReadPart};
@@ -131,6 +132,10 @@ pub struct Stats {
     pub corruptions: u64,
     /// Bytes whose space was given back.
     pub discarded_bytes: u64,
+    /// Damaged pages of the index that checks found.
+    pub index_damaged: u64,
+    /// What was damaged in the index and around it, and was written anew.
+    pub index_mended: u64,
 }
 
 /// A point in the sequence of submitted transactions.
@@ -166,6 +171,8 @@ pub struct Store {
     pub(crate) committing: bool,
     /// Whether the index is removing garbage.
     pub(crate) purging: bool,
+    /// Pieces of the index that are being looked at, and damage that is judged.
+    pub(crate) checks: usize,
     /// Whether the index shall take in everything, however little.
     pub(crate) draining: bool,
     /// The number of completed checkpoints: older answers of the index are outdated.
@@ -179,6 +186,8 @@ pub struct Store {
     notify: Notify,
     pub(crate) stats: Stats,
     pub(crate) spare_target: usize,
+    /// What is lost, until the owner has acted on it.
+    pub(crate) losses: Losses,
     pub(crate) recent: Recorder<Transition>,
 }
 
@@ -192,6 +201,7 @@ pub(crate) struct Parts {
     pub(crate) log: Log,
     pub(crate) notify: Notify,
     pub(crate) spare_target: usize,
+    pub(crate) losses: Losses,
 }
 
 impl Store {
@@ -207,6 +217,7 @@ impl Store {
             log: p.log,
             notify: p.notify,
             spare_target: p.spare_target,
+            losses: p.losses,
             flight: None,
             placements: Placements::default(),
             unflushed: Vec::new(),
@@ -222,6 +233,7 @@ impl Store {
             stage: Stage::Idle,
             committing: false,
             purging: false,
+            checks: 0,
             draining: false,
             epoch: 0,
             taken_in: 0,
@@ -287,7 +299,7 @@ impl Store {
     /// Whether an operation is under way: a later [`Store::poll`] will find it completed, without
     /// any other call in between.
     pub fn is_busy(&self) -> bool {
-        self.is_at_work() || self.purging || self.ground.busy
+        self.is_at_work() || self.purging || self.ground.busy || self.checks > 0
     }
 
     fn is_at_work(&self) -> bool {
@@ -302,8 +314,8 @@ impl Store {
     /// [`Event::Committed`] comes.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`], [`StoreError::Invalid`], or an index that cannot be read: nothing
-    /// was changed. [`StoreError::Fatal`]: the store has failed.
+    /// [`StoreError::NoSpace`], [`StoreError::Invalid`]: nothing was changed.
+    /// [`StoreError::Fatal`], [`StoreError::Ruined`]: the store has failed.
     pub fn submit(&mut self, mut txn: Transaction, token: Token) -> Result<()> {
         self.try_submit(&mut txn, token)
     }
@@ -356,14 +368,20 @@ impl Store {
     pub fn try_submit(&mut self, txn: &mut Transaction, token: Token) -> Result<()> {
         self.check()?;
         let most = Log::max_record(&self.sb);
-        self.admit(|state, room| state.admit(txn, most, room))?;
+        if let Err(e) = self.admit(|state, room| state.admit(txn, most, room)) {
+            return Err(self.stop_if_damaged(e));
+        }
         let shares = |op: &Op| matches!(op, Op::CloneRange { .. });
         if !self.sb.ranges && txn.ops.iter().any(shares) {
             self.share_ranges()?;
         }
         let planned = match self.state.execute(std::mem::take(txn)) {
             Ok(planned) => planned,
-            Err(e) => return Err(self.fail(e)),
+            Err(e) => {
+                let e = self.stop_if_damaged(e);
+                // The steps so far are in memory.
+                return Err(self.fail(e));
+            }
         };
         let seq = self.state.seq + 1;
         let space = record_space(planned.record.len());
@@ -666,7 +684,10 @@ impl Store {
         if let Some(e) = &self.failed {
             return e.clone();
         }
-        let error = StoreError::Fatal(cause.to_string().into());
+        self.stop(StoreError::Fatal(cause.to_string().into()))
+    }
+
+    fn stop(&mut self, error: StoreError) -> StoreError {
         self.note(What::Failed);
         tracing::error!("{}", self.recent.tell());
         tracing::error!(%error, "the store stops");
@@ -674,6 +695,20 @@ impl Store {
         self.fail_readers(&error);
         self.events.push_back(Event::Fatal(error.clone()));
         error
+    }
+
+    /// Stops the store if the error is a damaged page of the index that a change has to touch, or
+    /// says that the store is ruined. Returns the error as the caller gets it.
+    pub(crate) fn stop_if_damaged(&mut self, error: StoreError) -> StoreError {
+        let error = match error {
+            StoreError::IndexPage { .. } => error.into_ruin(),
+            other => other,
+        };
+        match (&self.failed, matches!(error, StoreError::Ruined { .. })) {
+            (Some(failed), _) => failed.clone(),
+            (None, true) => self.stop(error),
+            (None, false) => error,
+        }
     }
 
     /// Ends the daemon before an impossible operation.

@@ -9,6 +9,7 @@ use crate::alloc::Run;
 use crate::config::{BLOCK, BLOCK64};
 use crate::device::{BlockIo, IoKind, SimDisk};
 use crate::log::{Found, Record};
+use crate::lost::Losses;
 use crate::open::{Devices, Mounted};
 use crate::replay::replay;
 use crate::state::State;
@@ -108,7 +109,7 @@ fn records_that_do_not_fit_are_damage_and_place_nothing() {
     let mut state = state();
     let at = first(&state);
     let written = [Step::Object(key()), inline(0, 2 * BLOCK, &[(0, at, 2)])];
-    replay(&mut state, &record(1, &written)).unwrap();
+    replay(&mut state, &record(1, &written), &mut Losses::default()).unwrap();
     let copied = [
         Step::Object("a copy".into()),
         Step::CloneOf {
@@ -116,7 +117,7 @@ fn records_that_do_not_fit_are_damage_and_place_nothing() {
             omap: 0,
         },
     ];
-    replay(&mut state, &record(2, &copied)).unwrap();
+    replay(&mut state, &record(2, &copied), &mut Losses::default()).unwrap();
     let whole = Step::Object("new".into());
     let cases = [
         (vec![Step::Touch], "changes no object"),
@@ -186,7 +187,7 @@ fn records_that_do_not_fit_are_damage_and_place_nothing() {
     let used = state.alloc.used();
     for (steps, expected) in cases {
         state.current = None;
-        let refused = replay(&mut state, &record(3, &steps));
+        let refused = replay(&mut state, &record(3, &steps), &mut Losses::default());
         let Err(StoreError::Damaged { what: "log", detail }) = refused else {
             panic!("{steps:?}: {refused:?}")
         };
@@ -196,7 +197,7 @@ fn records_that_do_not_fit_are_damage_and_place_nothing() {
         );
         assert_eq!(state.alloc.used(), used, "{steps:?}");
     }
-    let gap = replay(&mut state, &record(4, &[]));
+    let gap = replay(&mut state, &record(4, &[]), &mut Losses::default());
     assert!(
         gap.as_ref()
             .is_err_and(|e| e.to_string().contains("transaction 4 follows transaction 2")),

@@ -294,14 +294,12 @@ fn flipped_bits_are_reported_and_never_returned() {
                             let len = if i % 5 == 0 { 100_000 } else { 6000 };
                             assert!(bytes == data(i, len), "seed {seed}: object {i} is wrong");
                         }
-                        Err(
-                            StoreError::Corrupt { .. } | StoreError::Index(_) | StoreError::Damaged { .. },
-                        ) => bad += 1,
+                        Err(StoreError::Corrupt { .. } | StoreError::IndexPage { .. }) => bad += 1,
                         Err(e) => panic!("seed {seed}: {e}"),
                     }
                 }
             }
-            Err(StoreError::Index(_) | StoreError::Damaged { .. }) => bad += 1,
+            Err(StoreError::Ruined { .. }) => bad += 1,
             Err(e) => panic!("seed {seed}: {e}"),
         }
         assert_eq!(
@@ -356,7 +354,7 @@ fn misdirected_writes_never_return_what_was_not_written() {
         drop(store);
         match open(&disk) {
             Ok(mut store) => look(&mut store, true),
-            Err(StoreError::Index(_) | StoreError::Damaged { .. }) => refused += 1,
+            Err(StoreError::Ruined { .. }) => refused += 1,
             Err(e) => panic!("seed {seed}: {e}"),
         }
     }
@@ -490,10 +488,14 @@ fn damage_in_the_middle_of_the_log_is_not_taken_for_its_end() {
     let report = fsck_deep(&disk);
     assert!(report.is_clean() && report.replayed == 8, "{report}");
     disk.flip_bit((256 << 10) + 3 * 4096 + 200, 1);
-    assert!(matches!(
-        open(&disk),
-        Err(StoreError::Damaged { what: "log", .. })
-    ));
+    let refused = open(&disk).err().unwrap();
+    assert!(matches!(refused, StoreError::Ruined { .. }));
+    assert!(
+        refused
+            .to_string()
+            .starts_with("the store is ruined: log is damaged"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -250,6 +250,7 @@ options! {
     spirula_slow_disk_ratio Float Advanced "10" ["mon"] "how many times longer than others' an OSD's commits may take before health names its disk; 0 for never (ours)";
     spirula_slow_disk_time Float Advanced "50" ["mon"] "milliseconds below which commits are never called slow (ours)";
     spirula_osd_discard_rate Size Advanced "67108864" ["osd"] "bytes a second of freed space that an OSD gives back to the file system or device below; 0 for none (ours)";
+    spirula_osd_refill Bool Advanced "true" ["osd"] "make a store that is damaged beyond repair anew, once the monitors say that no placement group needs what it has (ours)";
     spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";
     spirula_osd_scrub_share Float Advanced "0.1" ["osd"] "largest part of its time that an OSD reads for scrubs while clients work; less if less is enough for all to be in time (ours)";
 }

@@ -94,6 +94,12 @@ impl Received {
         Some((kind, self.tid))
     }
 
+    /// Whether the leader must be sure that it leads before it handles the message.
+    pub(super) fn is_for_confirmed_leader(&self) -> bool {
+        // Data are given up on the word of the leader.
+        matches!(self.message, Message::Report(OsdReport::StoreDamaged(_))) || self.answer().is_some()
+    }
+
     /// Whether only the leader can handle the message.
     pub(super) fn is_for_leader(&self) -> bool {
         let is_report = matches!(

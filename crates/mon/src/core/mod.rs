@@ -31,6 +31,7 @@ mod rights;
 mod route;
 mod session;
 mod steady;
+pub(crate) mod store_damage;
 #[cfg(test)]
 mod tests;
 mod timecheck;

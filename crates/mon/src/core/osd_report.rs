@@ -14,6 +14,7 @@ use spirula_proto::internal::report::{
 use spirula_proto::mon::LogPriority;
 
 use super::failure;
+use super::store_damage;
 use super::write::Change;
 use super::{DropReason, Monitor, SessionId, Turn, View, Waiter};
 use crate::command::errno;
@@ -438,6 +439,11 @@ impl Monitor {
                 scrubs.take(report, &self.view);
                 self.view.state.osd.lives.entry(osd).scrubs = scrubs;
             }
+            OsdReport::StoreDamaged(d) => {
+                let needed = store_damage::note(&mut self.view, osd, d);
+                let msg = self.view.to_osd(id, &OsdReportReply::Needed(needed));
+                self.send(id, msg.with_tid(tid));
+            }
             _ => self.write(id, tid, Change::Report(report)),
         }
     }
@@ -488,6 +494,7 @@ impl Monitor {
             | OsdReport::WantMaps(_)
             | OsdReport::Config(_)
             | OsdReport::WantPurgedSnaps(_)
+            | OsdReport::StoreDamaged(_)
             | OsdReport::Scrubs(_) => impossible!("a report that may change the map"; osd = osd),
         }
     }

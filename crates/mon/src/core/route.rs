@@ -204,7 +204,7 @@ impl Monitor {
 
     fn hand_to_leader(&mut self, id: SessionId, msg: RawMessage, received: Received) {
         match self.view.quorum.role {
-            Role::Leader if self.view.quorum.alone || received.answer().is_none() => {
+            Role::Leader if self.view.quorum.alone || !received.is_for_confirmed_leader() => {
                 self.dispatch(id, received)
             }
             Role::Leader => {

@@ -9,6 +9,7 @@ use spirula_maps::{Epoch, OsdId, OsdMap};
 use spirula_proto::internal::report::SlowOps;
 
 use crate::core::Failure;
+use crate::core::store_damage::Damage;
 use crate::health::{Clock, CommitTime, Scrubs};
 
 /// The state of one OSD.
@@ -35,6 +36,8 @@ pub struct Life {
     pub scrubs: Scrubs,
     /// When it was seen to be down, for marking it out.
     pub down_since: Option<Duration>,
+    /// What it last said of its damaged store.
+    pub damage: Option<Damage>,
 }
 
 /// The states of all OSDs.
@@ -94,6 +97,7 @@ impl Lives {
             let life = self.entry(osd);
             life.failure.clear();
             life.down_since = None;
+            life.damage = None;
         }
     }
 

@@ -106,6 +106,10 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
             Ok(json!(""))
         }
         "cache status" => Ok(json!({"object_ctx": o.core.cached_contexts()})),
+        "check_index" => {
+            o.index.order();
+            Ok(o.index.to_json())
+        }
         "cluster_log" => {
             o.mons
                 .cluster_log(&o.setup, LogPriority::ERROR, words(args, "message"));

@@ -1,7 +1,9 @@
 //! The daemon's life: whether it goes on or ends.
 
-use super::OsdError;
 use spirula_maps::{Epoch, OsdId};
+use spirula_store::StoreError;
+
+use super::OsdError;
 
 /// The stages of a daemon's life.
 #[derive(Default)]
@@ -25,6 +27,17 @@ impl Life {
     /// Whether the daemon can't go on.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
+    }
+
+    /// Whether the daemon can't go on because its store is damaged.
+    pub(super) fn is_damaged(&self) -> bool {
+        let ruined = |e: &OsdError| {
+            matches!(
+                e,
+                OsdError::Mend { .. } | OsdError::Store(StoreError::Ruined { .. })
+            )
+        };
+        self.failed.as_ref().is_some_and(ruined)
     }
 
     /// Takes the reason why the daemon can't go on.

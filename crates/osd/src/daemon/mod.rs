@@ -23,12 +23,14 @@ mod heartbeat;
 mod history;
 mod host;
 mod image_io;
+mod index_check;
 mod life;
 mod links;
 mod load;
 mod map_view;
 mod maps;
 mod mempools;
+mod mend;
 mod metadata;
 mod mon;
 mod mons;
@@ -39,6 +41,7 @@ mod pg_states;
 mod pressure;
 mod purged_snaps;
 mod read_turns;
+mod refill;
 mod report;
 mod run;
 mod scheduler;
@@ -67,6 +70,7 @@ pub use beat_links::BeatPeer;
 pub use config::{MkfsConfig, OsdConfig, mkfs};
 pub use host::Host;
 pub use links::Cut;
+pub use refill::{Outcome, Refill, RefillParts};
 pub use run::run;
 pub use setup::Addrs;
 pub use state::{Osd, Parts};
@@ -84,6 +88,13 @@ pub enum OsdError {
         what: String,
         /// The system's error.
         source: std::io::Error,
+    },
+    /// The index of the store is damaged, and others can do without this OSD: the daemon is to start
+    /// anew, with these pages cut out.
+    #[error("the index of the store is damaged: it stops to be mended")]
+    Mend {
+        /// The damaged pages.
+        pages: Vec<u64>,
     },
     /// A setting makes no sense.
     #[error("{0}")]

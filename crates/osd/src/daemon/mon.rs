@@ -44,6 +44,7 @@ impl Osd {
         self.mons.client.subscribe("config", 0);
         // For the session itself, which has to find the monitors that come and go.
         self.mons.client.subscribe("monmap", 0);
+        self.mons.log_waiting(&self.setup);
         self.reports.forget();
         self.beats.core.tell_again();
         self.reporting().report_config();
@@ -88,6 +89,7 @@ impl Osd {
                     let epoch = self.maps.epoch();
                     self.maps.purged.learn(p, epoch);
                 }
+                OsdReportReply::Needed(answer) => self.checking().needed(&answer),
                 OsdReportReply::GoDown(g) => tracing::info!("the monitors have this OSD down: {}", g.reason),
             },
             MsgType::IMAGE_IO_QUERY => self.image_io_query(msg)?,

@@ -52,6 +52,8 @@ pub(super) struct Mons {
     wanted_map: Asked,
     /// The number of entries sent to the cluster log.
     logged: u64,
+    /// Lines for the cluster log that wait for a session.
+    lines: Vec<(LogPriority, String)>,
     /// Whether the monitors have sent the configuration of this OSD, be it empty.
     is_configured: bool,
 }
@@ -64,6 +66,7 @@ impl Mons {
             alive: Asked::default(),
             wanted_map: Asked::default(),
             logged: 0,
+            lines: Vec::new(),
             is_configured: false,
         }
     }
@@ -82,6 +85,23 @@ impl Mons {
     /// version than the one before.
     pub(super) fn connected(&mut self) {
         self.leader = Neighbour::default();
+    }
+
+    /// Whether the leader is known to understand reports of damaged stores.
+    pub(super) fn knows_damage(&self) -> bool {
+        self.leader.edition() == Edition::Current
+    }
+
+    /// Sends a line to the cluster log as soon as there is a session.
+    pub(super) fn log_later(&mut self, priority: LogPriority, line: String) {
+        self.lines.push((priority, line));
+    }
+
+    /// Sends the lines that wait for a session.
+    pub(super) fn log_waiting(&mut self, setup: &Setup) {
+        for (priority, line) in std::mem::take(&mut self.lines) {
+            self.cluster_log(setup, priority, line);
+        }
     }
 
     /// Reads the leader's answer to a report.

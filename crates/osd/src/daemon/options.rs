@@ -95,6 +95,7 @@ const LIVE: &[&str] = &[
     "osd_snap_trim_sleep",
     "spirula_osd_discard_rate",
     "spirula_osd_scrub_share",
+    "spirula_osd_refill",
 ];
 
 /// The most clones that a PG trims at the same time: their infos are in memory.
@@ -223,7 +224,6 @@ fn scrub_config(values: &Values, base: ScrubConfig) -> ScrubConfig {
         auto_repair: values.flag("osd_scrub_auto_repair").then_some(errors),
         large_omap_keys: values.uint("osd_deep_scrub_large_omap_object_key_threshold"),
         large_omap_bytes: values.uint("osd_deep_scrub_large_omap_object_value_sum_threshold"),
-        ..base
     }
 }
 

@@ -431,6 +431,18 @@ impl Perf {
                     "Objects looked up in the index",
                 ),
                 since("corruptions", s.corruptions, b.corruptions, "Checksum mismatches"),
+                since(
+                    "index_damaged",
+                    s.index_damaged,
+                    b.index_damaged,
+                    "Damaged pages of the index that checks found",
+                ),
+                since(
+                    "index_mended",
+                    s.index_mended,
+                    b.index_mended,
+                    "Damaged parts of the index that were written anew",
+                ),
                 times("commit_lat", self.core.commits, "Until a transaction was durable"),
             ],
             histograms: Vec::new(),
@@ -499,6 +511,7 @@ fn gauges(o: &Osd) -> Vec<Counter> {
             o.core.waiting_for_map() as u64,
             "Operations waiting for OSD map",
         ),
+        count("index_checks", o.index.checks(), "Checks of the store's index"),
         gauge("stat_bytes", s.total, "OSD size"),
         gauge(
             "stat_bytes_used",

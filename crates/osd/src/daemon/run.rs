@@ -1,10 +1,12 @@
 //! Starting and stopping the daemon.
 
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use spirula_asok::AdminSocket;
@@ -12,17 +14,20 @@ use spirula_buf::{Budget, Pool};
 use spirula_cephx::{AuthName, OsRandom, RandomSource};
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
-use spirula_monc::{GuestLimits, Guests, MonClient, Options, RefusalLog};
+use spirula_monc::{Event, GuestLimits, Guests, MonClient, Options, RefusalLog};
 use spirula_msgr::{Acceptor, Config, ModeLists, Modes};
-use spirula_store::Store;
+use spirula_store::StoreError;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 use super::accept::Purpose;
 use super::auth::Secrets;
 use super::config::OsdConfig;
 use super::host::SystemHost;
+use super::mend::Damage;
 use super::pressure::Pressure;
+use super::refill::{self, Refilled};
 use super::setup::Addrs;
 use super::shell::{Dialer, Shared, Shell};
 use super::state::{Osd, Parts};
@@ -34,6 +39,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// Bytes of payloads that heartbeats may have: they have none, and a peer that claims otherwise
 /// gets no more than this.
 const HEARTBEAT_PAYLOAD: usize = 64 << 10;
+/// Bytes of payloads that an OSD gets which does not serve.
+const BARE_PAYLOAD: usize = 1 << 20;
 /// How often it is checked whether waiting reads may begin.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// The number of reports after a new map.
@@ -43,6 +50,8 @@ const NEWS_INTERVAL: Duration = Duration::from_millis(100);
 const NO_PORTS: OsdError = OsdError::Config("ms_bind_port_min to ms_bind_port_max is no range of ports");
 /// The bytes that an idle session takes, as measured with a thousand of them.
 const SESSION_BYTES: usize = 13 << 10;
+/// How long a goodbye may take to be sent.
+const PARTING: Duration = Duration::from_millis(100);
 /// How long a stop may take.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
@@ -88,18 +97,57 @@ fn files(cfg: &OsdConfig) -> Option<PathBuf> {
 /// # Errors
 /// Where it can't start, or had to stop.
 pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(), OsdError> {
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut damage = Damage::default();
+    loop {
+        match serve(&cfg, &mut damage, shutdown.as_mut()).await {
+            Err(OsdError::Mend { pages }) => damage.found(&pages, OsdError::Mend { pages: Vec::new() })?,
+            // What is damaged may be cut out.
+            Err(OsdError::Store(StoreError::Ruined { detail, pages })) if !pages.is_empty() => {
+                let error = StoreError::Ruined {
+                    detail,
+                    pages: Arc::clone(&pages),
+                };
+                damage.found(&pages, error.into())?;
+            }
+            Err(OsdError::Store(error @ StoreError::Ruined { .. })) => {
+                match refill::run(&cfg, error, &mut damage, shutdown.as_mut()).await? {
+                    Refilled::GoesOn => {}
+                    Refilled::ShutDown => return Ok(()),
+                }
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// The store's settings: its share of the memory, and the pool that it reads into.
+fn store_config(memory: &Memory) -> spirula_store::Config {
+    let mut config = spirula_store::Config::with_budget(memory.store);
+    config.pool = Some(memory.reads.clone());
+    config
+}
+
+/// Whether the store can be opened now.
+///
+/// # Errors
+/// Why it can't.
+pub(super) fn probe(cfg: &OsdConfig, damage: &mut Damage) -> Result<(), StoreError> {
+    damage.open(cfg, store_config(&Memory::of(cfg))).map(drop)
+}
+
+/// Opens the store and serves.
+async fn serve(
+    cfg: &OsdConfig,
+    damage: &mut Damage,
+    shutdown: Pin<&mut impl Future<Output = ()>>,
+) -> Result<(), OsdError> {
+    let cfg = cfg.clone();
     let memory = Memory::of(&cfg);
     let pressure = Pressure::new(cfg.memory_target, cfg.payload_bytes());
     let limits = guest_limits(&cfg, spirula_msgr::raise_open_files());
+    let store = damage.open(&cfg, store_config(&memory))?;
     let reads = memory.reads;
-    let mut store_cfg = spirula_store::Config::with_budget(memory.store);
-    store_cfg.pool = Some(reads.clone());
-    let store = Store::open(
-        &cfg.device,
-        cfg.log_device.as_deref(),
-        cfg.encryption_key.as_ref(),
-        store_cfg,
-    )?;
     let events_fd = store
         .event_fd()
         .try_clone_to_owned()
@@ -127,15 +175,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     let heartbeat_pool = Pool::new(HEARTBEAT_PAYLOAD);
     let back_side = messenger(heartbeat_back, heartbeat_pool.clone());
     let front_side = messenger(heartbeat_front, heartbeat_pool);
-    let (mon, events) = MonClient::start(Options {
-        messenger: Rc::clone(&client_side),
-        monitors: cfg.monitors.clone(),
-        name: AuthName::new(EntityType::OSD, cfg.id.to_string()),
-        key: cfg.key.clone(),
-        services: vec![EntityType::MON, EntityType::OSD],
-        rotating: Some(EntityType::OSD),
-    });
-    mon.set_fsid(cfg.fsid);
+    let (mon, events) = session(&cfg, Rc::clone(&client_side));
     let dialer = Dialer {
         mon: mon.clone(),
         data: Rc::clone(&peer_side),
@@ -156,6 +196,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         mon,
         addrs,
         host: Rc::new(SystemHost::new()),
+        news: std::mem::take(&mut damage.news),
     })?;
     let guests = Guests::new(limits, client_side.pool.clone());
     osd.io.reads.unread = guests.unread();
@@ -200,6 +241,8 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         () = shell.stop.notified() => {
             if shell.with(|o| o.is_leaving()) {
                 stop(&shell).await;
+            } else {
+                part(&shell).await;
             }
         }
     }
@@ -222,6 +265,42 @@ fn io_error(what: &'static str) -> impl Fn(std::io::Error) -> OsdError {
         what: what.to_owned(),
         source,
     }
+}
+
+/// Starts the session with the monitors.
+fn session(cfg: &OsdConfig, messenger: Rc<Config>) -> (MonClient, UnboundedReceiver<Event>) {
+    let (mon, events) = MonClient::start(Options {
+        messenger,
+        monitors: cfg.monitors.clone(),
+        name: AuthName::new(EntityType::OSD, cfg.id.to_string()),
+        key: cfg.key.clone(),
+        services: vec![EntityType::MON, EntityType::OSD],
+        rotating: Some(EntityType::OSD),
+    });
+    mon.set_fsid(cfg.fsid);
+    (mon, events)
+}
+
+/// A session with the monitors of an OSD that does not serve, and the addresses that it names.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub(super) fn bare_session(
+    cfg: &OsdConfig,
+) -> Result<(MonClient, UnboundedReceiver<Event>, Addrs), OsdError> {
+    let addr = EntityAddr::v2(SocketAddr::new(cfg.public_addr, 0), nonce()?);
+    let values = Values::from_file(cfg.options.clone());
+    let name = EntityName::new(EntityType::OSD, i64::from(cfg.id));
+    let modes = Modes::from(modes(&values));
+    let config = messenger(name, addr, Pool::new(BARE_PAYLOAD), &modes);
+    let (mon, events) = session(cfg, Rc::new(config));
+    let addrs = Addrs {
+        public: addr,
+        cluster: addr,
+        heartbeat_back: addr,
+        heartbeat_front: addr,
+    };
+    Ok((mon, events, addrs))
 }
 
 /// A number that distinguishes this process from the one before at the same address. Random, as a
@@ -354,6 +433,15 @@ async fn hang_up(shell: &Shared) {
     };
     if tokio::time::timeout(STOP_TIME, alone).await.is_err() {
         tracing::debug!("some connections did not end");
+    }
+}
+
+/// Says goodbye if the daemon has failed because of damage: others are to take over at once.
+async fn part(shell: &Shared) {
+    if shell.with(|o| o.is_damaged()) {
+        shell.with(|o| o.standing().say_goodbye());
+        // So that it is sent.
+        tokio::time::sleep(PARTING).await;
     }
 }
 

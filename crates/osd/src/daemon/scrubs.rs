@@ -1,6 +1,8 @@
 //! Scrubs: when they are permitted, the monitors' orders, and commands about them (`dump_scrubs`,
 //! `dump_scrub_reservations`, `scrub` and `deep_scrub` of `ceph daemon osd.N` and `ceph tell`).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 use spirula_asok::Failure;
 use spirula_conf::options::Values;
@@ -13,9 +15,9 @@ use spirula_proto::osd::MOsdScrub2;
 use super::admin::{failure, led, text};
 use super::dropped::Dropped;
 use super::state::Osd;
-use crate::pg::Order;
 use crate::pg::scrub::hours::{Hours, Week};
 use crate::pg::scrub::schedule::Permit;
+use crate::pg::{Order, Pg};
 
 /// The hours and days at which scheduled scrubs are permitted.
 fn hours(values: &Values) -> Hours {
@@ -32,17 +34,21 @@ fn is_calm(values: &Values, load: Option<f64>) -> bool {
 }
 
 impl Osd {
-    /// Decides whether scheduled scrubs are permitted now.
+    /// Decides whether scheduled scrubs are permitted now, of PGs and of the index.
     pub(super) fn permit_scrubs(&mut self) {
         let at = spirula_text::time::second_of_week(self.setup.now());
         let values = &self.setup.values;
-        self.core.permit_scrubs(Permit {
+        let permit = Permit {
             week: Week {
                 hours: hours(values),
                 at: at.into(),
             },
             load: is_calm(values, self.setup.host.load()),
-        });
+        };
+        self.core.permit_scrubs(permit);
+        if let Err(e) = self.checking().tick(permit) {
+            self.fail(e.into());
+        }
     }
 
     /// Handles a monitor's order to scrub PGs.
@@ -52,6 +58,12 @@ impl Osd {
             repair: m.repair,
             requested: true,
         };
+        let told: BTreeSet<PgId> = m.pgs.iter().map(|pg| pg.pgid).collect();
+        let is_told = |pg: &Pg| pg.seen().report().is_none() || told.contains(&pg.pgid());
+        if m.deep && self.core.pgs().all(is_told) {
+            // All that this OSD has is to be read.
+            self.index.order();
+        }
         for pg in m.pgs {
             let mut leads = false;
             self.drive(|core, cx| leads = core.order_scrub(pg.pgid, order, cx));

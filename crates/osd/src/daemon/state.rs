@@ -14,6 +14,7 @@ use spirula_invariant::{dropped, impossible};
 use spirula_maps::{HObject, ObjectName, snap};
 use spirula_monc::MonClient;
 use spirula_proto::internal::report::PgTempWanted;
+use spirula_proto::mon::LogPriority;
 use spirula_proto::osd::MOsdOp;
 use spirula_proto::{Payload, RawMessage};
 use spirula_store::{Store, StoreError};
@@ -25,9 +26,11 @@ use super::config::OsdConfig;
 use super::dropped::Dropped;
 use super::heartbeat::{Beating, Beats};
 use super::host::Host;
+use super::index_check::{Checking, IndexCheck};
 use super::life::Life;
 use super::load;
 use super::maps::Maps;
+use super::mend;
 use super::mons::Mons;
 use super::options::pg_config;
 use super::peers::Peers;
@@ -70,6 +73,8 @@ pub struct Osd {
     pub(super) perf: Perf,
     pub(super) alarms: Alarms,
     pub(super) life: Life,
+    /// The check of the store's index.
+    pub(super) index: IndexCheck,
     /// Scratch for commands of the core; kept for its memory.
     out: Vec<Output>,
 }
@@ -90,6 +95,8 @@ pub struct Parts {
     pub addrs: Addrs,
     /// The machine it runs on.
     pub host: Rc<dyn Host>,
+    /// Lines for the cluster log, about what was done before it started.
+    pub news: Vec<String>,
 }
 
 impl Osd {
@@ -102,9 +109,16 @@ impl Osd {
         if sb.fsid != p.cfg.fsid.0 || sb.whoami != u32::from(p.cfg.id) {
             return Err(OsdError::Config("the store belongs to another OSD or cluster"));
         }
-        let mut store = p.store;
-        let maps = Maps::load(&mut store, p.cfg.fsid)?;
-        let mut io = StoreIo::new(store, p.reads);
+        let mut io = StoreIo::new(p.store, p.reads);
+        // Before anything else looks at what is there.
+        let lost = mend::settle(&mut io)?;
+        let maps = Maps::load(&mut io.store, p.cfg.fsid)?;
+        let index = IndexCheck::load(&mut io.store)?;
+        let mut mons = Mons::new(p.mon);
+        for line in p.news.into_iter().chain(lost) {
+            tracing::warn!("{line}");
+            mons.log_later(LogPriority::WARN, format!("osd.{}: {line}", p.cfg.id));
+        }
         io.reads.totals = Arc::new(Totals::new(p.cfg.held_bytes()));
         io.writes.most_large = p.cfg.held_bytes() / 2;
         let values = Values::from_file(p.cfg.options.clone());
@@ -121,12 +135,13 @@ impl Osd {
             clients: Clients::default(),
             peers: Peers::default(),
             beats: Beats::new(p.cfg.id, &values),
-            mons: Mons::new(p.mon),
+            mons,
             reports: Reports::default(),
             space: Space::new(&values),
             perf: Perf::default(),
             alarms: Alarms::default(),
             life: Life::default(),
+            index,
             out: Vec::new(),
             setup: Setup {
                 cfg: p.cfg,
@@ -179,6 +194,18 @@ impl Osd {
         }
     }
 
+    /// The handler of the check of the index.
+    pub(super) fn checking(&mut self) -> Checking<'_> {
+        Checking {
+            setup: &self.setup,
+            maps: &self.maps,
+            io: &mut self.io,
+            check: &mut self.index,
+            mons: &mut self.mons,
+            life: &mut self.life,
+        }
+    }
+
     /// The handler of reports to the monitors.
     pub(super) fn reporting(&mut self) -> Reporting<'_> {
         Reporting {
@@ -202,6 +229,11 @@ impl Osd {
     /// Whether the daemon can't go on.
     pub fn has_failed(&self) -> bool {
         self.life.has_failed()
+    }
+
+    /// Whether the daemon can't go on because its store is damaged.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.life.is_damaged()
     }
 
     /// Takes the error that made the daemon stop by itself.
@@ -392,6 +424,11 @@ impl Osd {
                 Ok(ready) => ready,
                 Err(e) => return self.fail(e.into()),
             };
+            for news in std::mem::take(&mut self.io.index_news) {
+                if let Err(e) = self.checking().take(news) {
+                    self.fail(e.into());
+                }
+            }
             if ready.is_empty() {
                 break;
             }

@@ -1,6 +1,6 @@
 //! Between the PG core and the store: hands over the core's calls, and brings the answers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use spirula_invariant::impossible;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Store, StoreError};
 
 use super::heap::Heap;
+use super::index_check::IndexNews;
 use super::store_calls::{Call, Calls};
 use super::store_lists::Listing;
 use super::store_reads::{Reading, Reads};
@@ -42,9 +43,16 @@ pub(super) struct StoreIo {
     /// Large values that have come and gone.
     pub(super) heap: Heap,
     answers: Answers,
+    /// Damaged pages of the index that were met.
+    pub(super) damaged: BTreeSet<u64>,
+    /// News of the check of the index.
+    pub(super) index_news: Vec<IndexNews>,
     /// Scratch for the store's events; kept for its memory.
     events: Vec<Event>,
 }
+
+/// The most damaged pages that are noted: the check of the index finds the others.
+const MOST_DAMAGED: usize = 64;
 
 impl StoreIo {
     pub(super) fn new(store: Store, pool: Pool) -> Self {
@@ -55,6 +63,8 @@ impl StoreIo {
             calls: Calls::default(),
             heap: Heap::default(),
             answers: Answers::default(),
+            damaged: BTreeSet::new(),
+            index_news: Vec::new(),
             events: Vec::new(),
         }
     }
@@ -75,6 +85,7 @@ impl StoreIo {
             calls: &mut self.calls,
             held: &self.writes.held,
             answers: &mut self.answers,
+            damaged: &mut self.damaged,
         }
     }
 
@@ -173,6 +184,13 @@ impl StoreIo {
     }
 
     fn event(&mut self, e: Event, now: Micros) -> Result<(), StoreError> {
+        if let Event::Lookup(_, Err(error))
+        | Event::Read(_, Err(error))
+        | Event::List(_, Err(error))
+        | Event::Pairs(_, Err(error)) = &e
+        {
+            note_damage(&mut self.damaged, error);
+        }
         match e {
             Event::Committed(t) => {
                 let token = Token(t.0);
@@ -198,6 +216,8 @@ impl StoreIo {
                 Some(Call::OmapKeys(keys)) => self.reading().omap_keys(keys, r),
                 _ => unasked(t),
             },
+            Event::Checked(_, piece) => self.index_news.push(IndexNews::Checked(piece)),
+            Event::Judged(_, damage) => self.index_news.push(IndexNews::Judged(damage)),
             Event::Fatal(e) => return Err(e),
         }
         Ok(())
@@ -262,6 +282,15 @@ impl StoreIo {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
+    }
+}
+
+/// Notes a damaged page of the index because of which the store could not answer.
+pub(super) fn note_damage(damaged: &mut BTreeSet<u64>, error: &StoreError) {
+    if let StoreError::IndexPage { page, .. } = error
+        && damaged.len() < MOST_DAMAGED
+    {
+        damaged.insert(*page);
     }
 }
 

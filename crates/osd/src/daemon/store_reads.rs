@@ -1,5 +1,6 @@
 //! The core's reads of an object: data through the payload pool, omap pairs in pages.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,11 +10,11 @@ use spirula_buf::Pool;
 use spirula_denc::Extent;
 use spirula_invariant::{impossible, invariant};
 use spirula_msgr::QueueAccount;
-use spirula_store::{ObjectKey, PageLimit, Pairs, Read as StoreRead, Store, StoreError, Way};
+use spirula_store::{ObjectKey, Onode, PageLimit, Pairs, Read as StoreRead, Store, StoreError, Way};
 
 use super::read_turns::ReadTurns;
 use super::store_calls::{Call, Calls};
-use super::store_io::{Answers, stored_object};
+use super::store_io::{Answers, note_damage, stored_object};
 use super::store_queue::StoreQueue;
 use crate::pg::account::{Room, Totals};
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadBytes, ReadError, Want};
@@ -332,9 +333,30 @@ pub(super) struct Reading<'a> {
     /// Transactions that wait: the submissions of their PGs do not all show yet.
     pub(super) held: &'a StoreQueue,
     pub(super) answers: &'a mut Answers,
+    /// Damaged pages of the index that were met.
+    pub(super) damaged: &'a mut BTreeSet<u64>,
 }
 
 impl Reading<'_> {
+    /// An object's onode, which was just looked up: it is in memory, or nearly so. What can't be read
+    /// is an answer.
+    fn load(&mut self, key: &ObjectKey) -> Result<Result<Option<Arc<Onode>>, ReadError>, StoreError> {
+        let loaded = self.store.load(key);
+        self.unreadable(loaded)
+    }
+
+    /// Tells damage, which is an answer, from the failure of the store.
+    fn unreadable<T>(&mut self, result: Result<T, StoreError>) -> Result<Result<T, ReadError>, StoreError> {
+        match result {
+            Err(error) if error.is_damage() => {
+                tracing::error!(%error, "read failed");
+                note_damage(self.damaged, &error);
+                Ok(Err(ReadError))
+            }
+            other => other.map(Ok),
+        }
+    }
+
     /// Reads now, or once there is room and the PG's transactions show. The core lets no write of
     /// the object pass a read that is under way.
     pub(super) fn read(
@@ -433,13 +455,14 @@ impl Reading<'_> {
         for (want, w) in wants.iter().enumerate() {
             let mut answer = Ok(Answer::Data(Vec::new()));
             match w {
-                Want::Data(r) if r.sparse => {
-                    // Just looked up, so it is in memory.
-                    let onode = self.store.load(&key)?;
-                    for range in onode.map(|o| o.data_ranges(r.offset, r.len)).unwrap_or_default() {
-                        left += self.read_part((id, want), &key, (range.into(), way), &mut answer)?;
+                Want::Data(r) if r.sparse => match self.load(&key)? {
+                    Ok(onode) => {
+                        for range in onode.map(|o| o.data_ranges(r.offset, r.len)).unwrap_or_default() {
+                            left += self.read_part((id, want), &key, (range.into(), way), &mut answer)?;
+                        }
                     }
-                }
+                    Err(e) => answer = Err(e),
+                },
                 Want::Data(r) => {
                     let all = Extent {
                         offset: r.offset,
@@ -448,9 +471,10 @@ impl Reading<'_> {
                     left += self.read_part((id, want), &key, (all, way), &mut answer)?;
                 }
                 Want::Extents(e) => {
-                    let onode = self.store.load(&key)?;
-                    let ranges = onode.map(|o| o.data_ranges(e.offset, e.len)).unwrap_or_default();
-                    answer = Ok(Answer::Extents(ranges.into_iter().map(Extent::from).collect()));
+                    answer = self.load(&key)?.map(|onode| {
+                        let ranges = onode.map(|o| o.data_ranges(e.offset, e.len)).unwrap_or_default();
+                        Answer::Extents(ranges.into_iter().map(Extent::from).collect())
+                    });
                 }
                 Want::Omap(range) => {
                     let scan = OmapScan {
@@ -462,8 +486,10 @@ impl Reading<'_> {
                         bytes: 0,
                         most: most_pairs,
                     };
-                    self.scan_from(range.from.clone(), scan)?;
-                    left += 1;
+                    match self.scan_from(range.from.clone(), scan)? {
+                        Ok(()) => left += 1,
+                        Err(e) => answer = Err(e),
+                    }
                 }
                 Want::OmapKeys(k) => {
                     let t = self.calls.open(Call::OmapKeys(OmapKeys { read: id, want }));
@@ -473,22 +499,28 @@ impl Reading<'_> {
                         // They are those of the request, which are in memory.
                         false => limit.keys_only(),
                     };
-                    self.store.omap_get(&key, &k.keys, limit, t)?;
-                    left += 1;
+                    let asked = self.store.omap_get(&key, &k.keys, limit, t);
+                    match self.unreadable(asked)? {
+                        Ok(()) => left += 1,
+                        Err(e) => {
+                            self.calls.close(t.0);
+                            answer = Err(e);
+                        }
+                    }
                 }
                 Want::Room(_) => answer = Ok(Answer::Room),
                 Want::Object(other) => {
-                    let onode = self.store.load(&ObjectKey::new(other))?;
-                    answer = Ok(Answer::Object(onode.map(|o| stored_object(&o))));
+                    let onode = self.load(&ObjectKey::new(other))?;
+                    answer = onode.map(|onode| Answer::Object(onode.map(|o| stored_object(&o))));
                 }
                 // The PG builds these itself.
                 Want::Base(..) | Want::Copy(_) | Want::Staged { .. } | Want::Large(..) => {
                     answer = Err(ReadError)
                 }
                 Want::OmapHeader => {
-                    let onode = self.store.load(&key)?;
-                    let header = onode.map(|o| o.omap_header().clone()).unwrap_or_default();
-                    answer = Ok(Answer::OmapHeader(header));
+                    let header = |onode: Arc<Onode>| onode.omap_header().clone();
+                    let onode = self.load(&key)?;
+                    answer = onode.map(|onode| Answer::OmapHeader(onode.map(header).unwrap_or_default()));
                 }
             }
             answers.push(answer);
@@ -533,7 +565,7 @@ impl Reading<'_> {
     }
 
     /// Continues a listing, with one pair more than wanted, which tells whether there are more.
-    fn scan_from(&mut self, from: Bytes, scan: OmapScan) -> Result<(), StoreError> {
+    fn scan_from(&mut self, from: Bytes, scan: OmapScan) -> Result<Result<(), ReadError>, StoreError> {
         let count = scan.range.max.saturating_sub(scan.page.pairs.len());
         let bytes = scan.range.max_bytes.saturating_sub(scan.bytes);
         let most = scan.most.saturating_sub(scan.bytes);
@@ -543,7 +575,12 @@ impl Reading<'_> {
         }
         let (key, to) = (scan.key.clone(), scan.range.to.clone());
         let t = self.calls.open(Call::Omap(scan));
-        self.store.omap_list(&key, &from, to.as_deref(), limit, t)
+        let listed = self.store.omap_list(&key, &from, to.as_deref(), limit, t);
+        let listed = self.unreadable(listed)?;
+        if listed.is_err() {
+            self.calls.close(t.0);
+        }
+        Ok(listed)
     }
 
     /// Handles a page of omap pairs.
@@ -552,8 +589,15 @@ impl Reading<'_> {
         mut scan: OmapScan,
         r: Result<Pairs, StoreError>,
     ) -> Result<(), StoreError> {
+        let (read, want) = (scan.read, scan.want);
         let page = match omap_read(r).map(|pairs| scan.take(pairs)) {
-            Ok(Scanned::GoesOn(next)) => return self.scan_from(next, scan),
+            Ok(Scanned::GoesOn(next)) => match self.scan_from(next, scan)? {
+                Ok(()) => return Ok(()),
+                Err(e) => {
+                    self.pairs_answered(read, want, Err(e));
+                    return Ok(());
+                }
+            },
             Ok(Scanned::Last) => Ok(Some(scan.page)),
             Ok(Scanned::Cut) => Ok(None),
             Err(e) => Err(e),

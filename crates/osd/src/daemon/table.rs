@@ -25,6 +25,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "cache drop" &[], "Drop all OSD caches";
     "cache status" &[], "Get OSD caches statistics";
     "calc_objectstore_db_histogram" &[], "generate a histogram of BlueStore's keys and values";
+    "check_index" &[], "look for damage in the index of the store, and show how far that is";
     "cluster_log" &[("level", "CephChoices,strings=error"), ("message*", "CephString")],
         "log a message to the cluster log";
     "compact" &[], "move what the store's log holds into its index, and remove garbage from that";

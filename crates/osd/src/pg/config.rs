@@ -264,13 +264,13 @@ impl Window {
 impl PgConfig {
     /// Whether this bug is switched on.
     #[cfg(any(test, feature = "bugs"))]
-    pub(super) fn has_bug(&self, bug: Bug) -> bool {
+    pub(crate) fn has_bug(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
 
     /// Whether this bug is switched on.
     #[cfg(not(any(test, feature = "bugs")))]
-    pub(super) fn has_bug(&self, _: Bug) -> bool {
+    pub(crate) fn has_bug(&self, _: Bug) -> bool {
         false
     }
 

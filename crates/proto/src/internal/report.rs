@@ -14,7 +14,7 @@ protocol! {
     ///
     /// - Version 4: that of release 0.1.0.
     /// - Version 5: the header tells which version the sender speaks, and a daemon is written to in
-    ///   the newest that both speak. An OSD tells of its scrubs.
+    ///   the newest that both speak. An OSD tells of its scrubs, and of a damaged store.
     pub enum OsdReport: OSD_REPORT, version 5, oldest 4, priority HIGH {
         /// I have started: mark me up.
         Boot(OsdBoot) = 1,
@@ -42,6 +42,9 @@ protocol! {
         WantPurgedSnaps(PurgedSnapsWanted) = 12,
         /// My scrubs, and when they will be done. A monitor of the version before does not know it.
         Scrubs(ScrubReport) = 13,
+        /// My store is damaged: which PGs can't do without it? Only for a leader that speaks
+        /// version 5.
+        StoreDamaged(StoreDamaged) = 14,
     }
 }
 
@@ -62,6 +65,8 @@ protocol! {
         Force(ForceCopy) = 4,
         /// The snapshots that are removed and trimmed everywhere.
         PurgedSnaps(PurgedSnaps) = 5,
+        /// The PGs that can't do without the OSD whose store is damaged.
+        Needed(Needed) = 6,
     }
 }
 
@@ -299,6 +304,60 @@ packed! {
     }
 }
 
+wire_enum! {
+    /// What an OSD does whose store is damaged.
+    pub struct DamagedStore(u8) {
+        /// It serves, and would stop to be mended if nobody needed it.
+        SERVES = 0, "serves";
+        /// It does not serve, and waits until nobody needs what it has.
+        WAITS = 1, "waits";
+        /// It mends its store, or makes it anew.
+        MENDS = 2, "mends";
+    }
+}
+
+packed! {
+    /// A damaged store.
+    pub struct StoreDamaged {
+        /// The number of the question, which the answer has, too.
+        pub number: u64,
+        /// What the OSD does.
+        pub state: DamagedStore,
+        /// The damage, in words for people.
+        pub damage: String,
+    }
+}
+
+wire_enum! {
+    /// Why a PG can't do without an OSD.
+    pub struct Need(u8) {
+        /// Its state without the OSD is not known.
+        UNKNOWN = 0, "not reported without it";
+        /// It is not active.
+        INACTIVE = 1, "not active";
+        /// It has unfound objects.
+        UNFOUND = 2, "objects unfound";
+        /// Too few members would be left.
+        MEMBER = 3, "too few others";
+    }
+}
+
+packed! {
+    /// The PGs that can't do without an OSD.
+    pub struct Needed {
+        /// The number of the question.
+        pub number: u64,
+        /// The monitor's osdmap epoch.
+        pub epoch: Epoch,
+        /// Whether the map has the OSD up.
+        pub is_up: bool,
+        /// The PGs; of many, some.
+        pub pgs: BTreeMap<PgId, Need>,
+        /// The number of all of them.
+        pub count: u64,
+    }
+}
+
 packed! {
     /// An OSD's scrubs.
     pub struct ScrubReport {
@@ -414,6 +473,8 @@ plain_parts!(
     PurgedSnapsWanted,
     PurgedSnaps,
     ScrubReport,
+    StoreDamaged,
+    Needed,
     BootDenied,
     PgStatsAck,
 );

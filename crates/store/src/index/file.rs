@@ -6,7 +6,11 @@
 //! the library's header, which has checksums of its own and is exempt. Before each flush the tables
 //! of the changed leaves are written, each over its older copy. See FORMAT.md, "Index file".
 
+mod examine;
+mod format;
+
 use std::collections::BTreeSet;
+use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::ops::Range;
@@ -14,10 +18,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 use redb::StorageBackend;
-use spirula_buf::{Pool, PoolBuf};
+use spirula_buf::Pool;
 use spirula_invariant::{impossible, invariant};
 
-use crate::codec::{Dec, Enc};
+pub(crate) use examine::{Examined, Rotten};
+pub(super) use format::HEADER_LEN;
+pub(crate) use format::MAX_INDEX_GROUPS;
+use format::{decode_leaf, decode_map, encode_leaf, encode_map, header_of, page_crc};
+
 use crate::config::{BLOCK, BLOCK64};
 use crate::device::BlockIo;
 use crate::ground::ready_bytes;
@@ -31,14 +39,6 @@ const LEAF_BLOCKS: u32 = 512;
 const TABLES: u32 = 2;
 /// Leaf tables kept in memory: 2 KiB each at most.
 const RESIDENT_LEAVES: usize = 4096;
-
-const MAP_MAGIC: u32 = 0x4d49_5053;
-const LEAF_MAGIC: u32 = 0x4c49_5053;
-const MAP_HEADER: usize = 40;
-const LEAF_HEADER: usize = 32;
-
-/// Most groups the index can have.
-pub(crate) const MAX_INDEX_GROUPS: usize = (INDEX_MAP_LEN - MAP_HEADER - 4) / 8;
 
 /// A group of the virtual file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,9 @@ struct Leaf {
     crcs: Vec<u32>,
     seq: u64,
     dirty: bool,
+    /// Of the first leaf: the library's header in page 0, as it was last written. `None` if an
+    /// earlier version wrote it.
+    header: Option<Box<[u8]>>,
 }
 
 #[derive(Debug, Default)]
@@ -75,19 +78,29 @@ struct State {
     /// Groups that are no longer mapped, once the map is durable.
     dropped: Vec<u32>,
     written: u64,
-    /// Pages written since the opening, if the store is opened read-only.
+    /// Pages that are read from here instead of the device: those written since the opening, if the
+    /// store is opened read-only, and those that stand in for damaged ones.
     overlay: HashMap<u64, Vec<u8>>,
+    /// Pages on their way to the device: their checksums are known before they are there.
+    in_flight: Vec<Range<u64>>,
+    /// Whether a write or flush has failed: nothing is written any more.
+    failed: bool,
 }
 
 #[derive(Debug)]
 struct Inner {
+    /// The device through the page cache.
     dev: Arc<dyn BlockIo>,
+    /// The device past the page cache.
+    direct: Arc<dyn BlockIo>,
     group_blocks: u32,
     leaf_blocks: u32,
     read_only: bool,
     /// Groups that are kept ready.
     kept_ready: usize,
     state: Mutex<State>,
+    /// Held while tables and the map are written and made durable.
+    syncing: Mutex<()>,
 }
 
 fn ready_groups(sb: &Superblock) -> usize {
@@ -101,16 +114,72 @@ pub(crate) struct IndexFile {
     inner: Arc<Inner>,
 }
 
-fn corrupt(detail: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, detail)
+/// A page of the index that can't be read, as the library passes it on.
+#[derive(Debug)]
+pub(crate) struct BadPage {
+    /// Its number.
+    pub(crate) page: u64,
+    /// What is wrong with it.
+    problem: String,
+}
+
+impl BadPage {
+    fn error(page: u64, problem: impl fmt::Display) -> io::Error {
+        let problem = problem.to_string();
+        io::Error::new(io::ErrorKind::InvalidData, Self { page, problem })
+    }
+
+    /// The bad page that an error of the library is about.
+    pub(crate) fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for BadPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page {} of the index {}", self.page, self.problem)
+    }
+}
+
+impl std::error::Error for BadPage {}
+
+/// The meaning of a page without a checksum for its reader.
+#[derive(Debug, Clone, Copy)]
+enum Unwritten {
+    /// The page is about to be written in part.
+    Zeros,
+    /// The library only reads pages that it has written: the table with this page's checksum did
+    /// not reach its place.
+    Lost,
+}
+
+impl Unwritten {
+    fn fill(self, page: u64, data: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::Zeros => data.fill(0),
+            Self::Lost => return Err(BadPage::error(page, "was never written")),
+        }
+        Ok(())
+    }
+}
+
+/// Pages of one leaf, and what is known of them.
+struct Run {
+    pages: Range<u64>,
+    /// Offset on the device in bytes.
+    offset: u64,
+    crcs: Vec<u32>,
+    /// The library's header, if page 0 is among them.
+    header: Option<Box<[u8]>>,
 }
 
 impl IndexFile {
     /// A new, empty file; [`IndexFile::sync`] writes its map.
     pub(crate) fn create(dev: Arc<dyn BlockIo>, sb: &Superblock) -> Self {
         let nonce = RandomState::new().build_hasher().finish();
+        let devices = [Arc::clone(&dev), dev];
         Self::with_state(
-            dev,
+            devices,
             sb,
             State {
                 nonce,
@@ -121,33 +190,51 @@ impl IndexFile {
         )
     }
 
-    /// Opens the file by the newer of the two valid maps. With `read_only`, the library's writes
-    /// stay in memory.
-    pub(crate) fn open(dev: Arc<dyn BlockIo>, sb: &Superblock, read_only: bool) -> Result<Self> {
-        let mut best: Option<State> = None;
-        for at in INDEX_MAPS {
+    /// Opens the file by the newer of the two valid maps, on the device through the page cache and
+    /// past it. With `read_only`, the library's writes stay in memory.
+    pub(crate) fn open(devices: [Arc<dyn BlockIo>; 2], sb: &Superblock, read_only: bool) -> Result<Self> {
+        // What the page cache has wrong is asked of the device.
+        let read = |dev: &Arc<dyn BlockIo>, at| {
             let mut buf = Pool::new(0).get(INDEX_MAP_LEN);
-            dev.read_at(at, &mut buf)
-                .map_err(|e| StoreError::io("read index map", e))?;
-            if let Some(state) = decode_map(&buf)
-                && best.as_ref().is_none_or(|b| b.version < state.version)
-            {
-                best = Some(state);
-            }
-        }
-        let state = best.ok_or_else(|| StoreError::damaged("index map", "no valid copy"))?;
-        Ok(Self::with_state(dev, sb, state, read_only))
+            dev.read_at(at, &mut buf).map(|()| decode_map(&buf))
+        };
+        let copy = |at| match read(&devices[0], at) {
+            Ok(Some(state)) => Ok(Some(state)),
+            _ => read(&devices[1], at),
+        };
+        let copies = INDEX_MAPS.map(copy);
+        let unread = copies.iter().find_map(|c| c.as_ref().err().map(io::Error::kind));
+        let [a, b] = copies.map(|c| c.ok().flatten());
+        let version = |state: &Option<State>| state.as_ref().map_or(0, |s| s.version);
+        let (newest, other) = match version(&a) >= version(&b) {
+            true => (a, version(&b)),
+            false => (b, version(&a)),
+        };
+        let mut state = newest.ok_or_else(|| match unread {
+            Some(kind) => StoreError::io("read index map", kind.into()),
+            None => StoreError::damaged("index map", "no valid copy"),
+        })?;
+        // A crash may have torn the other one.
+        state.map_dirty = state.version > 1 && other == 0;
+        Ok(Self::with_state(devices, sb, state, read_only))
     }
 
-    fn with_state(dev: Arc<dyn BlockIo>, sb: &Superblock, state: State, read_only: bool) -> Self {
+    fn with_state(
+        [dev, direct]: [Arc<dyn BlockIo>; 2],
+        sb: &Superblock,
+        state: State,
+        read_only: bool,
+    ) -> Self {
         let leaf_blocks = sb.group_blocks.min(LEAF_BLOCKS);
         let inner = Inner {
             dev,
+            direct,
             group_blocks: sb.group_blocks,
             leaf_blocks,
             read_only,
             kept_ready: ready_groups(sb),
             state: Mutex::new(state),
+            syncing: Mutex::new(()),
         };
         Self {
             inner: Arc::new(inner),
@@ -274,23 +361,37 @@ impl IndexFile {
         out
     }
 
+    /// The first page of a leaf.
+    fn first_page(&self, leaf: u32) -> u64 {
+        u64::from(leaf) * self.pages_per_leaf()
+    }
+
+    /// The newest valid table of a leaf at this block, from this device.
+    fn read_leaf(&self, dev: &dyn BlockIo, at: (u64, Mapped), leaf: u32, nonce: u64) -> io::Result<Leaf> {
+        let (first, mapped) = at;
+        let bad = |problem: &dyn fmt::Display| BadPage::error(self.first_page(leaf), problem);
+        let mut buf = Pool::new(0).get(TABLES as usize * BLOCK);
+        let read = dev.read_at(first * BLOCK64, &mut buf);
+        read.map_err(|e| bad(&format_args!("has no checksum: {e}")))?;
+        let pages = self.pages_per_leaf() as usize;
+        let copies = buf
+            .chunks(BLOCK)
+            .filter_map(|b| decode_leaf(b, leaf, (mapped.birth, nonce), pages));
+        let newest = copies.max_by_key(|l| l.seq);
+        newest.ok_or_else(|| bad(&"has no checksum: both tables of its leaf are damaged"))
+    }
+
     /// Makes sure that the checksums of a leaf are in memory.
     fn load_leaf(&self, state: &mut State, leaf: u32) -> io::Result<()> {
         if state.leaves.contains_key(&leaf) {
             return Ok(());
         }
-        let Some((first, mapped)) = self.leaf_block(state, leaf) else {
-            return Err(corrupt(format!("leaf {leaf} of the index is not mapped")));
+        let Some(at) = self.leaf_block(state, leaf) else {
+            return Err(BadPage::error(self.first_page(leaf), "has no place"));
         };
-        let mut buf = Pool::new(0).get(TABLES as usize * BLOCK);
-        self.inner.dev.read_at(first * BLOCK64, &mut buf)?;
-        let pages = self.pages_per_leaf() as usize;
-        let copies = buf
-            .chunks(BLOCK)
-            .filter_map(|b| decode_leaf(b, leaf, (mapped.birth, state.nonce), pages));
-        let newest = copies.max_by_key(|l| l.seq);
-        let found =
-            newest.ok_or_else(|| corrupt(format!("no valid checksum table for leaf {leaf} of the index")))?;
+        let cached = self.read_leaf(&*self.inner.dev, at, leaf, state.nonce);
+        // The device itself decides what it holds.
+        let found = cached.or_else(|_| self.read_leaf(&*self.inner.direct, at, leaf, state.nonce))?;
         if state.leaves.len() >= RESIDENT_LEAVES {
             state.leaves.retain(|_, l| l.dirty);
         }
@@ -312,7 +413,8 @@ impl IndexFile {
         }
         invariant!(state.map[at].is_none(), "a group of the index without a place"; group = group, at = at);
         if state.map.iter().flatten().any(|m| m.group == group) {
-            return Err(corrupt(format!("group {group} is given to the index twice")));
+            let text = format!("group {group} is given to the index twice");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         state.map[at] = Some(Mapped {
             group,
@@ -327,6 +429,7 @@ impl IndexFile {
                     crcs,
                     seq: 0,
                     dirty: true,
+                    header: None,
                 },
             );
             state.dirty.insert(leaf as u32);
@@ -335,17 +438,34 @@ impl IndexFile {
     }
 
     fn read_pages(&self, pages: Range<u64>, out: &mut [u8], unwritten: Unwritten) -> io::Result<()> {
-        if self.inner.read_only {
-            for (page, part) in pages.zip(out.chunks_mut(BLOCK)) {
-                let written = self.lock().overlay.get(&page).cloned();
-                match written {
-                    Some(data) => part.copy_from_slice(&data),
-                    None => self.read_device(page..page + 1, part, unwritten)?,
-                }
-            }
-            return Ok(());
+        if self.lock().overlay.is_empty() {
+            return self.read_device(pages, out, unwritten);
         }
-        self.read_device(pages, out, unwritten)
+        for (page, part) in pages.zip(out.chunks_mut(BLOCK)) {
+            let written = self.lock().overlay.get(&page).cloned();
+            match written {
+                Some(data) => part.copy_from_slice(&data),
+                None => self.read_device(page..page + 1, part, unwritten)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of pages of one leaf; `None` if its group has no place.
+    fn look_up(&self, leaf: u32, at: usize, pages: Range<u64>) -> io::Result<Option<Run>> {
+        let mut state = self.lock();
+        let Some((first, _)) = self.leaf_block(&state, leaf) else {
+            return Ok(None);
+        };
+        self.load_leaf(&mut state, leaf)?;
+        let l = &state.leaves[&leaf];
+        let count = (pages.end - pages.start) as usize;
+        Ok(Some(Run {
+            offset: (first + u64::from(TABLES) + at as u64) * BLOCK64,
+            crcs: l.crcs[at..at + count].to_vec(),
+            header: l.header.clone().filter(|_| pages.start == 0),
+            pages,
+        }))
     }
 
     fn read_device(&self, pages: Range<u64>, out: &mut [u8], unwritten: Unwritten) -> io::Result<()> {
@@ -354,28 +474,58 @@ impl IndexFile {
             let count = (run.end - run.start) as usize;
             let part = &mut out[at_byte..at_byte + count * BLOCK];
             at_byte += part.len();
-            let (offset, crcs) = {
-                let mut state = self.lock();
-                if self.leaf_block(&state, leaf).is_none() {
-                    // Pages that `set_len` has added.
-                    for (page, data) in run.zip(part.chunks_mut(BLOCK)) {
-                        unwritten.fill(page, data)?;
-                    }
-                    continue;
+            let Some(run) = self.look_up(leaf, at, run.clone())? else {
+                // Pages that `set_len` has added.
+                for (page, data) in run.zip(part.chunks_mut(BLOCK)) {
+                    unwritten.fill(page, data)?;
                 }
-                self.load_leaf(&mut state, leaf)?;
-                let Some((first, _)) = self.leaf_block(&state, leaf) else {
-                    impossible!("a place for a leaf of the index that is mapped"; leaf = leaf)
-                };
-                let crcs = state.leaves[&leaf].crcs[at..at + count].to_vec();
-                ((first + u64::from(TABLES) + at as u64) * BLOCK64, crcs)
+                continue;
             };
-            self.inner.dev.read_at(offset, part)?;
-            for ((page, data), crc) in run.zip(part.chunks_mut(BLOCK)).zip(crcs) {
-                check_page(page, data, crc, unwritten)?;
+            let is_read = self.inner.dev.read_at(run.offset, part).is_ok();
+            for (i, data) in part.chunks_mut(BLOCK).enumerate() {
+                self.check_page(&run, i, data, is_read, unwritten)?;
             }
         }
         Ok(())
+    }
+
+    /// Checks a page that was read through the page cache, if it could be read. What is wrong there
+    /// is read from the device itself.
+    fn check_page(
+        &self,
+        run: &Run,
+        i: usize,
+        data: &mut [u8],
+        is_read: bool,
+        unwritten: Unwritten,
+    ) -> io::Result<()> {
+        let (page, crc) = (run.pages.start + i as u64, run.crcs[i]);
+        if crc == 0 {
+            return unwritten.fill(page, data);
+        }
+        if is_read && page_crc(page, data) == crc {
+            return Ok(());
+        }
+        let mut buf = Pool::new(0).get(BLOCK);
+        let read = self
+            .inner
+            .direct
+            .read_at(run.offset + i as u64 * BLOCK64, &mut buf);
+        data.copy_from_slice(&buf);
+        match (read, page, &run.header) {
+            (Ok(()), ..) if page_crc(page, data) == crc => Ok(()),
+            // A crash may have come between the page and the table with its checksum; either is
+            // right then. Damage may have come to the page alone.
+            (_, 0, Some(header)) => {
+                data.fill(0);
+                data[..header.len()].copy_from_slice(header);
+                Ok(())
+            }
+            // Earlier versions kept no copy: the library's own checksums must do.
+            (Ok(()), 0, None) => Ok(()),
+            (Ok(()), ..) => Err(BadPage::error(page, "does not match its checksum")),
+            (Err(e), ..) => Err(BadPage::error(page, format_args!("can't be read: {e}"))),
+        }
     }
 
     fn write_pages(&self, pages: Range<u64>, data: &[u8]) -> io::Result<()> {
@@ -391,35 +541,95 @@ impl IndexFile {
             let count = (run.end - run.start) as usize;
             let part = &data[at_byte..at_byte + count * BLOCK];
             at_byte += part.len();
-            let offset = {
-                let mut state = self.lock();
-                if self.leaf_block(&state, leaf).is_none() {
-                    self.map_group(&mut state, leaf)?;
-                }
-                self.load_leaf(&mut state, leaf)?;
-                let state = &mut *state;
-                let Some(l) = state.leaves.get_mut(&leaf) else {
-                    impossible!("the checksums of a leaf of the index that is written"; leaf = leaf)
-                };
-                l.dirty = true;
-                for ((page, data), crc) in run.zip(part.chunks(BLOCK)).zip(&mut l.crcs[at..]) {
-                    *crc = page_crc(page, data);
-                }
-                state.dirty.insert(leaf);
-                state.written += part.len() as u64;
-                let Some((first, _)) = self.leaf_block(state, leaf) else {
-                    impossible!("a place for a leaf of the index that is written"; leaf = leaf)
-                };
-                (first + u64::from(TABLES) + at as u64) * BLOCK64
-            };
-            self.inner.dev.write_at(offset, part)?;
+            let offset = self.note_pages(leaf, at, &run, part)?;
+            let written = self.inner.dev.write_at(offset, part);
+            let mut state = self.lock();
+            state.in_flight.retain(|r| *r != run);
+            state.failed |= written.is_err();
+            written?;
         }
         Ok(())
+    }
+
+    /// Notes the checksums of pages that are about to be written; returns their place.
+    fn note_pages(&self, leaf: u32, at: usize, run: &Range<u64>, part: &[u8]) -> io::Result<u64> {
+        let mut state = self.lock();
+        if state.failed {
+            return Err(io::Error::other("an earlier write of the index failed"));
+        }
+        if self.leaf_block(&state, leaf).is_none() {
+            self.map_group(&mut state, leaf)?;
+        }
+        self.load_leaf(&mut state, leaf)?;
+        let state = &mut *state;
+        let Some(l) = state.leaves.get_mut(&leaf) else {
+            impossible!("the checksums of a leaf of the index that is written"; leaf = leaf)
+        };
+        l.dirty = true;
+        for ((page, data), crc) in run.clone().zip(part.chunks(BLOCK)).zip(&mut l.crcs[at..]) {
+            *crc = page_crc(page, data);
+            state.overlay.remove(&page);
+        }
+        if run.start == 0 {
+            l.header = header_of(&part[..BLOCK]);
+        }
+        state.dirty.insert(leaf);
+        state.written += part.len() as u64;
+        state.in_flight.push(run.clone());
+        let Some((first, _)) = self.leaf_block(state, leaf) else {
+            impossible!("a place for a leaf of the index that is written"; leaf = leaf)
+        };
+        Ok((first + u64::from(TABLES) + at as u64) * BLOCK64)
+    }
+
+    /// Whether a write or flush has failed, after which nothing is written any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.lock().failed
+    }
+
+    /// The library's header as it was last written.
+    pub(super) fn header(&self) -> io::Result<Vec<u8>> {
+        let mut header = vec![0; BLOCK];
+        self.read_pages(0..1, &mut header, Unwritten::Lost)?;
+        header.truncate(HEADER_LEN);
+        Ok(header)
+    }
+
+    /// Fills `out` with whole pages from `page` on.
+    pub(super) fn read_from(&self, page: u64, out: &mut [u8]) -> io::Result<()> {
+        self.read_pages(page..page + (out.len() / BLOCK) as u64, out, Unwritten::Lost)
+    }
+
+    /// Lets these contents stand in for damaged pages from `page` on, until something is written
+    /// there or [`IndexFile::take_back`].
+    pub(super) fn lend(&self, page: u64, data: &[u8]) {
+        let pages = data
+            .chunks(BLOCK)
+            .enumerate()
+            .map(|(i, d)| (page + i as u64, d.to_vec()));
+        self.lock().overlay.extend(pages);
+    }
+
+    /// Ends all of [`IndexFile::lend`].
+    pub(super) fn take_back(&self) {
+        self.lock().overlay.clear();
     }
 
     /// Makes everything durable: checksum tables of changed leaves with the pages, then the map if
     /// it has changed.
     pub(crate) fn sync(&self) -> io::Result<()> {
+        // One at a time: a caller must not return before the tables that another one writes are
+        // durable.
+        let _syncing = self.inner.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.has_failed() {
+            return Err(io::Error::other("an earlier write of the index failed"));
+        }
+        let synced = self.write_tables();
+        self.lock().failed |= synced.is_err();
+        synced
+    }
+
+    fn write_tables(&self) -> io::Result<()> {
         let mut tables = Vec::new();
         let map = {
             let mut state = self.lock();
@@ -478,149 +688,6 @@ impl IndexFile {
             state.dirty.retain(|l| *l < leaves);
         }
     }
-}
-
-/// Checksum of a page, which depends on its number so that a misplaced page is noticed. Never 0,
-/// which means "not written".
-fn page_crc(page: u64, data: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&page.to_le_bytes()), data).max(1)
-}
-
-fn check_page(page: u64, data: &mut [u8], crc: u32, unwritten: Unwritten) -> io::Result<()> {
-    if crc == 0 {
-        return unwritten.fill(page, data);
-    }
-    if page != 0 && page_crc(page, data) != crc {
-        return Err(corrupt(format!("checksum mismatch in page {page} of the index")));
-    }
-    Ok(())
-}
-
-/// The meaning of a page without a checksum for its reader.
-#[derive(Debug, Clone, Copy)]
-enum Unwritten {
-    /// The page is about to be written in part.
-    Zeros,
-    /// The library only reads pages that it has written: the table with this page's checksum did
-    /// not reach its place.
-    Lost,
-}
-
-impl Unwritten {
-    fn fill(self, page: u64, data: &mut [u8]) -> io::Result<()> {
-        match self {
-            Self::Zeros => data.fill(0),
-            Self::Lost => return Err(corrupt(format!("page {page} of the index was never written"))),
-        }
-        Ok(())
-    }
-}
-
-fn aligned_copy(bytes: &[u8], len: usize) -> PoolBuf {
-    let mut buf = Pool::new(0).get(len);
-    buf.fill(0);
-    buf[..bytes.len()].copy_from_slice(bytes);
-    buf
-}
-
-fn seal(mut bytes: Vec<u8>, len: usize) -> PoolBuf {
-    bytes.resize(len - 4, 0);
-    let crc = crc32c::crc32c(&bytes);
-    Enc(&mut bytes).u32(crc);
-    aligned_copy(&bytes, len)
-}
-
-fn unseal(block: &[u8]) -> Option<Dec<'_>> {
-    let (body, crc) = block.split_at_checked(block.len().checked_sub(4)?)?;
-    (crc32c::crc32c(body).to_le_bytes() == *crc).then(|| Dec::new(body))
-}
-
-fn encode_map(state: &State) -> PoolBuf {
-    let mut out = Vec::with_capacity(INDEX_MAP_LEN);
-    let mut e = Enc(&mut out);
-    e.u32(MAP_MAGIC);
-    e.u32(state.version);
-    e.u64(state.len);
-    e.u32(state.map.len() as u32);
-    let spare = || state.spare.iter().chain(&state.ready).chain(&state.dropped);
-    e.u32(spare().count() as u32);
-    e.u64(state.nonce);
-    e.0.resize(MAP_HEADER, 0);
-    for m in &state.map {
-        let m = m.unwrap_or(Mapped {
-            group: u32::MAX,
-            birth: 0,
-        });
-        e.u32(m.group);
-        e.u32(m.birth);
-    }
-    for group in spare() {
-        e.u32(*group);
-        e.u32(0);
-    }
-    seal(out, INDEX_MAP_LEN)
-}
-
-fn decode_map(block: &[u8]) -> Option<State> {
-    let mut d = unseal(block)?;
-    if d.u32()? != MAP_MAGIC {
-        return None;
-    }
-    let mut state = State {
-        version: d.u32()?,
-        len: d.u64()?,
-        ..State::default()
-    };
-    let count = d.u32()? as usize;
-    let spare = d.u32()? as usize;
-    state.nonce = d.u64()?;
-    d.take(MAP_HEADER - 32)?;
-    if count.checked_add(spare)? > MAX_INDEX_GROUPS {
-        return None;
-    }
-    for _ in 0..count {
-        let m = Mapped {
-            group: d.u32()?,
-            birth: d.u32()?,
-        };
-        state.map.push((m.group != u32::MAX).then_some(m));
-    }
-    for _ in 0..spare {
-        state.spare.push(d.u32()?);
-        d.u32()?;
-    }
-    Some(state)
-}
-
-fn encode_leaf(leaf: &Leaf, number: u32, (birth, nonce): (u32, u64)) -> PoolBuf {
-    let mut out = Vec::with_capacity(BLOCK);
-    let mut e = Enc(&mut out);
-    e.u32(LEAF_MAGIC);
-    e.u32(number);
-    e.u32(birth);
-    e.u32(leaf.crcs.len() as u32);
-    e.u64(leaf.seq);
-    e.u64(nonce);
-    e.0.resize(LEAF_HEADER, 0);
-    e.crcs(&leaf.crcs);
-    seal(out, BLOCK)
-}
-
-fn decode_leaf(block: &[u8], number: u32, (birth, nonce): (u32, u64), pages: usize) -> Option<Leaf> {
-    let mut d = unseal(block)?;
-    let header = [d.u32()?, d.u32()?, d.u32()?, d.u32()?];
-    if header != [LEAF_MAGIC, number, birth, pages as u32] {
-        return None;
-    }
-    let seq = d.u64()?;
-    if d.u64()? != nonce {
-        return None;
-    }
-    Some(Leaf {
-        crcs: d.crcs(pages)?,
-        seq,
-        dirty: false,
-    })
 }
 
 impl StorageBackend for IndexFile {

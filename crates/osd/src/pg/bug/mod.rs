@@ -70,4 +70,6 @@ pub enum Bug {
     FeignedRepair,
     /// A member takes any data that came ahead of its change for that of the next change.
     MixedAhead,
+    /// An OSD whose store is ruined makes it anew without asking who needs what it has.
+    EarlyRefill,
 }
