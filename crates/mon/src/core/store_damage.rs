@@ -112,7 +112,7 @@ pub(super) fn note(view: &mut View, osd: OsdId, report: StoreDamaged) -> Needed 
 mod tests {
     use spirula_crush::CrushMap;
     use spirula_denc::Fsid;
-    use spirula_maps::{OsdInfo, OsdState, PgPool, PoolId, Positions};
+    use spirula_maps::{OsdInfo, OsdState, PgPool, PgShard, PoolId, Positions, SpgId};
 
     use super::*;
 
@@ -208,9 +208,9 @@ mod tests {
         assert_eq!(why(&stat(&[0, 2], 5)), Some(Need::MEMBER));
         let mut lacking = stat(&[0, 1, 2], 5);
         lacking.state.insert(PgState::DEGRADED);
-        let whole = |osd| spirula_maps::PgShard {
+        let whole = |osd| PgShard {
             osd: OsdId::of_item(osd).unwrap(),
-            ..Default::default()
+            shard: SpgId::NO_SHARD,
         };
         lacking.avail_no_missing = vec![whole(0), whole(2)];
         assert_eq!(why(&lacking), Some(Need::MEMBER));
