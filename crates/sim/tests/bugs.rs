@@ -18,7 +18,7 @@ type Kind = fn(u64) -> Setup;
 
 /// Each bug, the clusters in which it is looked for, and the number of seeds within which it is
 /// caught.
-const BUGS: [(Bug, &str, Kind, u64); 29] = [
+const BUGS: [(Bug, &str, Kind, u64); 30] = [
     (Bug::NoPrior, "unlucky", unlucky, 50),
     (Bug::NoHistory, "unlucky", unlucky, 50),
     (Bug::SkippedObject, "unlucky", unlucky, 50),
@@ -48,6 +48,7 @@ const BUGS: [(Bug, &str, Kind, u64); 29] = [
     (Bug::ForgottenLook, "rotting", rotting, 50),
     (Bug::KeptSlot, "scrubbed", scrubbed, 20),
     (Bug::FeignedRepair, "rotting", rotting, 50),
+    (Bug::ToldOnce, "scrubbed", scrubbed, 50),
 ];
 
 const KINDS: [(&str, Kind); 13] = [

@@ -103,8 +103,11 @@ fn an_osd_foretells_only_what_it_has_seen() {
     let usage = sim.primary_report().usage;
     assert_eq!((bytes, objects), (usage.bytes as f64, usage.objects as f64));
     assert!(outlook(&sim).means.is_some() && outlook(&sim).ends.is_none());
-    // A day of seconds, of which clients work in none.
-    for _ in 0..DAY {
+    // A seventh of the interval, in which no client works.
+    let mut cfg = PgConfig::default();
+    cfg.scrub.intervals.deep = 7000.0;
+    sim.with(REPLICA, |core, _| core.set_config(Arc::new(cfg)));
+    for _ in 0..1000 {
         sim.with(REPLICA, Core::handle_tick);
     }
     sim.pass(10);

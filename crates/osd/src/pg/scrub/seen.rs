@@ -55,7 +55,8 @@ impl Seen<'_> {
         let Role::Active(a) = self.role else {
             return None;
         };
-        if !matches!(a.scrub.state, State::Idle) || !self.may_scrub() {
+        let is_idle = matches!(a.scrub.state, State::Idle) && !a.scrub.telling.is_whole_list_told();
+        if !is_idle || !self.may_scrub() {
             return None;
         }
         Some((self.wanted_scrub(now)?, a.scrub.again_at))
@@ -87,6 +88,18 @@ impl Seen<'_> {
                 requested: p.requested,
             };
             return may.then(|| Due::ordered(order));
+        }
+        if history.errors() > 0 && !history.listed && !pool.no_deep {
+            // Nobody knows any more what was found where.
+            return Some(Due {
+                order: Order {
+                    deep: true,
+                    repair: false,
+                    requested: false,
+                },
+                is_late: true,
+                since: f64::MAX,
+            });
         }
         let mut due = self
             .site
