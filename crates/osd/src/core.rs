@@ -31,7 +31,7 @@ use crate::pg::{
     Ctx, Lane, Output, Pg, PgCounts, PgMemory, PgReport, Shared, StageState, StoreReply, Token, TrimState,
 };
 
-pub use outlook::{ScrubEnds, ScrubOutlook, ScrubToTell};
+pub use outlook::{OsdScrubs, ScrubEnds, ScrubOutlook, ScrubToTell};
 use scheduler::Scheduler;
 pub use scheduler::{FlowState, SchedulerState};
 use scrubs::ScrubTurns;

@@ -268,7 +268,7 @@ impl World {
         self.after(after, Event::Mend(Mend::Network));
     }
 
-    fn break_some(&mut self) {
+    pub(crate) fn break_some(&mut self) {
         for _ in 0..=self.rng.below(4) {
             let all: Vec<u64> = self.net.conns.keys().copied().collect();
             if let Some(conn) = self.rng.pick(&all).copied() {

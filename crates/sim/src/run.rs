@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use spirula_erasure::Layout as Code;
 use spirula_maps::{Epoch, OsdId, SpgId};
 use spirula_osd::daemon::Osd;
-use spirula_osd::pg::PgReport;
 use spirula_osd::pg::layout::Layout;
+use spirula_osd::pg::{Pg, PgReport};
 use spirula_proto::osd::MOsdScrub2;
 
 use crate::clock::SECOND;
@@ -204,6 +204,7 @@ impl World {
             self.scrub_all(true)?;
         }
         self.scrub_all(false)?;
+        self.check_memories()?;
         let reports = self
             .osds
             .values()
@@ -223,12 +224,38 @@ impl World {
         )))
     }
 
-    /// Has all PGs read and compared, and waits until they were.
+    /// Checks that all members of a PG remember the same of its scrubs.
+    fn check_memories(&self) -> Result<(), Failure> {
+        let osds = || self.osds.values().filter_map(|n| n.osd.as_ref());
+        let led = osds().flat_map(|o| o.core().pgs()).filter(|pg| pg.seen().leads());
+        for pg in led {
+            let scrubs = |pg: &Pg| pg.seen().info().map(|info| info.scrubs.clone());
+            let members = pg.seen().members();
+            for osd in members {
+                let copy = self.osds.get(&osd).and_then(|n| n.osd.as_ref());
+                let copy = copy.and_then(|o| o.core().pg(pg.pgid()));
+                if copy.and_then(scrubs) != scrubs(pg) {
+                    let what = format!(
+                        "osd.{osd} remembers other scrubs of {} than its primary",
+                        pg.pgid()
+                    );
+                    return Err(self.failure(format!("{what}:\n{}", self.report())));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has all PGs read and compared, and waits until they were. Connections break meanwhile, if they
+    /// do at all.
     fn scrub_all(&mut self, repair: bool) -> Result<(), Failure> {
         let since = self.clock.now();
         let end = self.clock.usec() + HEAL_TIME;
         self.scrub(true, repair);
         loop {
+            if self.setup.faults.breaks > 0 && self.clock.usec() < end - HEAL_TIME / 2 {
+                self.break_some();
+            }
             self.run(STEP, |_| false)?;
             let is_done = |r: PgReport| r.scrubs.deep_stamp >= since && !r.state.contains(&"scrubbing");
             let osds = self.osds.values().filter_map(|n| n.osd.as_ref());

@@ -93,7 +93,16 @@ pub(super) struct Forecast {
     outlook: Option<ScrubOutlook>,
 }
 
+/// Looks at the scrubs of all PGs.
+#[derive(Debug, Clone, Copy)]
+pub struct OsdScrubs<'a>(&'a Core);
+
 impl Core {
+    /// The scrubs of all PGs.
+    pub fn seen_scrubs(&self) -> OsdScrubs<'_> {
+        OsdScrubs(self)
+    }
+
     /// Notes what can be seen now, and looks ahead now and then.
     pub(super) fn look_ahead(&mut self, cx: &Ctx<'_>) {
         let (most, taken) = (self.cfg.scrub.most, self.shared.scrubs.taken());
@@ -109,29 +118,31 @@ impl Core {
             return; // What it knows is not old.
         }
         f.wait = EVERY - 1;
-        let outlook = self.outlook(cx.now);
+        let outlook = self.seen_scrubs().outlook(cx.now);
         self.shared.scrub_pace.set_rest(rest(outlook.share));
         self.scrubs.forecast.outlook = Some(outlook);
     }
+}
 
+impl<'a> OsdScrubs<'a> {
     fn outlook(&self, now: UTime) -> ScrubOutlook {
-        let (cfg, f) = (&self.cfg.scrub, &self.scrubs.forecast);
-        let means = self.shared.scrub_pace.speed().map(|speed| Means {
+        let (cfg, f) = (&self.0.cfg.scrub, &self.0.scrubs.forecast);
+        let means = self.0.shared.scrub_pace.speed().map(|speed| Means {
             speed,
-            week: self.scrubs.permit.week,
+            week: self.0.scrubs.permit.week,
             most: cfg.share,
             pause: cfg.sleep.as_secs_f64() / cfg.chunk.max(1) as f64,
             busy: f.busy.or(1.0),
             taken: if cfg.most > 0 { f.taken.or(1.0) } else { 0.0 },
             calm: f.calm.or(1.0),
         });
-        let slots = self.slots().into_iter();
-        let task = |slot: u32| self.pgs.get(&slot)?.seen().scrub_task(now);
+        let slots = self.0.slots().into_iter();
+        let task = |slot: u32| self.0.pgs.get(&slot)?.seen().scrubs().scrub_task(now);
         let mut tasks: Vec<Task> = slots.filter_map(task).collect();
         let seen = f64::from(f.busy.seen);
         let enough = (cfg.intervals.deep / SEEN_OF).min(DAY.into());
         ScrubOutlook {
-            week: self.scrubs.permit.week,
+            week: self.0.scrubs.permit.week,
             share: means.map_or(cfg.share, |m| m.share(&mut tasks)),
             left: tasks.iter().fold((0.0, 0.0), |(bytes, objects), t| {
                 (bytes + t.bytes, objects + t.objects)
@@ -147,22 +158,32 @@ impl Core {
 
     /// The pace of scrubs.
     #[cfg(test)]
-    pub(crate) fn scrub_pace(&self) -> &crate::pg::ScrubPace {
-        &self.shared.scrub_pace
+    pub(crate) fn pace(self) -> &'a crate::pg::ScrubPace {
+        &self.0.shared.scrub_pace
+    }
+
+    /// The scrubs under way here, as primary or member.
+    pub fn under_way(&self) -> usize {
+        self.0.shared.scrubs.taken()
+    }
+
+    /// The most scrubs at a time.
+    pub fn most(&self) -> usize {
+        self.0.cfg.scrub.most
     }
 
     /// What the OSD foretells of its scrubs, once it has looked ahead.
-    pub fn scrub_outlook(&self) -> Option<&ScrubOutlook> {
-        self.scrubs.forecast.outlook.as_ref()
+    pub fn outlook_so_far(self) -> Option<&'a ScrubOutlook> {
+        self.0.scrubs.forecast.outlook.as_ref()
     }
 
     /// The scrubs that the monitors are told of.
-    pub fn scrubs_to_tell(&self, now: UTime) -> impl Iterator<Item = ScrubToTell> {
-        let outlook = self.scrubs.forecast.outlook.as_ref();
-        let permit = self.scrubs.permit;
-        let pending = self.pgs.values().filter_map(move |pg| {
+    pub fn to_tell(self, now: UTime) -> impl Iterator<Item = ScrubToTell> + use<'a> {
+        let outlook = self.0.scrubs.forecast.outlook.as_ref();
+        let permit = self.0.scrubs.permit;
+        let pending = self.0.pgs.values().filter_map(move |pg| {
             let may = |due: &ScrubDue| due.is_late || permit.allows(due);
-            pg.seen().pending_scrub(now, may)
+            pg.seen().scrubs().pending_scrub(now, may)
         });
         pending.map(move |scrub| {
             let of = outlook.and_then(|o| Some((o.means?, o.share)));

@@ -31,7 +31,7 @@ impl Core {
         };
         let mut leads = false;
         self.with(slot, cx, |pg, _| {
-            leads = pg.seen().leads();
+            leads = pg.seen().scrubs().leads();
             pg.scrubbing().order(order);
         });
         self.begin_scrubs(cx);
@@ -60,16 +60,6 @@ impl Core {
         stamp
     }
 
-    /// The scrubs under way here, as primary or member.
-    pub fn scrubs(&self) -> usize {
-        self.shared.scrubs.taken()
-    }
-
-    /// The most scrubs at a time.
-    pub fn max_scrubs(&self) -> usize {
-        self.cfg.scrub.most
-    }
-
     /// Sets whether scheduled scrubs are permitted.
     pub fn permit_scrubs(&mut self, permit: Permit) {
         self.scrubs.permit = permit;
@@ -94,7 +84,7 @@ impl Core {
         let is_held = self.is_scrub_held(cx);
         let may = |due: &ScrubDue| due.order.requested || !is_held && self.scrubs.permit.allows(due);
         let next = |slot: &u32| {
-            let next = self.pgs.get(slot)?.seen().next_scrub(cx.now);
+            let next = self.pgs.get(slot)?.seen().scrubs().next_scrub(cx.now);
             next.filter(|(due, _)| may(due))
         };
         let all = self.slots().into_iter();

@@ -85,10 +85,14 @@ fn scrub(s: &ScrubToTell) -> PgScrub {
 }
 
 fn report(core: &Core, now: spirula_denc::UTime) -> Option<ScrubReport> {
-    let known = core.scrub_outlook()?;
+    let known = core.seen_scrubs().outlook_so_far()?;
     let (hours, days) = known.week.hours.count();
     Some(ScrubReport {
-        pgs: core.scrubs_to_tell(now).map(|s| (s.pgid, scrub(&s))).collect(),
+        pgs: core
+            .seen_scrubs()
+            .to_tell(now)
+            .map(|s| (s.pgid, scrub(&s)))
+            .collect(),
         hours: hours as u8,
         days: days as u8,
         opens_in: seconds(known.week.until_open()),

@@ -79,7 +79,7 @@ pub(super) fn dump(o: &Osd) -> Value {
     let led = o
         .core
         .pgs()
-        .filter_map(|pg| Some((pg.pgid(), pg.seen().scrub_times()?)));
+        .filter_map(|pg| Some((pg.pgid(), pg.seen().scrubs().scrub_times()?)));
     let mut all: Vec<_> = led.collect();
     all.sort_by_key(|(pgid, times)| (times.due, *pgid));
     let all = all.into_iter().map(|(pgid, times)| {
@@ -95,11 +95,15 @@ pub(super) fn dump(o: &Osd) -> Value {
 
 /// The scrubs under way: of PGs that this OSD leads, and all others that it takes part in.
 pub(super) fn reservations(o: &Osd) -> Value {
-    let local = o.core.pgs().filter(|pg| pg.seen().is_scrubbing()).count();
+    let local = o
+        .core
+        .pgs()
+        .filter(|pg| pg.seen().scrubs().is_scrubbing())
+        .count();
     json!({
         "scrubs_local": local,
-        "scrubs_remote": o.core.scrubs().saturating_sub(local),
-        "osd_max_scrubs": o.core.max_scrubs(),
+        "scrubs_remote": o.core.seen_scrubs().under_way().saturating_sub(local),
+        "osd_max_scrubs": o.core.seen_scrubs().most(),
     })
 }
 

@@ -10,6 +10,7 @@ use super::scrub::accounting::Accounting;
 use super::scrub::findings::Findings;
 use super::scrub::handler::Scrubbing;
 use super::scrub::message::ScrubBody;
+use super::scrub::telling::Hearing;
 use super::store_queue::{Commit, Pending};
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::OsdId;
@@ -112,6 +113,9 @@ impl Pg {
             (Pending::AheadOf(asked), StoreReply::Placed(placed)) => {
                 self.serving()
                     .as_replica(asked.by, cx, |r, cx| r.placed_ahead(asked, placed, cx))
+            }
+            (Pending::FindingsToTell, StoreReply::Records(r)) => {
+                Scrubbing::of(self.serving()).tell_read(r, cx)
             }
             (Pending::Scrub, reply) => Scrubbing::of(self.serving()).scrub_listed(reply, cx),
             (Pending::Source(feed), reply) => self.feeding().source_store(feed, reply, cx),
@@ -269,8 +273,7 @@ impl Pg {
             PeerBody::Scrub(s) => match s {
                 ScrubBody::Reserve => Accounting::of(self).reserve(from, cx),
                 ScrubBody::Release => Accounting::of(self).release(),
-                ScrubBody::Noted { history, usage } => self.led().scrubs_noted(*history, usage, cx),
-                ScrubBody::Listed { anew, notes } => self.led().findings_listed(anew, notes, cx),
+                ScrubBody::Told { number, news } => Hearing::of(self).told(from, number, news, cx),
                 ScrubBody::Wanted(wanted) => Accounting::of(self).wanted(from, wanted, cx),
                 s => Scrubbing::of(self.serving()).message(from, s, cx),
             },

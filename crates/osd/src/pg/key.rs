@@ -336,6 +336,14 @@ pub fn log_key(pgid: PgId, v: EVersion) -> Bytes {
     version_key(LOG, pgid, v)
 }
 
+/// The kind of something that a scrub of a PG has found, by its key, and its place in the list of
+/// those.
+pub fn parse_finding_key(pgid: PgId, key: &[u8]) -> Option<(u8, Bytes)> {
+    let rest = key.strip_prefix(&pg_key(FINDING, pgid)[..])?;
+    let (kind, place) = rest.split_first()?;
+    Some((*kind, Bytes::copy_from_slice(place)))
+}
+
 /// The key of something that a scrub of a PG has found: of a kind, at its place in the list of those.
 pub fn finding_key(pgid: PgId, kind: u8, place: &[u8]) -> Bytes {
     [&pg_key(FINDING, pgid)[..], &[kind], place].concat().into()

@@ -144,6 +144,13 @@ impl Pg {
             sent: cx.usec,
         });
         self.serving().trimming().update_trim_queue();
+        let history = &self.copy.info.scrubs;
+        let has_list = |o: &OsdId| {
+            let info = infos.get(o).and_then(Option::as_ref);
+            info.is_some_and(|i| i.scrubs.has_list_of(history))
+        };
+        let unknowing = self.site.others().into_iter().filter(|o| !has_list(o)).collect();
+        self.scrubbing().tell_whole_list(unknowing, cx);
         self.backfill(|b| b.survey_targets(cx));
         if self.seen().backfill_state() == BackfillState::Idle {
             self.lead.forced = Forced::default();

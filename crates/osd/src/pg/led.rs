@@ -2,12 +2,11 @@
 //! its log, to take part, and to be copied to.
 
 use spirula_invariant::{dropped, invariant};
-use spirula_maps::{EVersion, OsdId};
+use spirula_maps::OsdId;
 
 use super::copying::Copying;
 use super::info::PgInfo;
 use super::leadership::Leadership;
-use super::log::Usage;
 use super::message::{LogUpdate, PeerBody, PeeringId};
 use super::op_queue::OpQueue;
 use super::outbox::Outbox;
@@ -15,9 +14,6 @@ use super::output::Ctx;
 use super::perf::DropReason;
 use super::replica::{Replica, Share};
 use super::role::Role;
-use super::scrub::findings;
-use super::scrub::history::ScrubHistory;
-use super::scrub::message::FindingNote;
 use super::site::Site;
 use super::store_queue::{Commit, StoreQueue};
 use super::stored_copy::StoredCopy;
@@ -118,30 +114,6 @@ impl Led<'_> {
         let what = Commit::Activate { id, primary: from };
         self.copying.target = None;
         self.copy.activate(self.site, (info, log), what, self.store, cx);
-    }
-
-    /// Remembers what the primary says of the PG's scrubs. `usage`: the version that the primary had
-    /// then, and the usage, which it may have corrected.
-    pub(super) fn scrubs_noted(
-        &mut self,
-        history: ScrubHistory,
-        (version, usage): (EVersion, Usage),
-        cx: &mut Ctx<'_>,
-    ) {
-        if self.copy.exists && self.role.is_active_replica() {
-            self.copy.info.scrubs = history;
-            if self.copy.info.last_update == version {
-                self.copy.info.usage = usage;
-            }
-            self.copy.save_info(self.site.pgid, self.store, cx);
-        }
-    }
-
-    /// Changes the list of what the primary's scrub has found.
-    pub(super) fn findings_listed(&mut self, anew: bool, notes: Vec<FindingNote>, cx: &mut Ctx<'_>) {
-        if self.copy.exists && self.role.is_active_replica() {
-            self.store.record(findings::txn(self.site.pgid, anew, notes), cx);
-        }
     }
 
     /// Announces a copy that belongs elsewhere to the primary, which may need it, or has it

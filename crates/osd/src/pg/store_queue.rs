@@ -82,6 +82,8 @@ pub(super) enum Pending {
     Account,
     /// The next objects to be scrubbed.
     Scrub,
+    /// What a scrub has found, for members that do not know it.
+    FindingsToTell,
     /// What a scrub has found, for a client.
     Findings(Box<FindingsAsked>),
     /// Data that goes to the members ahead of a change, by its number.
@@ -332,6 +334,7 @@ impl StoreQueue {
                     | Pending::Target
                     | Pending::TargetClone(_)
                     | Pending::Count
+                    | Pending::FindingsToTell
                     | Pending::Repair(_)
                     | Pending::Account
                     | Pending::Scrub

@@ -212,10 +212,19 @@ impl StoredCopy {
             self.redo.clear(pgid, &mut txn.meta);
         }
         self.log.set_head(info.last_update);
+        let (had_copy, has_list) = (self.exists, self.info.scrubs.has_list_of(&info.scrubs));
         self.info = PgInfo {
             log_tail: self.log.tail(),
             ..info
         };
+        if had_copy && !has_list {
+            let KeyRange { from, to } = key::findings_range(pgid);
+            txn.meta.push(MetaOp::DeleteRange(from, to));
+        }
+        if !has_list && self.info.scrubs.has_findings() {
+            // The primary tells them, if it has them itself.
+            self.info.scrubs.forget_list();
+        }
         self.exists = true;
         txn.meta.push(self.info_record(pgid));
     }
@@ -283,7 +292,7 @@ impl StoredCopy {
         );
         self.info.usage_invalid = true;
         self.info.pg_num = pg_num;
-        self.info.scrubs.split();
+        self.info.scrubs.forget_list();
         if self.exists {
             let KeyRange { from, to } = key::findings_range(pgid);
             meta.push(MetaOp::DeleteRange(from, to));

@@ -28,6 +28,7 @@ mod replica_read;
 mod room;
 mod scrub;
 mod scrub_pace;
+mod scrub_told;
 mod snaps;
 mod split;
 mod stage;

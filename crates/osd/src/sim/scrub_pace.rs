@@ -13,7 +13,7 @@ impl Sim {
     /// As if an OSD had read for scrubs for so many seconds, at this speed.
     fn measured(&mut self, osd: OsdId, bytes: u64, seconds: u64) {
         let core = self.nodes[&osd].core.as_ref().unwrap();
-        core.scrub_pace().read(bytes, Micros::from_secs(seconds));
+        core.seen_scrubs().pace().read(bytes, Micros::from_secs(seconds));
     }
 
     /// The rests of which primaries told members in the questions that are on their way.
@@ -93,7 +93,7 @@ fn an_osd_foretells_only_what_it_has_seen() {
     sim.settle();
     let outlook = |sim: &Sim| {
         let core = sim.nodes[&REPLICA].core.as_ref().unwrap();
-        core.scrub_outlook().unwrap().clone()
+        core.seen_scrubs().outlook_so_far().unwrap().clone()
     };
     assert!(outlook(&sim).means.is_none() && outlook(&sim).ends.is_none());
     assert_eq!(outlook(&sim).share, 0.1);
@@ -103,8 +103,11 @@ fn an_osd_foretells_only_what_it_has_seen() {
     let usage = sim.primary_report().usage;
     assert_eq!((bytes, objects), (usage.bytes as f64, usage.objects as f64));
     assert!(outlook(&sim).means.is_some() && outlook(&sim).ends.is_none());
-    // A day of seconds, of which clients work in none.
-    for _ in 0..DAY {
+    // A seventh of the interval, in which no client works.
+    let mut cfg = PgConfig::default();
+    cfg.scrub.intervals.deep = 7000.0;
+    sim.with(REPLICA, |core, _| core.set_config(Arc::new(cfg)));
+    for _ in 0..1000 {
         sim.with(REPLICA, Core::handle_tick);
     }
     sim.pass(10);
@@ -133,7 +136,7 @@ fn scrubs_under_way_and_those_that_wait_are_told() {
     let told = |sim: &Sim| {
         let core = sim.nodes[&PRIMARY].core.as_ref().unwrap();
         let now = UTime::from_secs(1000 + sim.usec.as_secs() as u32);
-        core.scrubs_to_tell(now).collect::<Vec<_>>()
+        core.seen_scrubs().to_tell(now).collect::<Vec<_>>()
     };
     assert_eq!(told(&sim), []);
     sim.measured(PRIMARY, 1 << 30, 10);

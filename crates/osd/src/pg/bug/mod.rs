@@ -66,6 +66,8 @@ pub enum Bug {
     ForgottenLook,
     /// A member keeps the slot of a scrub that has ended.
     KeptSlot,
+    /// What members are told of scrubs is not sent again if it was lost.
+    ToldOnce,
     /// A scrub says that it has repaired a copy, and has not.
     FeignedRepair,
     /// A member takes any data that came ahead of its change for that of the next change.

@@ -464,7 +464,10 @@ impl Agreeing<'_> {
         info.last_user_version = all().map(|i| i.last_user_version).fold(0, u64::max);
         info.last_acting = self.site.interval.place.acting.clone();
         info.history = History::since(info.last_epoch_started);
-        let scrubs = all().map(|i| &i.scrubs).max_by_key(|s| s.age()).cloned();
+        let scrubs = all()
+            .map(|i| &i.scrubs)
+            .max_by_key(|s| (s.age(), s.listed))
+            .cloned();
         info.scrubs = scrubs.unwrap_or_default().begun_by(cx.now);
         info.incomplete = false;
         info.ahead = false;

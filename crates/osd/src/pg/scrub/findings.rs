@@ -51,6 +51,16 @@ pub(super) fn note<T: Encode>(kind: u8, id: &ObjectId, finding: &T) -> FindingNo
     }
 }
 
+/// The note that adds the finding with this record.
+pub(super) fn parse(pgid: PgId, key: &[u8], finding: Bytes) -> Option<FindingNote> {
+    let (kind, place) = key::parse_finding_key(pgid, key)?;
+    Some(FindingNote {
+        kind,
+        place,
+        finding: Some(finding),
+    })
+}
+
 /// The transaction that changes the list.
 pub(in crate::pg) fn txn(pgid: PgId, anew: bool, notes: Vec<FindingNote>) -> Txn {
     let KeyRange { from, to } = key::findings_range(pgid);

@@ -10,6 +10,7 @@ use spirula_proto::internal::Edition;
 use spirula_proto::mon::LogPriority;
 
 use super::account::Account;
+use super::history::Progress;
 use super::message::{ScrubBody, Wanted};
 use super::run::{Asked, Look, Order, Run, Scrub, State, Step};
 use super::schedule;
@@ -138,7 +139,8 @@ impl Scrubbing<'_> {
             impossible!("a scrub that is to begin to have reserved slots"; pg = pgid);
         };
         // A repair needs to see everything itself.
-        let resumed = progress.filter(|p| p.deep == order.deep && !order.repair && range.contains(&p.cursor));
+        let is_same = |p: &Progress| p.deep == order.deep && !order.repair;
+        let resumed = progress.filter(|p| is_same(p) && range.from < p.cursor && range.contains(&p.cursor));
         scrub.tries = 0;
         let (is_resumed, progress) = (resumed.is_some(), resumed.unwrap_or_default());
         scrub.state = State::Running(Box::new(Run {
@@ -165,6 +167,8 @@ impl Scrubbing<'_> {
         if !is_resumed {
             self.serving.copy.info.scrubs.listed = true;
             self.list_findings(true, Vec::new(), cx);
+            // Whoever leads next begins it again, as the list of the one before is gone.
+            self.note_progress(cx);
         }
     }
 
@@ -178,11 +182,8 @@ impl Scrubbing<'_> {
                 accounts,
                 next,
             } => self.given(from, (number, rest), (accounts, next), cx),
-            ScrubBody::Reserve
-            | ScrubBody::Release
-            | ScrubBody::Wanted(_)
-            | ScrubBody::Noted { .. }
-            | ScrubBody::Listed { .. } => {
+            ScrubBody::Confirmed(number) => self.confirmed(from, number, cx),
+            ScrubBody::Reserve | ScrubBody::Release | ScrubBody::Wanted(_) | ScrubBody::Told { .. } => {
                 dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.serving.site.pgid, from = from);
             }
         }
@@ -247,12 +248,16 @@ impl Scrubbing<'_> {
 
     /// Goes on with the scrub. Cheap if there is none: called after every event.
     pub(in crate::pg) fn scrub_on(&mut self, cx: &mut Ctx<'_>) {
+        self.tell_on(cx);
+        let is_full = self.scrub().is_some_and(|scrub| scrub.telling.is_full());
         while let Some(run) = self.run() {
             match &run.step {
                 Step::Next if run.not_before > cx.usec => {
                     let usec = run.not_before;
                     return cx.out.push(Output::Alarm { usec });
                 }
+                // A member's confirmation goes on with it.
+                Step::Next if is_full => return,
                 Step::Next => self.look_on(cx),
                 Step::Holding(look) => {
                     let look = look.clone();
@@ -494,6 +499,7 @@ impl Scrubbing<'_> {
             Some(State::Running(_)) => self.ask_again(|_, since| is_late(since), cx),
             _ => {}
         }
+        self.tell_again(|_, since| is_late(since), cx);
     }
 
     /// Asks members again that have not answered: those of a name and since a time. A member that is
@@ -522,5 +528,6 @@ impl Scrubbing<'_> {
             Some(State::Running(_)) => self.ask_again(|o, _| o == osd, cx),
             _ => {}
         }
+        self.tell_again(|o, _| o == osd, cx);
     }
 }

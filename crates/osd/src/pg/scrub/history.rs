@@ -76,6 +76,17 @@ impl ScrubHistory {
         self.shallow_errors.saturating_add(self.deep_errors)
     }
 
+    /// Whether a scrub has found something since the list last began anew.
+    pub(crate) fn has_findings(&self) -> bool {
+        let totals = self.progress.as_ref().map(|p| &p.totals);
+        self.errors() > 0 || totals.is_some_and(|t| t.listed > 0 || t.errors.all() > 0)
+    }
+
+    /// Whether a copy with this history has the list that goes with another one.
+    pub(crate) fn has_list_of(&self, other: &Self) -> bool {
+        self.listed && self.age() == other.age()
+    }
+
     /// What members' histories are compared by: the last scrub, and how far the one is that came after
     /// it.
     pub(crate) fn age(&self) -> (UTime, UTime, Option<(UTime, &Bytes)>) {
@@ -83,13 +94,13 @@ impl ScrubHistory {
         (self.stamp, self.deep_stamp, progress)
     }
 
-    /// Forgets what was found where, as the PG is split: it is scrubbed again soon if there was
-    /// something.
-    pub(crate) fn split(&mut self) {
-        self.progress = None;
+    /// Forgets what was found where: the PG is scrubbed again soon if there was something, and a scrub
+    /// that is under way begins again.
+    pub(crate) fn forget_list(&mut self) {
         self.listed = false;
-        if self.errors() > 0 {
-            self.deep_stamp = UTime::from_secs(1);
+        if let Some(progress) = &mut self.progress {
+            progress.cursor = Bytes::new();
+            progress.totals = Totals::default();
         }
     }
 

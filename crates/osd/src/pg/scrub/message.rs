@@ -1,7 +1,7 @@
 //! The messages of a primary and the other members about scrubbing.
 
 use bytes::Bytes;
-use spirula_denc::{Error, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 use spirula_maps::EVersion;
 
 use super::account::Account;
@@ -32,14 +32,28 @@ pub enum ScrubBody {
         /// The first key that there was no room for.
         next: Option<Bytes>,
     },
-    /// Primary to member: remember this of the PG's scrubs.
+    /// Primary to member: remember this.
+    Told {
+        /// The number of the message within the interval.
+        number: u32,
+        /// What is to be remembered.
+        news: News,
+    },
+    /// The answer to [`ScrubBody::Told`], with its number.
+    Confirmed(u32),
+}
+
+/// What a member is to remember.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// The PG's scrubs.
     Noted {
         /// The scrubs.
         history: Box<ScrubHistory>,
         /// The PG's version, and its usage then.
         usage: (EVersion, Usage),
     },
-    /// Primary to member: change the list of what was found.
+    /// A change of the list of what was found.
     Listed {
         /// Whether the list begins anew.
         anew: bool,
@@ -83,7 +97,7 @@ impl ScrubBody {
     pub(in crate::pg) fn is_primarys(&self) -> bool {
         matches!(
             self,
-            Self::Reserve | Self::Release | Self::Wanted(_) | Self::Noted { .. } | Self::Listed { .. }
+            Self::Reserve | Self::Release | Self::Wanted(_) | Self::Told { .. }
         )
     }
 
@@ -118,26 +132,14 @@ impl ScrubBody {
                 w.put(accounts);
                 w.put(next);
             }
-            Self::Noted {
-                history,
-                usage: (version, usage),
-            } => {
+            Self::Told { number, news } => {
                 w.u8(5);
-                w.put(&**history);
-                w.put(version);
-                w.i64(usage.objects);
-                w.i64(usage.bytes);
-                encode_clone_usage(w, *usage);
+                w.u32(*number);
+                w.put(news);
             }
-            Self::Listed { anew, notes } => {
+            Self::Confirmed(number) => {
                 w.u8(6);
-                w.bool(*anew);
-                w.count(notes.len());
-                for note in notes {
-                    w.u8(note.kind);
-                    w.put(&note.place);
-                    w.put(&note.finding);
-                }
+                w.u32(*number);
             }
         }
     }
@@ -165,7 +167,48 @@ impl ScrubBody {
                 accounts: r.get()?,
                 next: r.get()?,
             },
-            5 => {
+            5 => Self::Told {
+                number: r.u32()?,
+                news: r.get()?,
+            },
+            6 => Self::Confirmed(r.u32()?),
+            _ => return Err(Error::Invalid("message about a scrub")),
+        })
+    }
+}
+
+impl Encode for News {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Noted {
+                history,
+                usage: (version, usage),
+            } => {
+                w.u8(0);
+                w.put(&**history);
+                w.put(version);
+                w.i64(usage.objects);
+                w.i64(usage.bytes);
+                encode_clone_usage(w, *usage);
+            }
+            Self::Listed { anew, notes } => {
+                w.u8(1);
+                w.bool(*anew);
+                w.count(notes.len());
+                for note in notes {
+                    w.u8(note.kind);
+                    w.put(&note.place);
+                    w.put(&note.finding);
+                }
+            }
+        }
+    }
+}
+
+impl Decode for News {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(match r.u8()? {
+            0 => {
                 let history = Box::new(r.get()?);
                 let version = r.get()?;
                 let mut usage = Usage {
@@ -177,7 +220,7 @@ impl ScrubBody {
                 let usage = (version, usage);
                 Self::Noted { history, usage }
             }
-            6 => {
+            1 => {
                 let anew = r.bool()?;
                 let n = r.count(6)?;
                 let note = |_| {
@@ -190,7 +233,7 @@ impl ScrubBody {
                 let notes = (0..n).map(note).collect::<Result<_>>()?;
                 Self::Listed { anew, notes }
             }
-            _ => return Err(Error::Invalid("message about a scrub")),
+            _ => return Err(Error::Invalid("news of a scrub")),
         })
     }
 }

@@ -33,6 +33,7 @@ mod said;
 pub mod schedule;
 mod seen;
 mod slots;
+pub(super) mod telling;
 mod work;
 
 pub use pace::ScrubPace;

@@ -16,7 +16,7 @@ use super::findings::{self, MOST_BYTES, MOST_LISTED};
 use super::handler::Scrubbing;
 use super::history::Progress;
 use super::judge::{Copy, Judgement, Shard, judge};
-use super::message::{FindingNote, ScrubBody};
+use super::message::{FindingNote, News};
 use super::official;
 use super::run::{Asked, Finding, Order, Run, State};
 use super::said::Told;
@@ -218,11 +218,9 @@ impl Scrubbing<'_> {
 
     /// Changes the list of findings, here and on all members.
     pub(super) fn list_findings(&mut self, anew: bool, notes: Vec<FindingNote>, cx: &mut Ctx<'_>) {
-        for osd in self.serving.site.others() {
-            let notes = notes.clone();
-            self.send(osd, ScrubBody::Listed { anew, notes }, cx);
-        }
-        let txn = findings::txn(self.serving.site.pgid, anew, notes);
+        let txn = findings::txn(self.serving.site.pgid, anew, notes.clone());
+        let others = self.serving.site.others();
+        self.tell(others, &News::Listed { anew, notes }, cx);
         self.serving.store.record(txn, cx);
     }
 
@@ -247,13 +245,16 @@ impl Scrubbing<'_> {
     fn save_history(&mut self, cx: &mut Ctx<'_>) {
         let pgid = self.serving.site.pgid;
         self.serving.copy.save_info(pgid, self.serving.store, cx);
+        let (others, news) = (self.serving.site.others(), self.noted());
+        self.tell(others, &news, cx);
+    }
+
+    /// What members are to remember of the PG's scrubs.
+    pub(super) fn noted(&self) -> News {
         let info = &self.serving.copy.info;
-        let noted = ScrubBody::Noted {
+        News::Noted {
             history: Box::new(info.scrubs.clone()),
             usage: (info.last_update, info.usage),
-        };
-        for osd in self.serving.site.others() {
-            self.send(osd, noted.clone(), cx);
         }
     }
 

@@ -10,6 +10,7 @@ use super::account::Account;
 use super::history::Totals;
 use super::message::{FindingNote, Wanted};
 use super::slots::ScrubSlot;
+use super::telling::Telling;
 use crate::pg::key::{self, KeyRange};
 use crate::pg::log::Usage;
 
@@ -60,6 +61,8 @@ pub(in crate::pg) struct Scrub {
     pub(super) checks_repair: bool,
     /// Whether the last repair has not mended everything.
     pub(super) repair_failed: bool,
+    /// What members are still to be told.
+    pub(super) telling: Telling,
 }
 
 #[derive(Debug, Default)]

@@ -1,5 +1,7 @@
 //! Questions about a PG's scrubs.
 
+use std::ops::Deref;
+
 use spirula_denc::{Micros, UTime};
 use spirula_maps::PgId;
 
@@ -43,7 +45,25 @@ pub(crate) struct PendingScrub {
     pub(crate) left: f64,
 }
 
-impl Seen<'_> {
+/// Looks at the scrubs of a PG.
+pub struct ScrubsSeen<'a>(Seen<'a>);
+
+impl<'a> Deref for ScrubsSeen<'a> {
+    type Target = Seen<'a>;
+
+    fn deref(&self) -> &Seen<'a> {
+        &self.0
+    }
+}
+
+impl<'a> Seen<'a> {
+    /// The PG's scrubs.
+    pub fn scrubs(self) -> ScrubsSeen<'a> {
+        ScrubsSeen(self)
+    }
+}
+
+impl ScrubsSeen<'_> {
     /// Whether this OSD leads the PG and serves.
     pub fn leads(&self) -> bool {
         self.role.is_active()
@@ -55,7 +75,8 @@ impl Seen<'_> {
         let Role::Active(a) = self.role else {
             return None;
         };
-        if !matches!(a.scrub.state, State::Idle) || !self.may_scrub() {
+        let is_idle = matches!(a.scrub.state, State::Idle) && !a.scrub.telling.is_whole_list_told();
+        if !is_idle || !self.may_scrub() {
             return None;
         }
         Some((self.wanted_scrub(now)?, a.scrub.again_at))
@@ -87,6 +108,18 @@ impl Seen<'_> {
                 requested: p.requested,
             };
             return may.then(|| Due::ordered(order));
+        }
+        if history.errors() > 0 && !history.listed && !pool.no_deep {
+            // Nobody knows any more what was found where.
+            return Some(Due {
+                order: Order {
+                    deep: true,
+                    repair: false,
+                    requested: false,
+                },
+                is_late: true,
+                since: f64::MAX,
+            });
         }
         let mut due = self
             .site

@@ -30,6 +30,8 @@ pub(in crate::pg) struct Scrubbed {
     pub(in crate::pg) slots: ScrubSlots,
     /// Their pace.
     pub(in crate::pg) pace: ScrubPace,
+    /// The last message of the primary that was remembered, and the attempt at peering.
+    pub(super) heard: (PeeringId, u32),
     /// The slot that the primary has reserved here, in an attempt at peering.
     pub(super) reserved: Option<Reserved>,
     /// The account that is being made.
