@@ -2,7 +2,8 @@
  *
  *     load POOL OBJECT_SIZE OBJECTS SECONDS [WRITE_SIZE [IN_FLIGHT]]
  *
- * IN_FLIGHT (16) writes in flight at random among OBJECTS names, which differ from those of another OBJECT_SIZE: of whole objects, or of WRITE_SIZE bytes at a multiple of that, as a block device's.
+ * IN_FLIGHT (16) writes in flight at random among OBJECTS names, which differ from those of another OBJECT_SIZE: of whole objects, or
+ * of WRITE_SIZE bytes at a multiple of that, as a block device's.
  * With SECONDS 0 every object is written once, whole, in order. Prints a line a second: the second, writes, and the 50th and 99th
  * percentile and the maximum of their latencies in ms. The cluster is that of CEPH_CONF. A write that fails ends it.
  */

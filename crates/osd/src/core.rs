@@ -495,6 +495,7 @@ impl Core {
             self.with(slot, cx, |pg, cx| pg.handle_peer_reset(osd, cx));
         }
         self.grant_copies(cx);
+        self.begin_ops(None, cx);
     }
 
     /// Handles the end of a client's connection.
@@ -575,6 +576,7 @@ impl Core {
         if self.shared.scrubs.taken() == 0 {
             self.begin_scrubs(cx);
         }
+        self.begin_ops(None, cx);
     }
 
     fn slots(&self) -> Vec<u32> {
@@ -604,6 +606,7 @@ impl Core {
         self.grant_trims(cx);
         self.changed.copies = true;
         self.grant_copies(cx);
+        self.begin_ops(None, cx);
     }
 
     fn split(&mut self, map: &dyn ClusterMap, shared: &Arc<dyn ClusterMap>, cx: &mut Ctx<'_>) {

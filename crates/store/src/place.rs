@@ -138,8 +138,8 @@ impl Placements {
         self.waiting.pop_front()
     }
 
-    /// Notes that a write of this many bytes has completed. Returns the placement if that was its last
-    /// one.
+    /// Notes that a write of this many bytes has completed. Returns the placement if that was its
+    /// last one.
     fn written(&mut self, number: u64, bytes: u64) -> Option<Placing> {
         let Some((_, left)) = self.open.get_mut(&number).filter(|(_, left)| *left > 0) else {
             impossible!("a placement that is being written"; number = number)
@@ -181,6 +181,7 @@ impl Store {
         // As much as a write of it may need, so that it can be used, too.
         let needed = data.blocks();
         self.admit(|state, room| state.check_room(needed, room))?;
+        self.stats.placed_bytes += len;
         let Laid { runs, crcs, writes } = self.state.lay_out(slices(&data.parts, 0, len));
         let unused = self.state.unused.clone();
         let placed = Placed { runs, crcs, unused };

@@ -112,6 +112,8 @@ pub struct Stats {
     pub log_bytes: u64,
     /// Bytes written directly to their place.
     pub direct_bytes: u64,
+    /// Bytes of data that was placed ahead of its transaction.
+    pub placed_bytes: u64,
     /// Bytes written back from the log to their place.
     pub writeback_bytes: u64,
     /// Bytes written to the index.

@@ -3,29 +3,21 @@
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod contents;
+
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
+use contents::{data, key};
 use spirula_buf::Pool;
 use spirula_store::device::{BlockIo, Device, Done, Fault, Io, IoKind, SimDevice, SimDisk};
 use spirula_store::{
-    Config, Depth, Devices, EncryptionKey, Event, Extent, MkfsOptions, Notify, ObjectKey, Onode, Placed,
-    Read, Store, StoreError, Token, Transaction, Way, fsck_on, mkfs_on, unlock,
+    Config, Depth, Devices, EncryptionKey, Event, Extent, MkfsOptions, Notify, Onode, Placed, Read, Store,
+    StoreError, Token, Transaction, Way, fsck_on, mkfs_on, unlock,
 };
 
 const BLOCK: u64 = 4096;
 const MIB: usize = 1 << 20;
-
-fn key(name: &str) -> ObjectKey {
-    ObjectKey::from(name)
-}
-
-fn data(seed: usize, len: usize) -> Bytes {
-    (0..len)
-        .map(|b| (b / 7 + seed * 31 + b % 13 + 1) as u8)
-        .collect::<Vec<u8>>()
-        .into()
-}
 
 fn io(disk: &SimDisk) -> Arc<dyn BlockIo> {
     Arc::new(disk.clone())

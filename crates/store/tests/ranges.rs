@@ -4,13 +4,16 @@
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod contents;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
+use contents::{data, key};
 use spirula_store::device::{BlockIo, SimDisk};
 use spirula_store::{
-    Config, Depth, Devices, EncryptionKey, Event, MkfsOptions, Notify, ObjectKey, Onode, Op, Read, Store,
-    StoreError, Token, Transaction, Way, fsck_on, mkfs_on, unlock,
+    Config, Depth, Devices, EncryptionKey, Event, MkfsOptions, Notify, Onode, Op, Read, Store, StoreError,
+    Token, Transaction, Way, fsck_on, mkfs_on, unlock,
 };
 
 const BLOCK: u64 = 4096;
@@ -20,17 +23,6 @@ struct Tried {
     disk: SimDisk,
     store: Store,
     encryption: Option<EncryptionKey>,
-}
-
-fn key(name: &str) -> ObjectKey {
-    ObjectKey::from(name)
-}
-
-fn data(seed: usize, len: usize) -> Bytes {
-    (0..len)
-        .map(|b| (b / 7 + seed * 31 + b % 13 + 1) as u8)
-        .collect::<Vec<u8>>()
-        .into()
 }
 
 fn range(from: &str, to: &str, offset: u64, len: u64, at: u64) -> Op {

@@ -52,6 +52,7 @@ mod rbd_perf;
 mod rbd_serve;
 mod rbd_sharing;
 mod rbd_tasks;
+mod scheduler;
 mod scrub;
 mod services;
 mod slow_disk;

@@ -180,7 +180,6 @@ options! {
     osd_max_trimming_pgs Uint Advanced "2" ["osd"] "placement groups that trim snapshots at the same time";
     osd_max_write_op_reply_len Size Advanced "64" ["osd"] "bytes that an operation of a write may return";
     osd_max_write_size Size Advanced "90" ["osd"] "largest write, in MiB";
-    osd_memory_target Size Basic "134217728" ["osd"] "memory an OSD uses at most (our default)";
     osd_mclock_profile Str Advanced "high_client_ops" ["osd"] "how work in the background shares an OSD with clients that work: copies weigh half of a client, as much, or twice as much; custom takes the weights of osd_mclock_scheduler_*";
     osd_mclock_scheduler_background_best_effort_lim Uint Advanced "999999" ["osd"] "with the profile custom: steps of scrubs, trimming and deletion in a second, at most; 0 for any number";
     osd_mclock_scheduler_background_best_effort_res Uint Advanced "1" ["osd"] "with the profile custom: such steps in a second while clients work, at least";
@@ -189,6 +188,7 @@ options! {
     osd_mclock_scheduler_background_recovery_res Uint Advanced "1" ["osd"] "with the profile custom: such steps in a second while clients work, at least";
     osd_mclock_scheduler_background_recovery_wgt Uint Advanced "1" ["osd"] "with the profile custom: weight of a background copy beside the clients'";
     osd_mclock_scheduler_client_wgt Uint Advanced "1" ["osd"] "with the profile custom: weight of the clients";
+    osd_memory_target Size Basic "134217728" ["osd"] "memory an OSD uses at most (our default)";
     osd_op_complaint_time Float Advanced "30" ["osd"] "seconds after which an operation counts as slow";
     osd_op_history_duration Uint Advanced "600" ["osd"] "seconds for which the slowest operations are remembered";
     osd_op_history_size Uint Advanced "20" ["osd"] "slowest operations that are remembered";

@@ -17,6 +17,7 @@ use spirula_osd::pg::image_io::ImageIo;
 use spirula_osd::pg::layout::Layout;
 use spirula_osd::pg::op::{Access, Client, ClientOp, OsdOp};
 use spirula_osd::pg::perf::CorePerf;
+use spirula_osd::pg::placed_data::PlacedData;
 use spirula_osd::pg::txn::log_bytes;
 use spirula_osd::pg::versions::Versions;
 use spirula_osd::pg::{Ctx, Output, StoreReply, StoredObject, key};
@@ -259,6 +260,7 @@ impl Host<'_> {
                 assert!(bytes < MAX_RECORD, "a transaction of {bytes} bytes");
                 (token, StoreReply::Committed)
             }
+            Output::Place { token, data } => (token, StoreReply::Placed(Some(PlacedData::new(data)))),
             Output::Lookup { token, key } => (token, StoreReply::Object(Ok(self.lookup(&key)))),
             Output::Read {
                 token, key, wants, ..

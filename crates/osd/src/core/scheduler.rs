@@ -6,35 +6,39 @@
 //! that was idle begins where the others are, so that it saves nothing up. All clients under one key
 //! share a weight.
 //!
-//! One client alone never waits here. With others, large requests and small ones have a bound
-//! each: a small request is not kept waiting by the bytes of large ones, nor a large one by the
-//! number of small ones.
+//! One client alone never waits here. With others, large writes and small ones have a bound each: a
+//! small write is not kept waiting by the bytes of large ones, nor a large one by the number of small
+//! ones. Reads have none here: those that wait for memory take turns for that (`daemon/read_turns`),
+//! so one whose client does not take its replies would keep others waiting.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use spirula_denc::Micros;
+use spirula_invariant::impossible;
 use spirula_maps::PgId;
 
-use crate::pg::Ctx;
 use crate::pg::op::{Client, ClientOp};
-use crate::pg::turn::{SIZES, Size, UnderWay};
+use crate::pg::turn::{LOADS, Load, UnderWay};
+use crate::pg::{Ctx, Output};
 
 /// What a request costs besides its bytes, in bytes.
 const PER_OP: u64 = 16 << 10;
 /// The bytes of a request beyond which its size does not count: a client may ask to read more than
 /// there is.
 const LARGEST: u64 = 32 << 20;
-/// The cost of requests of one size under way from which on others of that size wait.
-const UNDER_WAY: [u64; SIZES] = [6 << 20, 6 << 20];
+/// The cost of writes under way, of small ones and of large ones, from which on others wait.
+const MOST: u64 = 6 << 20;
 /// How long a client counts after its last request.
 const RECENT: Micros = Micros::from_secs(1);
+
 /// A request that waits.
 #[derive(Debug)]
 struct Waiting {
     pgid: PgId,
     op: ClientOp,
+    load: Load,
     cost: u64,
 }
 
@@ -65,10 +69,10 @@ pub struct FlowState {
 /// What `dump_op_pq_state` tells.
 #[derive(Debug, Clone)]
 pub struct SchedulerState {
-    /// Cost of small and of large requests under way, in bytes.
-    pub under_way: [u64; SIZES],
-    /// The bounds of these.
-    pub most: [u64; SIZES],
+    /// Cost of the requests under way by their load, in bytes.
+    pub under_way: [u64; LOADS],
+    /// The bound of small writes, and of large ones.
+    pub most: u64,
     /// The clients that have sent requests lately.
     pub flows: Vec<FlowState>,
 }
@@ -80,8 +84,8 @@ pub(super) struct Scheduler {
     /// The number of flows of each party that has some, by the party's address in memory, which is
     /// valid while a client of it is held.
     parties: HashMap<usize, u64>,
-    /// The clients whose next request is of this size, by their tags.
-    next: [BTreeSet<(u64, u64)>; SIZES],
+    /// The clients whose next request has this load, by their tags.
+    next: [BTreeSet<(u64, u64)>; LOADS],
     /// The tag with which the last request began.
     tag: u64,
     under_way: Arc<UnderWay>,
@@ -97,10 +101,11 @@ impl Scheduler {
     pub(super) fn enter(&mut self, pgid: PgId, mut op: ClientOp, now: Micros) -> Option<ClientOp> {
         let conn = op.client.conn;
         let cost = op.traffic().min(LARGEST) + PER_OP;
-        let size = Size::of(cost);
+        let load = Load::of(op.may_write(), cost);
+        self.under_way.forget(now);
         let others = self.flows.len() - usize::from(self.flows.contains_key(&conn));
         self.under_way.share(others > 0);
-        let may_begin = others == 0 || self.next[size as usize].is_empty() && self.has_room(size);
+        let may_begin = others == 0 || self.next[load as usize].is_empty() && self.has_room(load);
         let first = self.tag;
         let flow = self.flow(&op.client);
         flow.last = now;
@@ -109,16 +114,16 @@ impl Scheduler {
             flow.tag = flow.tag.max(first);
             if may_begin {
                 let tag = flow.tag;
-                op.taken.turn = Some(self.under_way.begin(cost));
+                op.taken.turn = Some(self.under_way.begin(load, cost));
                 self.begun(conn, tag, cost);
                 return Some(op);
             }
         }
         op.stamps.scheduled = now;
-        flow.queue.push_back(Waiting { pgid, op, cost });
+        flow.queue.push_back(Waiting { pgid, op, load, cost });
         if flow.queue.len() == 1 {
             let head = (flow.tag, conn);
-            self.next[size as usize].insert(head);
+            self.next[load as usize].insert(head);
         }
         None
     }
@@ -142,8 +147,8 @@ impl Scheduler {
         self.flows.len() > 1
     }
 
-    fn has_room(&self, size: Size) -> bool {
-        self.under_way.cost(size) < UNDER_WAY[size as usize]
+    fn has_room(&self, load: Load) -> bool {
+        load == Load::Reads || self.under_way.cost(load) < MOST
     }
 
     /// Moves a client's tag on by the cost of a request that begins with this tag.
@@ -155,27 +160,41 @@ impl Scheduler {
         }
     }
 
-    /// Takes the next request that may begin, and notes how long it has waited.
+    /// Takes the next request that may begin, and notes how long it has waited. If others wait, asks
+    /// to be called when what is under way is forgotten.
     pub(super) fn next(&mut self, cx: &mut Ctx<'_>) -> Option<(PgId, ClientOp)> {
-        let (pgid, op) = self.pop()?;
+        if self.next.iter().all(BTreeSet::is_empty) {
+            return None;
+        }
+        let usec = self.under_way.forget(cx.usec);
+        let Some((pgid, op)) = self.pop() else {
+            cx.out.push(Output::Alarm { usec });
+            return None;
+        };
         cx.perf.turns.add(cx.usec.saturating_sub(op.stamps.scheduled));
         Some((pgid, op))
     }
 
     fn pop(&mut self) -> Option<(PgId, ClientOp)> {
         let is_shared = self.is_shared();
-        let may = |size: &Size| !is_shared || self.has_room(*size);
-        let heads = Size::ALL.into_iter().filter(may);
-        let firsts = heads.filter_map(|size| Some((*self.next[size as usize].first()?, size)));
-        let ((tag, conn), size) = firsts.min_by_key(|(first, _)| *first)?;
-        self.next[size as usize].remove(&(tag, conn));
-        let Waiting { pgid, mut op, cost } = self.flows.get_mut(&conn)?.queue.pop_front()?;
-        op.taken.turn = Some(self.under_way.begin(cost));
+        let may = |load: &Load| !is_shared || self.has_room(*load);
+        let heads = Load::ALL.into_iter().filter(may);
+        let firsts = heads.filter_map(|load| Some((*self.next[load as usize].first()?, load)));
+        let ((tag, conn), load) = firsts.min_by_key(|(first, _)| *first)?;
+        self.next[load as usize].remove(&(tag, conn));
+        let flow = self.flows.get_mut(&conn);
+        let Some(Waiting {
+            pgid, mut op, cost, ..
+        }) = flow.and_then(|f| f.queue.pop_front())
+        else {
+            impossible!("a client whose turn it is to have a request that waits"; connection = conn);
+        };
+        op.taken.turn = Some(self.under_way.begin(load, cost));
         self.begun(conn, tag, cost);
         if let Some(flow) = self.flows.get(&conn)
             && let Some(head) = flow.queue.front()
         {
-            self.next[Size::of(head.cost) as usize].insert((flow.tag, conn));
+            self.next[head.load as usize].insert((flow.tag, conn));
         }
         Some((pgid, op))
     }
@@ -204,10 +223,8 @@ impl Scheduler {
         }
     }
 
-    /// Handles the passing of a second: forgets clients that send nothing, and what has been under
-    /// way for long.
+    /// Handles the passing of a second: forgets clients that send nothing.
     pub(super) fn tick(&mut self, now: Micros) {
-        self.under_way.tick();
         let is_idle = |f: &Flow| f.queue.is_empty() && now.saturating_sub(f.last) >= RECENT;
         let idle: Vec<u64> = self
             .flows
@@ -228,8 +245,8 @@ impl Scheduler {
             cost: f.queue.iter().map(|w| w.cost).sum(),
         };
         SchedulerState {
-            under_way: Size::ALL.map(|size| self.under_way.cost(size)),
-            most: UNDER_WAY,
+            under_way: Load::ALL.map(|load| self.under_way.cost(load)),
+            most: MOST,
             flows: by_conn.into_values().map(flow).collect(),
         }
     }
@@ -241,6 +258,7 @@ mod tests {
     use spirula_denc::EntityAddr;
     use spirula_maps::snap::NOSNAP;
     use spirula_maps::{Epoch, PoolId};
+    use spirula_proto::osd::OpCode;
 
     use super::*;
     use crate::pg::account::Party;
@@ -263,6 +281,7 @@ mod tests {
 
     fn op(client: &Arc<Client>, bytes: usize) -> ClientOp {
         let mut write = OsdOp::default();
+        write.code = OpCode::WRITEFULL;
         write.indata = Bytes::from_static(&ZEROS[..bytes]);
         ClientOp {
             client: Arc::clone(client),
@@ -281,6 +300,13 @@ mod tests {
             stamps: Default::default(),
             taken: Default::default(),
         }
+    }
+
+    fn read(client: &Arc<Client>) -> ClientOp {
+        let mut op = op(client, 0);
+        op.ops[0].code = OpCode::READ;
+        op.ops[0].set_length(4 << 20);
+        op
     }
 
     fn pgid() -> PgId {
@@ -374,12 +400,39 @@ mod tests {
         enter(&mut s, &c[1], 4096, 1);
         enter(&mut s, &c[1], 4 << 20, 1);
         assert!(s.pop().is_none());
-        s.tick(Micros::new(500_000));
+        assert_eq!(
+            s.under_way.forget(Micros::from_millis(300)),
+            Micros::from_millis(500)
+        );
         assert!(s.pop().is_none());
-        s.tick(Micros::new(1_000_000));
-        assert!(s.pop().is_some());
+        s.under_way.forget(Micros::from_millis(500));
+        let (_, later) = s.pop().expect("what was under way is forgotten");
         drop(stuck);
-        assert_eq!(s.state().under_way, [0, 0], "ended, or forgotten");
+        assert_eq!(s.state().under_way, [0, (4 << 20) + PER_OP, 0]);
+        drop(later);
+        assert_eq!(s.state().under_way, [0; LOADS], "ended, or forgotten");
+        s.under_way.forget(Micros::from_secs(100));
+    }
+
+    #[test]
+    fn reads_wait_only_for_their_own_client() {
+        let (mut s, c) = (Scheduler::default(), clients(&[0, 1]));
+        meet(&mut s, &c);
+        let unread: Vec<_> = (0..100)
+            .filter_map(|_| s.enter(pgid(), read(&c[0]), Micros::new(1)))
+            .collect();
+        assert_eq!(unread.len(), 100);
+        assert!(s.enter(pgid(), read(&c[1]), Micros::new(1)).is_some());
+        // Nor do reads take the place of writes.
+        let writes = enter(&mut s, &c[1], 4 << 20, 3);
+        assert_eq!(writes.len(), 2);
+        assert!(
+            s.enter(pgid(), read(&c[1]), Micros::new(1)).is_none(),
+            "after the write"
+        );
+        drop(writes);
+        assert_eq!(run(&mut s, VecDeque::new(), 1).len(), 1);
+        assert_eq!(s.ops().count(), 0);
     }
 
     #[test]

@@ -312,17 +312,17 @@ impl Perf {
                 self.before_pg,
                 "Latency of IO before calling dequeue_op(already dequeued and get PG lock)",
             ),
+            times(
+                "op_turn_latency",
+                self.core.turns,
+                "Client operations that waited for their turn, until it came",
+            ),
         ]
     }
 
     fn sub_op_counters(&self) -> Vec<Counter> {
         let c = &self.core;
         vec![
-            times(
-                "op_turn_latency",
-                c.turns,
-                "Client operations that waited for their turn, until it came",
-            ),
             count("subop", c.sub_ops.count, "Suboperations"),
             count("subop_in_bytes", c.sub_op_bytes, "Suboperations total size"),
             times("subop_latency", c.sub_ops, "Suboperations latency"),
@@ -386,6 +386,12 @@ impl Perf {
                     s.direct_bytes,
                     b.direct_bytes,
                     "Data written directly to its place",
+                ),
+                since(
+                    "placed_bytes",
+                    s.placed_bytes,
+                    b.placed_bytes,
+                    "Data placed ahead of its transaction",
                 ),
                 since(
                     "writeback_bytes",

@@ -17,7 +17,7 @@ pub(super) fn dump(s: &SchedulerState) -> Value {
             "waiting_cost": f.cost,
         })
     };
-    let [small, large] = [0, 1].map(|size| json!({"cost": s.under_way[size], "most": s.most[size]}));
+    let [small, large, reads] = s.under_way;
     json!({
         "OSD:ShardedOpWQ:0": {
             "queue_sizes": {"immediate": 0, "scheduler": waiting},
@@ -25,7 +25,8 @@ pub(super) fn dump(s: &SchedulerState) -> Value {
                 "client_count": s.flows.len(),
                 "clients": s.flows.iter().map(flow).collect::<Vec<_>>(),
             },
-            "under_way": {"small": small, "large": large},
+            "under_way": {"small_writes": small, "large_writes": large, "reads": reads},
+            "most_under_way": {"small_writes": s.most, "large_writes": s.most},
         }
     })
 }

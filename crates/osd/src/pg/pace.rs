@@ -191,26 +191,20 @@ mod tests {
             least: 10.0,
             most: 20.0,
         };
-        // Nobody works: one in 50 ms.
-        p.worked(
-            Class::BestEffort,
-            usec,
-            Micros::from_millis(10),
-            rate,
-            Micros::ZERO,
-        );
-        let until = p.rests_until(Class::BestEffort, usec);
-        assert_eq!(until, Some(usec + Micros::from_millis(40)));
-        // A rest of 180 ms were nine times as long, but less often than ten times a second.
+        let rest_after = |took| {
+            p.worked(
+                Class::BestEffort,
+                usec,
+                Micros::from_millis(took),
+                rate,
+                Micros::ZERO,
+            );
+            p.rests_until(Class::BestEffort, usec)
+                .map(|until| until.saturating_sub(usec).as_millis())
+        };
+        assert_eq!(rest_after(10), Some(40), "nobody works: one in 50 ms");
         p.note_op(usec, 4096);
-        p.worked(
-            Class::BestEffort,
-            usec,
-            Micros::from_millis(20),
-            rate,
-            Micros::ZERO,
-        );
-        let until = p.rests_until(Class::BestEffort, usec);
-        assert_eq!(until, Some(usec + Micros::from_millis(100)));
+        // 180 ms were nine times as long, but less often than ten times a second.
+        assert_eq!(rest_after(20), Some(100));
     }
 }

@@ -3,64 +3,72 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use spirula_denc::Micros;
 use spirula_invariant::invariant;
 
-/// A request up to this cost is a small one.
+/// A write up to this cost is a small one.
 const SMALL: u64 = 128 << 10;
-/// The number of sizes.
-pub const SIZES: usize = 2;
+/// The time after which a request is forgotten, or twice as much.
+const SPAN: Micros = Micros::from_millis(250);
+/// The number of loads.
+pub const LOADS: usize = 3;
 
-/// The size of a request, by its cost.
+/// What a request puts on the OSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Size {
-    /// Up to 128 KiB.
-    Small = 0,
-    /// Larger ones.
-    Large = 1,
+pub enum Load {
+    /// A write that costs up to 128 KiB.
+    SmallWrites = 0,
+    /// Another write.
+    LargeWrites = 1,
+    /// A read.
+    Reads = 2,
 }
 
-impl Size {
-    /// All sizes.
-    pub const ALL: [Self; SIZES] = [Self::Small, Self::Large];
+impl Load {
+    /// All loads.
+    pub const ALL: [Self; LOADS] = [Self::SmallWrites, Self::LargeWrites, Self::Reads];
 
-    /// The size of a request of this cost, in bytes.
-    pub fn of(cost: u64) -> Self {
-        if cost <= SMALL { Self::Small } else { Self::Large }
+    /// The load of a request of this cost, in bytes.
+    pub fn of(writes: bool, cost: u64) -> Self {
+        match (writes, cost <= SMALL) {
+            (false, _) => Self::Reads,
+            (true, true) => Self::SmallWrites,
+            (true, false) => Self::LargeWrites,
+        }
     }
 }
 
-/// The cost of requests under way. What is under way for more than a second or two is forgotten: it
-/// waits for something else than this OSD, and keeps nobody waiting.
+/// The cost of requests under way. What has been under way for a quarter of a second, or half of one,
+/// is forgotten: it waits for something else than this OSD, and keeps nobody waiting.
 #[derive(Debug, Default)]
 pub struct UnderWay {
-    /// The number of the second.
+    /// The number of the span of time.
     now: AtomicU64,
     /// Whether they are of several clients.
     shared: AtomicBool,
-    /// The cost of requests that began in this second, and in the one before.
-    costs: [[AtomicU64; SIZES]; 2],
+    /// The cost of requests that began in this span, and in the one before.
+    costs: [[AtomicU64; LOADS]; 2],
 }
 
 impl UnderWay {
-    fn of_second(&self, second: u64) -> &[AtomicU64; SIZES] {
-        &self.costs[(second % 2) as usize]
+    fn of_span(&self, span: u64) -> &[AtomicU64; LOADS] {
+        &self.costs[(span % 2) as usize]
     }
 
-    /// The cost of the requests of a size that are under way, in bytes.
-    pub fn cost(&self, size: Size) -> u64 {
-        self.costs
-            .iter()
-            .map(|c| c[size as usize].load(Ordering::Relaxed))
-            .sum()
+    /// The cost of the requests with a load that are under way, in bytes.
+    pub fn cost(&self, load: Load) -> u64 {
+        let of = |costs: &[AtomicU64; LOADS]| costs[load as usize].load(Ordering::Relaxed);
+        self.costs.iter().map(of).sum()
     }
 
     /// Counts a request of this cost from now on.
-    pub fn begin(self: &Arc<Self>, cost: u64) -> Turn {
-        let second = self.now.load(Ordering::Relaxed);
-        self.of_second(second)[Size::of(cost) as usize].fetch_add(cost, Ordering::Relaxed);
+    pub fn begin(self: &Arc<Self>, load: Load, cost: u64) -> Turn {
+        let span = self.now.load(Ordering::Relaxed);
+        self.of_span(span)[load as usize].fetch_add(cost, Ordering::Relaxed);
         Turn {
             under_way: Arc::clone(self),
-            second,
+            span,
+            load,
             cost,
         }
     }
@@ -70,11 +78,18 @@ impl UnderWay {
         self.shared.store(shared, Ordering::Relaxed);
     }
 
-    /// Begins the next second.
-    pub fn tick(&self) {
-        let next = self.now.fetch_add(1, Ordering::Relaxed) + 1;
-        let forgotten = self.of_second(next);
-        forgotten.iter().for_each(|c| c.store(0, Ordering::Relaxed));
+    /// Forgets what has been under way for long at this time. Returns when it does so again.
+    pub fn forget(&self, usec: Micros) -> Micros {
+        let now = usec.count() / SPAN.count();
+        let before = self.now.load(Ordering::Relaxed);
+        // All that began two spans ago, or earlier.
+        for span in (before + 1..=now).rev().take(2) {
+            self.of_span(span)
+                .iter()
+                .for_each(|c| c.store(0, Ordering::Relaxed));
+        }
+        self.now.store(now.max(before), Ordering::Relaxed);
+        SPAN * (now + 1)
     }
 }
 
@@ -82,8 +97,9 @@ impl UnderWay {
 #[derive(Debug)]
 pub struct Turn {
     under_way: Arc<UnderWay>,
-    /// The second in which the request began.
-    second: u64,
+    /// The span of time in which the request began.
+    span: u64,
+    load: Load,
     cost: u64,
 }
 
@@ -97,9 +113,9 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let now = self.under_way.now.load(Ordering::Relaxed);
-        if now - self.second < 2 {
-            let size = Size::of(self.cost) as usize;
-            let before = self.under_way.of_second(self.second)[size].fetch_sub(self.cost, Ordering::Relaxed);
+        if now - self.span < 2 {
+            let cost = &self.under_way.of_span(self.span)[self.load as usize];
+            let before = cost.fetch_sub(self.cost, Ordering::Relaxed);
             invariant!(before >= self.cost, "what is under way to end once"; before = before, cost = self.cost);
         }
     }

@@ -162,10 +162,11 @@ impl PlacingAhead<'_> {
             impossible!("data to go ahead for an op that waits"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), number = number);
         };
         r.op.taken.ahead = Some(Box::new(placing.ahead));
-        if let Some(c) = self.serving.ops.contexts.find(&r.key) {
-            c.exclusive = false;
-            c.queue.push_front(r.op);
-        }
+        let Some(c) = self.serving.ops.contexts.find(&r.key) else {
+            impossible!("an object whose op waits for its data to be in use"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), number = number);
+        };
+        c.exclusive = false;
+        c.queue.push_front(r.op);
         self.serving.pump(&r.key, cx);
     }
 }

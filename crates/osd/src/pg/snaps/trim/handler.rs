@@ -135,14 +135,14 @@ impl Trimming<'_> {
             let (took, rate) = (usec.saturating_sub(begun), self.serving.site.cfg.best_effort);
             pace.worked(Class::BestEffort, usec, took, rate, Micros::ZERO);
         }
-        if let Some(usec) = pace.rests_until(Class::BestEffort, usec) {
-            return cx.out.push(Output::Alarm { usec });
-        }
-        t.begun = Some(usec);
         let Some(next) = t.queue.ranges().next() else {
             t.granted = false;
             return self.save_purged(cx);
         };
+        if let Some(usec) = pace.rests_until(Class::BestEffort, usec) {
+            return cx.out.push(Output::Alarm { usec });
+        }
+        t.begun = Some(usec);
         t.listing = true;
         t.current = next.start;
         let KeyRange { from, to } = key::snap_range(
