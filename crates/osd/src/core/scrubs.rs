@@ -38,6 +38,18 @@ impl Core {
         leads
     }
 
+    /// Orders scrubs of the PGs that this OSD leads and that may have clones of purged snapshots.
+    pub fn scrub_for_strays(&mut self, cx: &mut Ctx<'_>) {
+        for slot in self.slots() {
+            self.with(slot, cx, |pg, _| {
+                if let Some(order) = pg.seen().scrub_for_strays() {
+                    pg.scrubbing().order(order);
+                }
+            });
+        }
+        self.begin_scrubs(cx);
+    }
+
     /// Makes the last scrub of a PG older by `seconds`, or so old that the next is late. Returns the
     /// time at which it was then.
     pub fn age_scrub(

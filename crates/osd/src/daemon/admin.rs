@@ -182,6 +182,7 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         "dump_op_pq_state" => Ok(scheduler::dump(&o.core.scheduler())),
         "dump_scrubs" => Ok(scrubs::dump(o)),
         "dump_scrub_reservations" => Ok(scrubs::reservations(o)),
+        "scrub_purged_snaps" => Ok(scrubs::purged_snaps(o)),
         "scrub" => scrubs::age(o, args, false),
         "deep_scrub" => scrubs::age(o, args, true),
         "query" if !args.contains_key("pgid") => Err(failure(EINVAL, "no pgid specified")),

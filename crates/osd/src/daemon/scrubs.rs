@@ -1,5 +1,5 @@
 //! Scrubs: when they are permitted, the monitors' orders, and commands about them (`dump_scrubs`,
-//! `dump_scrub_reservations`, `scrub` and `deep_scrub` of `ceph daemon osd.N` and `ceph tell`).
+//! `dump_scrub_reservations`, `scrub`, `deep_scrub` and `scrub_purged_snaps` of `ceph daemon osd.N` and `ceph tell`).
 
 use std::collections::BTreeSet;
 
@@ -15,6 +15,7 @@ use spirula_proto::osd::MOsdScrub2;
 use super::admin::{failure, led, text};
 use super::dropped::Dropped;
 use super::state::Osd;
+use crate::core::Core;
 use crate::pg::scrub::hours::{Hours, Week};
 use crate::pg::scrub::schedule::Permit;
 use crate::pg::{Order, Pg};
@@ -105,6 +106,13 @@ pub(super) fn reservations(o: &Osd) -> Value {
         "scrubs_remote": o.core.seen_scrubs().under_way().saturating_sub(local),
         "osd_max_scrubs": o.core.seen_scrubs().most(),
     })
+}
+
+/// Has clones looked for that the trimming of snapshots has left, and trimmed: by scrubs of the PGs
+/// that may have some.
+pub(super) fn purged_snaps(o: &mut Osd) -> Value {
+    o.drive(Core::scrub_for_strays);
+    json!("")
 }
 
 /// Has a PG scrubbed when its turn comes: by making the last scrub older than it is, by `time`

@@ -89,7 +89,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "reset_purged_snaps_last" &[], "reset the superblock's purged_snaps_last";
     "rmomapkey" &[("pool", "CephString"), ("objname", "CephObjectname"), ("key", "CephString")], "remove omap key";
     "scrub" &[("pgid?", "CephPgid"), ("time?", "CephInt")], "trigger a scheduled scrub";
-    "scrub_purged_snaps" &[], "scrub purged_snaps against the snapshots' index";
+    "scrub_purged_snaps" &[], "scrub placement groups for clones of purged snapshots, and trim these";
     "send_beacon" &[], "send OSD beacon to mon immediately";
     "set_heap_property" &[("property", "CephString"), ("value", "CephInt")], "update malloc extension heap property";
     "set_recovery_delay" &[("utime?", "CephInt")], "delay osd recovery by specified seconds";
@@ -124,7 +124,7 @@ pub(super) fn unsupported(prefix: &str) -> Option<&'static str> {
         "log dump" => "recent log entries are not kept in memory",
         "log reopen" => "this process does not open its log: whoever started it does",
         "objecter_requests" => "an OSD makes no requests as a client",
-        "reset_purged_snaps_last" | "scrub_purged_snaps" => "purged snapshots are not kept in an index",
+        "reset_purged_snaps_last" => "purged snapshots are not kept in an index",
         "smart" => "devices are not asked for SMART data: use smartctl",
         _ => return None,
     })

@@ -148,6 +148,7 @@ on_coded!(snaps:
     removed_snapshots_are_trimmed_and_leave_nothing,
     rolling_back_makes_the_head_what_it_was,
     snapshots_stay_true_in_random_histories,
+    strays_are_found_by_a_scrub_and_trimmed,
 );
 on_coded!(stage:
     a_clone_takes_a_large_omap_along,

@@ -318,6 +318,74 @@ pub(super) fn a_client_that_was_away_leaves_no_clones_of_purged_snapshots() {
     assert_eq!(sim.usages(), [[3, 1, 0, 3 + 5 + 3]; 2]);
 }
 
+/// Clones that stand for snapshots which are purged, as the map says, though nothing trimmed them: a
+/// scrub finds them, whether they have records or not.
+#[test]
+pub(super) fn strays_are_found_by_a_scrub_and_trimmed() {
+    for (seed, has_records, ordered) in [
+        (2, true, false),
+        (3, false, false),
+        (4, true, true),
+        (5, false, true),
+    ] {
+        let mut sim = Sim::new(3, 3, 1, seed);
+        sim.settle();
+        for name in ["a", "b", "c", "d"] {
+            sim.write_at_snaps(name, vec![write_full("one")], 0, &[]);
+            sim.write_at_snaps(name, vec![write_full("two")], 2, &[2]);
+            sim.write_at_snaps(name, vec![write_full("three")], 5, &[5, 4, 2]);
+        }
+        sim.write_at_snaps("d", vec![plain(OpCode::DELETE)], 5, &[5, 4, 2]);
+        assert_eq!(sim.usages()[0][..3], [12, 8, 1]);
+        if !has_records {
+            let nodes = sim.nodes.values_mut();
+            nodes.for_each(|n| n.store.lose_snap_records());
+        }
+        sim.purge_snaps(&[2, 4]);
+        sim.settle();
+        sim.pass(20);
+        assert_eq!(
+            sim.usages()[0][..3],
+            [12, 8, 1],
+            "seed {seed}: nobody knows of them"
+        );
+        let primary = sim.map().placement(PgId::new(POOL, 0)).primary.unwrap();
+        sim.cluster_log.clear();
+        if ordered {
+            sim.with(primary, Core::scrub_for_strays);
+        } else {
+            sim.change_map(|m| m.no_scrub = false);
+            sim.settle();
+            sim.advance(Micros::from_secs(86_400 * 2));
+        }
+        sim.pass(40);
+        let found = sim.cluster_log.iter();
+        let found = found.filter(|l| l.contains(" : stands for purged snapshot "));
+        assert_eq!(found.count(), 8, "seed {seed}: {:?}", sim.cluster_log);
+        assert!(
+            sim.cluster_log.contains(&"1.0 scrub ok".to_owned()),
+            "{:?}",
+            sim.cluster_log
+        );
+        // The newer clones stay, for the snapshot that is not purged.
+        assert_eq!(sim.usages()[0][..3], [8, 4, 1], "seed {seed}");
+        for name in ["a", "b", "c", "d"] {
+            let clones = sim.list_snaps(name).unwrap().clones;
+            let snaps: Vec<_> = clones.iter().filter(|c| c.id != snap::NOSNAP).collect();
+            assert_eq!((snaps.len(), &snaps[0].snaps[..]), (1, &[5][..]), "seed {seed}");
+            assert_eq!(sim.read_at(name, 5).unwrap(), "two");
+        }
+        assert!(sim.seen_states.contains("active+clean+snaptrim"));
+        assert!(is_clean(&sim), "{:?}", sim.states());
+        sim.assert_all_agree();
+        // There is nothing left to find.
+        sim.cluster_log.clear();
+        sim.with(primary, Core::scrub_for_strays);
+        sim.pass(40);
+        assert_eq!(sim.cluster_log, ["1.0 scrub starts", "1.0 scrub ok"]);
+    }
+}
+
 /// An object's content and attribute.
 type State = Option<(Vec<u8>, u8)>;
 

@@ -371,6 +371,13 @@ impl FakeStore {
         f(&mut self.durable.objects);
     }
 
+    /// Loses the records of clones' snapshots.
+    pub(super) fn lose_snap_records(&mut self) {
+        for state in [&mut self.visible, &mut self.durable] {
+            state.meta.retain(|k, _| key::parse_snap_key(k).is_none());
+        }
+    }
+
     /// All objects in the order of their keys.
     pub(super) fn objects(&self) -> &BTreeMap<Bytes, Object> {
         &self.visible.objects

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use spirula_denc::{decode_all, encode_to_vec};
 use spirula_invariant::{impossible, invariant};
-use spirula_maps::{HObject, OsdId, PgShard, ReqId, SpgId};
+use spirula_maps::{HObject, OsdId, PgShard, ReqId, SnapId, SpgId};
 use spirula_proto::mon::LogPriority;
 use spirula_proto::osd_op_data::{InconsistentObject, ShardInfo};
 
@@ -195,6 +195,16 @@ impl Scrubbing<'_> {
                 lines.extend(said.iter().map(|line| (LogPriority::ERROR, line.clone())));
             }
         }
+        for (clone, snap) in self.strays(&group) {
+            let object = key::named(&clone);
+            let line =
+                format!("{name} {pgid} {object} : stands for purged snapshot {snap:x}, will be trimmed");
+            lines.push((LogPriority::WARN, line));
+            self.serving.trimming().found_stray(clone, snap);
+        }
+        let Some(run) = self.run() else {
+            impossible!("a scrub that takes judgements to be under way"; pg = pgid);
+        };
         let wrong = clones::check(pgid, name, &group);
         run.totals.errors.shallow = run.totals.errors.shallow.saturating_add(wrong.count);
         // The head's usage has them.
@@ -214,6 +224,30 @@ impl Scrubbing<'_> {
                 self.list_findings(false, notes, cx);
             }
         }
+    }
+
+    /// The clones of an object that stand for purged snapshots, each with one of these: what trimmed
+    /// the snapshots has left them behind.
+    fn strays(&self, group: &[Member]) -> Vec<(Bytes, SnapId)> {
+        let Some((head, clones)) = group.split_last() else {
+            return Vec::new();
+        };
+        let Info::Known(info) = &head.info else {
+            return Vec::new();
+        };
+        let (snaps, here) = (
+            &self.serving.site.pool.snaps,
+            &self.serving.copy.info.purged_snaps,
+        );
+        let is_purged = |s: &&SnapId| snaps.purged.contains(**s) || here.contains(**s);
+        let sets = info.snap_set.clones.iter();
+        let strays = sets.filter_map(|set| Some((set.id, *set.snaps.iter().find(is_purged)?)));
+        let is_there = |id: SnapId| clones.iter().any(|c| c.object.snap == id);
+        let head = key::object_key(&head.object);
+        strays
+            .filter(|(id, _)| is_there(*id))
+            .map(|(id, snap)| (key::clone_key(&head, id), snap))
+            .collect()
     }
 
     /// Changes the list of findings, here and on all members.

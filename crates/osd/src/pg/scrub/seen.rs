@@ -144,6 +144,19 @@ impl ScrubsSeen<'_> {
         is_whole && self.backfill_state() == BackfillState::Idle && !a.repairs.is_busy()
     }
 
+    /// The scrub that shows whether clones of purged snapshots are left, if this OSD leads the PG and
+    /// snapshots of its pool were removed. One that does not read contents is enough, but it would
+    /// forget where errors are that only a deep one finds.
+    pub(crate) fn scrub_for_strays(&self) -> Option<Order> {
+        let snaps = &self.site.pool.snaps;
+        let removed_some = !snaps.purged.is_empty() || !snaps.removed.is_empty();
+        (self.leads() && removed_some).then_some(Order {
+            deep: self.copy.info.scrubs.deep_errors > 0,
+            repair: false,
+            requested: true,
+        })
+    }
+
     /// When the PG is due to be scrubbed, if this OSD leads it.
     pub fn scrub_times(&self) -> Option<ScrubTimes> {
         let Role::Active(a) = self.role else {

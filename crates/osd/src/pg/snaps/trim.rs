@@ -6,10 +6,13 @@
 //! where it was after any interruption. A trim is a change like a client's write: logged,
 //! replicated, in the order of its object. When a snapshot has no clones left the PG notes it as
 //! purged and tells the monitors.
+//!
+//! A scrub may find a clone that stands for a snapshot which is purged all the same: a stray. It is
+//! trimmed like the others, but by itself, as a record may be just what it lacks.
 
 pub(in crate::pg) mod handler;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 use spirula_denc::Micros;
@@ -17,11 +20,16 @@ use spirula_maps::{EVersion, IntervalSet, SnapId};
 
 use crate::pg::key;
 
+/// The most strays that are remembered: the next scrub finds the others.
+const MOST_STRAYS: usize = 1024;
+
 /// The state of a primary's trimming of removed snapshots.
 #[derive(Debug, Default)]
 pub(in crate::pg) struct Trimmer {
     /// Snapshots to trim.
     queue: IntervalSet,
+    /// Clones, each with a purged snapshot that it stands for.
+    strays: BTreeMap<Bytes, SnapId>,
     /// The snapshot that is being trimmed.
     current: SnapId,
     /// Whether the PG has its turn: few PGs of a reactor trim at the same time.
@@ -68,7 +76,7 @@ impl Trimmer {
 
     /// What trimming waits for; `is_held` says that a flag of the map holds it up.
     pub(in crate::pg) fn waits_for(&self, is_held: bool) -> Option<String> {
-        let (n, snap) = (self.queue.count(), self.current);
+        let (n, snap) = (self.queue.count() + self.strays.len() as u64, self.current);
         Some(match self.state() {
             TrimState::Idle => return None,
             TrimState::Failed => {
@@ -92,7 +100,7 @@ impl Trimmer {
     /// The state of the trimming.
     pub(in crate::pg) fn state(&self) -> TrimState {
         match () {
-            () if self.queue.is_empty() => TrimState::Idle,
+            () if self.queue.is_empty() && self.strays.is_empty() => TrimState::Idle,
             () if self.failed => TrimState::Failed,
             () if self.granted => TrimState::Trimming,
             () => TrimState::Waiting,

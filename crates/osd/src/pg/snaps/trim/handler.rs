@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use spirula_denc::{Micros, UTime, decode_all};
 use spirula_invariant::{impossible, invariant};
-use spirula_maps::{EVersion, IntervalSet, ReqId, SnapId, snap};
+use spirula_maps::{EVersion, ReqId, SnapId, snap};
 
-use super::Trimmer;
+use super::{MOST_STRAYS, Trimmer};
 use crate::pg::context::Context;
 use crate::pg::dirty::Dirty;
 use crate::pg::exec::ObjectState;
@@ -38,11 +38,11 @@ fn trim(
     head: &Bytes,
     old: &ObjectState,
     (id, mut info): (SnapId, ObjectInfo),
-    removed: &IntervalSet,
+    is_removed: impl Fn(SnapId) -> bool,
     version: EVersion,
 ) -> Option<Trim> {
     let snaps = &old.info.snap_set.clone_of(id)?.snaps;
-    let gone: Vec<SnapId> = snaps.iter().copied().filter(|s| removed.contains(*s)).collect();
+    let gone: Vec<SnapId> = snaps.iter().copied().filter(|s| is_removed(*s)).collect();
     if gone.is_empty() {
         return None;
     }
@@ -136,8 +136,7 @@ impl Trimming<'_> {
             pace.worked(Class::BestEffort, usec, took, rate, Micros::ZERO);
         }
         let Some(next) = t.queue.ranges().next() else {
-            t.granted = false;
-            return self.save_purged(cx);
+            return self.trim_stray(cx);
         };
         if let Some(usec) = pace.rests_until(Class::BestEffort, usec) {
             return cx.out.push(Output::Alarm { usec });
@@ -152,6 +151,29 @@ impl Trimming<'_> {
         );
         let token = self.serving.store.token(Pending::Trim);
         cx.out.push(Output::ListRecords { token, from, to, max });
+    }
+
+    /// Has a clone trimmed that a scrub has found, and that stands for purged snapshots.
+    pub(in crate::pg) fn found_stray(&mut self, clone: Bytes, purged: SnapId) {
+        let t = self.serving.role.trimmer();
+        if let Some(t) = t.filter(|t| t.strays.len() < MOST_STRAYS) {
+            t.strays.insert(clone, purged);
+        }
+    }
+
+    /// Trims the next stray, or ends the PG's turn.
+    fn trim_stray(&mut self, cx: &mut Ctx<'_>) {
+        let t = self.trimmer();
+        let Some((clone, &snap)) = t.strays.first_key_value() else {
+            t.granted = false;
+            return self.save_purged(cx);
+        };
+        let clone = clone.clone();
+        t.current = snap;
+        t.waiting.insert(clone.clone());
+        self.serving
+            .store
+            .look_up(clone.clone(), Pending::TrimClone(clone), cx);
     }
 
     /// Notes the purged snapshots, and removes on all members any records of them that a recovery
@@ -298,12 +320,16 @@ impl Trimming<'_> {
             .role
             .lost()
             .and_then(|l| l.given_up(&clone_key, &clone.1.snaps));
-        let removed = given_up.as_ref().unwrap_or(&self.serving.site.pool.snaps.removed);
+        let snaps = &self.serving.site.pool.snaps;
+        let is_removed = |s: SnapId| match &given_up {
+            Some(given_up) => given_up.contains(s),
+            None => snaps.removed.contains(s) || snaps.purged.contains(s),
+        };
         let Some(state) = self.serving.ops.contexts.state(head) else {
             impossible!("an object whose clone is trimmed to be known"; pg = self.serving.site.pgid, epoch = self.serving.site.map.epoch(), version = version);
         };
         let prior_version = state.info.version;
-        let done = trim(head, state, clone, removed, version);
+        let done = trim(head, state, clone, is_removed, version);
         let (Some(done), Some(object)) = (done, key::parse_object_key(head)) else {
             return self.forget_record(&clone_key, cx);
         };
@@ -331,6 +357,7 @@ impl Trimming<'_> {
         let pause = self.serving.site.cfg.snap_trim_sleep;
         if let Some(t) = self.serving.role.trimmer() {
             t.waiting.remove(&clone_key);
+            t.strays.remove(&clone_key);
             invariant!(version > t.last, "a trim to be newer than the one before"; version = version, before = t.last);
             t.last = version;
             t.not_before = cx.usec + pause;
@@ -347,6 +374,7 @@ impl Trimming<'_> {
     fn forget_record(&mut self, clone: &Bytes, cx: &mut Ctx<'_>) {
         let t = self.trimmer();
         t.waiting.remove(clone);
+        t.strays.remove(clone);
         let record = key::snap_key(t.current, clone);
         let txn = Txn {
             objects: Vec::new(),
