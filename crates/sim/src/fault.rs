@@ -320,10 +320,11 @@ impl World {
         }
     }
 
-    /// Ends an OSD and ruins its store: it can't be opened any more. One at a time.
+    /// Ends an OSD and ruins its store, so that it can't be opened any more; one at a time, and only
+    /// while others have all that it has, unless PGs may wait for ever.
     fn ruin(&mut self) {
         let waits = |n: &OsdNode| n.refill.is_some();
-        if self.osds.values().any(waits) || !self.weather.away.is_empty() && !self.setup.lonely {
+        if self.osds.values().any(waits) || !self.setup.lonely && !self.is_well() {
             return;
         }
         let id = self.any_osd();
@@ -335,20 +336,15 @@ impl World {
         }
     }
 
-    /// Damages a page of an OSD's index.
+    /// Damages a page of the first OSD's index.
     fn rot_index(&mut self) {
-        let waits = |n: &OsdNode| n.refill.is_some() || n.osd.is_none();
-        if self.osds.values().any(waits) {
-            return;
-        }
-        let id = self.any_osd();
-        let Some(n) = self.osds.get(&id) else { return };
+        let Some(n) = self.osds.get(&FIRST) else { return };
         let pages = contents::index_pages(&n.disk);
-        if let Some(at) = self.rng.pick(&pages).copied() {
-            let at = at + usize::try_from(self.rng.below(BLOCK)).unwrap_or(0);
-            if let Some(n) = self.osds.get(&id) {
-                n.disk.flip_bit(at, 3);
-            }
+        let at = usize::try_from(self.rng.below(BLOCK)).unwrap_or(0);
+        if let Some(page) = self.rng.pick(&pages)
+            && let Some(n) = self.osds.get(&FIRST)
+        {
+            n.disk.flip_bit(page + at, 3);
         }
     }
 

@@ -23,6 +23,8 @@ const START_TIME: u64 = 120 * SECOND;
 const HEAL_TIME: u64 = 600 * SECOND;
 /// How long the cluster must stay healthy.
 const REST_TIME: u64 = 15 * SECOND;
+/// How long the check of all indexes takes at most.
+const CHECK_TIME: u64 = 60 * SECOND;
 /// How often the cluster's health is checked.
 const STEP: u64 = SECOND;
 
@@ -46,14 +48,18 @@ impl World {
         self.end_storm();
         self.run(5 * SECOND, |_| false)?;
         self.weather.working = false;
-        if self.heal()? {
+        let mut is_whole = self.heal()?;
+        if is_whole && self.setup.faults.rot_index > 0 {
+            is_whole = self.check_indexes()?;
+        }
+        if is_whole {
             if self.setup.faults.scrubs > 0 {
                 self.last_scrubs()?;
             }
             self.last_reads()?;
         }
         self.check_histories()?;
-        if !self.weather.rotten {
+        if is_whole && !self.weather.rotten {
             self.check_copies()?;
         }
         Ok(Outcome {
@@ -163,7 +169,7 @@ impl World {
     }
 
     /// Whether every monitor follows a leader, every OSD is up and every PG active and clean.
-    fn is_well(&self) -> bool {
+    pub(crate) fn is_well(&self) -> bool {
         let Some(map) = self.mons.map() else { return false };
         let osds_up = self
             .osds
@@ -285,6 +291,13 @@ impl World {
             };
             self.with_osd(id, order);
         }
+    }
+
+    /// Has the indexes of all OSDs checked, and waits until the cluster is healthy again.
+    fn check_indexes(&mut self) -> Result<bool, Failure> {
+        self.scrub(true, false);
+        self.run(CHECK_TIME, |_| false)?;
+        self.heal()
     }
 
     /// Reads every object once more, through every client.

@@ -18,7 +18,7 @@ type Kind = fn(u64) -> Setup;
 
 /// Each bug, the clusters in which it is looked for, and the number of seeds within which it is
 /// caught.
-const BUGS: [(Bug, &str, Kind, u64); 31] = [
+const BUGS: [(Bug, &str, Kind, u64); 32] = [
     (Bug::NoPrior, "unlucky", unlucky, 50),
     (Bug::NoHistory, "unlucky", unlucky, 50),
     (Bug::SkippedObject, "unlucky", unlucky, 50),
@@ -50,9 +50,10 @@ const BUGS: [(Bug, &str, Kind, u64); 31] = [
     (Bug::FeignedRepair, "rotting", rotting, 50),
     (Bug::MixedAhead, "scrubbed", scrubbed, 50),
     (Bug::ToldOnce, "scrubbed", scrubbed, 50),
+    (Bug::EarlyRefill, "ruined", ruined, 50),
 ];
 
-const KINDS: [(&str, Kind); 13] = [
+const KINDS: [(&str, Kind); 14] = [
     ("unlucky", unlucky),
     ("isolated", isolated),
     ("abandoned", abandoned),
@@ -66,6 +67,7 @@ const KINDS: [(&str, Kind); 13] = [
     ("coded lonely", coded_lonely),
     ("scrubbed", scrubbed),
     ("rotting", rotting),
+    ("ruined", ruined),
 ];
 
 fn pick<T: Copy>(seed: u64, of: &[T]) -> T {
@@ -129,6 +131,25 @@ fn rotting(seed: u64) -> Setup {
         ..base.redundant()
     }
     .scrubbed()
+}
+
+/// Clusters of two OSDs, one of which alone may serve, and whose store is then ruined now and then.
+fn ruined(seed: u64) -> Setup {
+    Setup {
+        code: None,
+        osds: 2,
+        size: 2,
+        min_size: 1,
+        most_down: 2,
+        lonely: true,
+        calm_ms: 2000,
+        faults: Faults {
+            deaths: 6,
+            ruins: 2,
+            ..Faults::NONE
+        },
+        ..small(seed)
+    }
 }
 
 /// Small and unlucky clusters, in which the last OSD with some data is often away.

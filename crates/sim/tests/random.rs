@@ -25,11 +25,13 @@ struct Sum {
     unreadable: u64,
     full: u64,
     overrun: u64,
+    mended: u64,
+    refills: u64,
     seconds: u64,
 }
 
 /// Runs all seeds in their clusters.
-fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -> Setup) {
+fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -> Setup) -> Sum {
     let filter = EnvFilter::try_from_default_env().unwrap_or(EnvFilter::new("off"));
     let _ = tracing_subscriber::fmt().with_env_filter(filter).try_init();
     let sum = Mutex::new(Sum::default());
@@ -42,6 +44,8 @@ fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -
         s.unreadable += o.unreadable;
         s.full += u64::from(o.was_full);
         s.overrun += o.overrun;
+        s.mended += o.mended;
+        s.refills += o.refills;
         s.seconds += o.usec / 1_000_000;
     };
     let failed = first_of(seeds, |seed| run(seed, &setup(seed)).map(add).err());
@@ -53,7 +57,7 @@ fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -
     let sum = sum.into_inner().unwrap();
     println!(
         "{test}: {} runs, {} events, {} requests, of which other members answered {} and {} were refused, pools full in {}, \
-         {} OSDs too full, {} s of virtual time",
+         {} OSDs too full, {} with damaged indexes, {} filled again, {} s of virtual time",
         sum.runs,
         sum.events,
         sum.answered,
@@ -61,8 +65,11 @@ fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -
         sum.unreadable,
         sum.full,
         sum.overrun,
+        sum.mended,
+        sum.refills,
         sum.seconds
     );
+    sum
 }
 
 #[test]
@@ -89,6 +96,23 @@ fn damaged_disks_never_return_what_nobody_wrote() {
             ..base.redundant()
         }
     });
+}
+
+#[test]
+fn ruined_stores_are_filled_again() {
+    let sum = survive("ruined_stores_are_filled_again", seeds(60), |seed| {
+        let base = Setup::of(seed);
+        Setup {
+            faults: Faults {
+                ruins: 30,
+                rot_index: 5,
+                ..base.faults
+            },
+            calm_ms: 700,
+            ..base.redundant()
+        }
+    });
+    assert!(sum.runs < 60 || sum.mended > 0 && sum.refills > 0);
 }
 
 #[test]
