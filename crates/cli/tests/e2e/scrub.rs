@@ -184,6 +184,70 @@ P
     c.sh("ceph config rm global osd_scrub_min_interval; ceph osd unset nodeep-scrub");
 }
 
+/// What is under way shows with the time that it takes, and what limits scrubs before they are late.
+fn they_say_when_they_are_done(c: &Cluster) {
+    let dir = c.dir().display().to_string();
+    std::fs::write(c.dir().join("mib"), content("mib", MIB)).unwrap();
+    c.sh(&format!(
+        "for i in $(seq 40); do rados -p p put mib.$i {dir}/mib || exit 1; done"
+    ));
+    // All OSDs have everything: they measure how fast they read.
+    c.sh("ceph osd pool deep-scrub p");
+    wait_for(
+        c,
+        "for i in 0 1 2; do ceph tell osd.$i dump_scrub_outlook; done | grep -c bytes_per_second",
+        "^3$",
+    );
+    c.sh("ceph config set osd osd_scrub_chunk_max 1; ceph config set osd osd_scrub_sleep 0.5");
+    c.sh("ceph osd pool deep-scrub p");
+    wait_for(c, "ceph -s", "^    Deep scrub of [1-4] PGs* in 1 pool ([0-9]*s)");
+    wait_for(c, "ceph -s", r"^      \[[=.]\{28\}\] (remaining: [0-9]*s)");
+    let event = c.sh("ceph -s -f json | python3 -c 'import json, sys
+e, = json.load(sys.stdin)[\"progress_events\"].values()
+print(sorted(e), e[\"add_to_ceph_s\"], 0 <= e[\"progress\"] <= 1, e[\"message\"].split(\" of \")[0])'");
+    assert_eq!(
+        event.trim(),
+        "['add_to_ceph_s', 'message', 'progress'] True True Deep scrub"
+    );
+    c.sh("ceph config rm osd osd_scrub_chunk_max; ceph config rm osd osd_scrub_sleep");
+    wait_for(c, "ceph -s | grep -c progress: || true", "^0$");
+    // It is foretold from what was seen in a seventh of the interval.
+    c.sh("ceph config set osd osd_scrub_load_threshold 1000
+        h=$(date +%-H); ceph config set osd osd_scrub_begin_hour $(( (h + 2) % 24 ))
+        ceph config set osd osd_scrub_end_hour $(( (h + 3) % 24 ))
+        ceph config set global osd_deep_scrub_interval 60");
+    wait_for(
+        c,
+        "ceph health detail",
+        "osd.2: at this pace done .* late: permitted are 1 of 24 hours (osd_scrub_begin_hour, osd_scrub_end_hour)",
+    );
+    let said = c.sh("ceph health detail; ceph health mute OSD_SCRUB_TOO_SLOW 1h; ceph health detail");
+    for line in [
+        "[WRN] OSD_SCRUB_TOO_SLOW: 3 osds will not have deep-scrubbed their data in time: osd.0, osd.1, osd.2",
+        "OSD_SCRUB_TOO_SLOW: 3 osds will not",
+        "(MUTED",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    c.sh(
+        "for o in begin_hour end_hour load_threshold; do ceph config rm osd osd_scrub_$o; done
+        ceph config rm global osd_deep_scrub_interval",
+    );
+    wait_for(
+        c,
+        "ceph health detail | grep -c OSD_SCRUB_TOO_SLOW || true",
+        "^0$",
+    );
+    // The pool has snapshots, one of which goes.
+    c.sh("rados -p p rmsnap s");
+    let before = c.sh("ceph log last 1000 debug cluster | grep -c 'scrub ok'");
+    c.sh("for i in 0 1 2; do ceph tell osd.$i scrub_purged_snaps || exit 1; done");
+    let more = before.trim().parse::<u32>().unwrap() + 4;
+    let count =
+        format!("test $(ceph log last 1000 debug cluster | grep -c 'scrub ok') -ge {more} && echo scrubbed");
+    wait_for(c, &count, "^scrubbed$");
+}
+
 #[test]
 fn scrubs_find_tell_and_repair() {
     let flags = ["--osd-size", "1G"];
@@ -195,6 +259,7 @@ fn scrubs_find_tell_and_repair() {
     );
     c.wait_healthy();
     damages_are_found_and_repaired(&c, &flags);
+    they_say_when_they_are_done(&c);
     scheduled_ones_keep_to_flags_and_hours(&c);
     for osd in 0..3 {
         let peak = c.peak_rss(&format!("osd.{osd}"));

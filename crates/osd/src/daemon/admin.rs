@@ -181,6 +181,7 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         "dump_recovery_reservations" => Ok(reservations(o)),
         "dump_op_pq_state" => Ok(scheduler::dump(&o.core.scheduler())),
         "dump_scrubs" => Ok(scrubs::dump(o)),
+        "dump_scrub_outlook" => Ok(scrubs::outlook(o)),
         "dump_scrub_reservations" => Ok(scrubs::reservations(o)),
         "scrub_purged_snaps" => Ok(scrubs::purged_snaps(o)),
         "scrub" => scrubs::age(o, args, false),

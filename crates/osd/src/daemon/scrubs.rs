@@ -1,4 +1,5 @@
 //! Scrubs: when they are permitted, the monitors' orders, and commands about them (`dump_scrubs`,
+//! `dump_scrub_outlook`,
 //! `dump_scrub_reservations`, `scrub`, `deep_scrub` and `scrub_purged_snaps` of `ceph daemon osd.N` and `ceph tell`).
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use super::dropped::Dropped;
 use super::state::Osd;
 use crate::core::Core;
 use crate::pg::scrub::hours::{Hours, Week};
+use crate::pg::scrub::outlook::End;
 use crate::pg::scrub::schedule::Permit;
 use crate::pg::{Order, Pg};
 
@@ -105,6 +107,51 @@ pub(super) fn reservations(o: &Osd) -> Value {
         "scrubs_local": local,
         "scrubs_remote": o.core.seen_scrubs().under_way().saturating_sub(local),
         "osd_max_scrubs": o.core.seen_scrubs().most(),
+    })
+}
+
+/// A number that may be infinite, which JSON does not have.
+fn finite(n: f64) -> Value {
+    json!(n.is_finite().then_some(n))
+}
+
+/// What the OSD foretells of its deep scrubs, and from what: seconds, bytes, and parts from 0 to 1.
+pub(super) fn outlook(o: &Osd) -> Value {
+    let Some(known) = o.core.scrub_outlook() else {
+        return json!({});
+    };
+    let (hours, days) = known.week.hours.count();
+    let (bytes, objects) = known.left;
+    let end = |end: &End| json!({"age": finite(end.age), "interval": end.interval});
+    let measured = known.means.map(|m| {
+        json!({
+            "bytes_per_second": m.speed.bytes,
+            "seconds_per_object": m.speed.look,
+            "clients_work": m.busy,
+            "slots_in_use": m.taken,
+            "load_permits": m.calm,
+        })
+    });
+    let ends = known.ends.as_ref().map(|ends| {
+        let without = ends.without.iter();
+        let without = without.map(|(limit, e)| (format!("{limit:?}").to_lowercase(), end(e)));
+        json!({
+            "end": end(&ends.end),
+            "end_without": without.collect::<Map<_, _>>(),
+            "end_at_best": end(&ends.at_best),
+        })
+    });
+    json!({
+        "share_while_clients_work": known.share,
+        "permitted": {
+            "hours_of_day": hours,
+            "days_of_week": days,
+            "now": known.week.is_open(),
+            "opens_in": finite(known.week.until_open()),
+        },
+        "left": {"bytes": bytes, "objects": objects},
+        "measured": measured,
+        "outlook": ends,
     })
 }
 

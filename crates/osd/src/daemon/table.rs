@@ -47,6 +47,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "dump_pg_recovery_stats" &[], "dump pg recovery statistics";
     "dump_pgstate_history" &[], "show recent state history";
     "dump_recovery_reservations" &[], "show recovery reservations";
+    "dump_scrub_outlook" &[], "show how fast scrubs read, for which share of time, and when they will be done";
     "dump_scrub_reservations" &[], "show scrub reservations";
     "dump_scrubs" &[], "print scheduled scrubs";
     "dump_transitions" &[], "show recent transitions of the store and of sessions";
