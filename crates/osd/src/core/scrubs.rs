@@ -42,7 +42,7 @@ impl Core {
     pub fn scrub_for_strays(&mut self, cx: &mut Ctx<'_>) {
         for slot in self.slots() {
             self.with(slot, cx, |pg, _| {
-                if let Some(order) = pg.seen().scrub_for_strays() {
+                if let Some(order) = pg.seen().scrubs().scrub_for_strays() {
                     pg.scrubbing().order(order);
                 }
             });

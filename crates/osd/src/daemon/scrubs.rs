@@ -117,7 +117,7 @@ fn finite(n: f64) -> Value {
 
 /// What the OSD foretells of its deep scrubs, and from what: seconds, bytes, and parts from 0 to 1.
 pub(super) fn outlook(o: &Osd) -> Value {
-    let Some(known) = o.core.scrub_outlook() else {
+    let Some(known) = o.core.seen_scrubs().outlook_so_far() else {
         return json!({});
     };
     let (hours, days) = known.week.hours.count();
