@@ -233,7 +233,9 @@ impl World {
     /// Checks that all members of a PG remember the same of its scrubs.
     fn check_memories(&self) -> Result<(), Failure> {
         let osds = || self.osds.values().filter_map(|n| n.osd.as_ref());
-        let led = osds().flat_map(|o| o.core().pgs()).filter(|pg| pg.seen().leads());
+        let led = osds()
+            .flat_map(|o| o.core().pgs())
+            .filter(|pg| pg.seen().scrubs().leads());
         for pg in led {
             let scrubs = |pg: &Pg| pg.seen().info().map(|info| info.scrubs.clone());
             let members = pg.seen().members();
@@ -280,7 +282,7 @@ impl World {
         let ids: Vec<OsdId> = self.osds.keys().copied().collect();
         for id in ids {
             let order = |osd: &mut Osd| {
-                let led = osd.core().pgs().filter(|pg| pg.seen().leads());
+                let led = osd.core().pgs().filter(|pg| pg.seen().scrubs().leads());
                 let pgs = led.map(|pg| SpgId::whole(pg.pgid())).collect();
                 osd.scrub_ordered(MOsdScrub2 {
                     pgs,
@@ -365,7 +367,7 @@ impl World {
                 osd.map().epoch,
                 room.available,
                 room.total,
-                osd.core().scrubs()
+                osd.core().seen_scrubs().under_way()
             );
             for r in osd.core().reports() {
                 out += &format!("    {} {}\n", r.pgid, r.state.join("+"));

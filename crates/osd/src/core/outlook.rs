@@ -3,10 +3,10 @@
 use spirula_denc::UTime;
 use spirula_maps::PgId;
 
-use super::Core;
+use super::{Core, turns};
 use crate::pg::scrub::hours::Week;
 use crate::pg::scrub::outlook::{End, Limit, Means, Task, rest};
-use crate::pg::{Ctx, ScrubDue};
+use crate::pg::{BackfillState, Ctx, Pg, ScrubDue};
 
 /// The ticks after which the OSD looks ahead again.
 const EVERY: u32 = 10;
@@ -160,6 +160,17 @@ impl<'a> OsdScrubs<'a> {
     #[cfg(test)]
     pub(crate) fn pace(self) -> &'a crate::pg::ScrubPace {
         &self.0.shared.scrub_pace
+    }
+
+    /// Whether any PG is copied from or to this OSD.
+    fn is_copied(self) -> bool {
+        let is_idle = |pg: &Pg| turns::of(pg) == (BackfillState::Idle, None);
+        !self.0.pgs.values().all(is_idle)
+    }
+
+    /// Whether no scheduled scrub may begin, whatever the time is.
+    pub(super) fn is_held(self, cx: &Ctx<'_>) -> bool {
+        cx.full.contains(&self.0.whoami) || self.is_copied() && !self.0.cfg.scrub.during_recovery
     }
 
     /// The scrubs under way here, as primary or member.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use spirula_denc::{Micros, UTime};
 use spirula_maps::PgId;
 
+use super::Core;
 use super::outlook::Forecast;
-use super::{Core, turns};
 use crate::pg::scrub::schedule::{Permit, span};
-use crate::pg::{BackfillState, Ctx, Order, Pg, ScrubDue};
+use crate::pg::{Ctx, Order, ScrubDue};
 
 /// What decides when the next scrubs begin.
 #[derive(Debug, Default)]
@@ -78,12 +78,6 @@ impl Core {
         self.shared.scrubs.permit(permit.week.is_open());
     }
 
-    /// Whether any PG is copied from or to this OSD.
-    fn is_copied(&self) -> bool {
-        let is_idle = |pg: &Pg| turns::of(pg) == (BackfillState::Idle, None);
-        !self.pgs.values().all(is_idle)
-    }
-
     /// Begins the next scrub as soon as one has ended.
     pub(super) fn follow_scrubs(&mut self, cx: &mut Ctx<'_>) {
         if self.shared.scrubs.taken() < self.scrubs.seen {
@@ -93,7 +87,7 @@ impl Core {
 
     /// Begins scrubs that were ordered or are due, as far as there are slots for them.
     pub(super) fn begin_scrubs(&mut self, cx: &mut Ctx<'_>) {
-        let is_held = self.is_scrub_held(cx);
+        let is_held = self.seen_scrubs().is_held(cx);
         let may = |due: &ScrubDue| due.order.requested || !is_held && self.scrubs.permit.allows(due);
         let next = |slot: &u32| {
             let next = self.pgs.get(slot)?.seen().scrubs().next_scrub(cx.now);
@@ -115,10 +109,5 @@ impl Core {
         }
         self.scrubs.seen = self.shared.scrubs.taken();
         self.scrubs.waits = left > 0;
-    }
-
-    /// Whether no scheduled scrub may begin, whatever the time is.
-    fn is_scrub_held(&self, cx: &Ctx<'_>) -> bool {
-        cx.full.contains(&self.whoami) || self.is_copied() && !self.cfg.scrub.during_recovery
     }
 }

@@ -1,6 +1,6 @@
 //! Scrubs: when they are permitted, the monitors' orders, and commands about them (`dump_scrubs`,
-//! `dump_scrub_outlook`,
-//! `dump_scrub_reservations`, `scrub`, `deep_scrub` and `scrub_purged_snaps` of `ceph daemon osd.N` and `ceph tell`).
+//! `dump_scrub_outlook`, `dump_scrub_reservations`, `scrub`, `deep_scrub` and `scrub_purged_snaps` of
+//! `ceph daemon osd.N` and `ceph tell`).
 
 use std::collections::BTreeSet;
 

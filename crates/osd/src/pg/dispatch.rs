@@ -10,7 +10,7 @@ use super::scrub::accounting::Accounting;
 use super::scrub::findings::Findings;
 use super::scrub::handler::Scrubbing;
 use super::scrub::message::ScrubBody;
-use super::scrub::telling::Hearing;
+use super::scrub::telling::handler::Hearing;
 use super::store_queue::{Commit, Pending};
 use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::OsdId;

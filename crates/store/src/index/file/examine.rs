@@ -213,7 +213,7 @@ impl IndexFile {
                     true => found.mended += 1,
                     false => found.rotten.push(Rotten { page, crc }),
                 }
-                return;
+                return; // It is dealt with.
             }
         }
         // It is written all the time: what was there is gone.
