@@ -267,7 +267,7 @@ impl Checking<'_> {
         let pages = std::mem::take(&mut self.check.unjudged);
         if damage.is_harmless() {
             tracing::warn!("{} damaged pages of the index were not in use", damage.unused);
-            return;
+            return; // Nothing is lost.
         }
         self.check.damaged.extend(pages.iter().map(IndexPage::number));
         self.damaged(damage.to_string(), !damage.ruins.is_empty());

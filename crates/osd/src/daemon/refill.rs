@@ -156,7 +156,7 @@ impl Refill {
             let epoch = Epoch::NONE;
             self.mons
                 .report(OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch }));
-            return;
+            return; // The answer goes on with it.
         }
         self.number += 1;
         self.mons.report(OsdReport::StoreDamaged(StoreDamaged {
@@ -198,9 +198,8 @@ impl Refill {
     }
 
     fn needed(&mut self, answer: &Needed) {
-        // The option of the configuration database counts, too.
         if answer.number != self.number || !self.mons.is_configured() || self.outcome.is_some() {
-            return;
+            return; // It is late, or the option of the configuration database is not known yet.
         }
         match decide(answer, self.setup.pg.has_bug(Bug::EarlyRefill)) {
             Verdict::Remake => {
@@ -237,7 +236,7 @@ impl Refill {
     fn say(&mut self, why: &str) {
         let now = self.setup.usec();
         if self.said.is_some_and(|at| now < at + SAY) {
-            return;
+            return; // It was said of late.
         }
         self.said = Some(now);
         let id = self.id();
