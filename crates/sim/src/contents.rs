@@ -1,6 +1,6 @@
 //! Reads the whole content of a store, for comparing copies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -38,26 +38,34 @@ pub(crate) const INDEX_MAPS: [usize; 2] = [128 << 10, 192 << 10];
 const BLOCK: usize = 4096;
 const GROUP: usize = 64;
 
-/// Offsets of the pages of the index that were written, of a small store.
-pub(crate) fn index_pages(disk: &SimDisk) -> Vec<usize> {
+/// Offsets of the tables of the index of a small store, and of the pages that each says are written.
+fn index_tables(disk: &SimDisk) -> impl Iterator<Item = (usize, Vec<usize>)> {
     let read = |at: usize| {
         let mut block = vec![0; BLOCK];
-        let at = u64::try_from(at).unwrap_or(u64::MAX);
-        disk.read_at(at, &mut block).is_ok().then_some(block)
+        let offset = u64::try_from(at).unwrap_or(u64::MAX);
+        let is_read = disk.read_at(offset, &mut block).is_ok();
+        (is_read && block.starts_with(b"SPIL")).then_some(block)
     };
     let size = usize::try_from(disk.size()).unwrap_or(0);
-    let mut pages = Vec::new();
-    for first in (0..size).step_by(GROUP * BLOCK) {
-        for table in [first, first + BLOCK].into_iter().filter_map(read) {
-            if !table.starts_with(b"SPIL") {
-                continue;
-            }
-            let written = |i: &usize| table[32 + 4 * i..36 + 4 * i] != [0; 4];
-            let at = |i| first + (2 + i) * BLOCK;
-            pages.extend((0..GROUP - 2).filter(written).map(at));
-        }
-    }
-    pages
+    let firsts = (0..size).step_by(GROUP * BLOCK);
+    let tables = firsts.flat_map(|first| [(first, first), (first, first + BLOCK)]);
+    tables.filter_map(move |(first, at)| {
+        let table = read(at)?;
+        let written = |i: &usize| table[32 + 4 * i..36 + 4 * i] != [0; 4];
+        let pages = (0..GROUP - 2).filter(written).map(|i| first + (2 + i) * BLOCK);
+        Some((at, pages.collect()))
+    })
+}
+
+/// Offsets of the pages of the index that were written, of a small store.
+pub(crate) fn index_pages(disk: &SimDisk) -> Vec<usize> {
+    index_tables(disk).flat_map(|(_, pages)| pages).collect()
+}
+
+/// Offsets of all that the index of a small store has: its tables, and the pages that were written.
+pub(crate) fn index_blocks(disk: &SimDisk) -> BTreeSet<usize> {
+    let of_table = |(at, pages): (usize, Vec<usize>)| pages.into_iter().chain([at]);
+    index_tables(disk).flat_map(of_table).collect()
 }
 
 /// Polls until an answer comes.

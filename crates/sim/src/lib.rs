@@ -22,6 +22,7 @@ mod mon;
 mod net;
 mod osd;
 mod parallel;
+pub mod places;
 mod run;
 mod setup;
 mod trace;

@@ -77,14 +77,14 @@ impl World {
         })
     }
 
-    fn failure(&self, what: impl Into<String>) -> Failure {
+    pub(crate) fn failure(&self, what: impl Into<String>) -> Failure {
         Failure {
             what: what.into(),
             at: self.clock.usec(),
         }
     }
 
-    fn come_up(&mut self) -> Result<(), Failure> {
+    pub(crate) fn come_up(&mut self) -> Result<(), Failure> {
         let osds = usize::try_from(self.setup.osds).unwrap_or(0);
         let all_up = move |w: &Self| {
             w.mons
@@ -126,7 +126,7 @@ impl World {
 
     /// Waits until the cluster is healthy and stays so. False if PGs wait for what was on a damaged
     /// disk alone.
-    fn heal(&mut self) -> Result<bool, Failure> {
+    pub(crate) fn heal(&mut self) -> Result<bool, Failure> {
         let end = self.clock.usec() + HEAL_TIME;
         let mut well = 0;
         while well < REST_TIME {
@@ -196,7 +196,7 @@ impl World {
     }
 
     /// Has all PGs scrubbed once more, and first repaired if a disk was damaged: no error is left.
-    fn last_scrubs(&mut self) -> Result<(), Failure> {
+    pub(crate) fn last_scrubs(&mut self) -> Result<(), Failure> {
         let is_gone = self.osds.values().any(|n| n.osd.is_none());
         if is_gone || self.has_state("_unfound") {
             // Copies of which there are too few are not compared.
@@ -256,7 +256,7 @@ impl World {
 
     /// Has all PGs read and compared, and waits until they were. Connections break meanwhile, if they
     /// do at all.
-    fn scrub_all(&mut self, repair: bool) -> Result<(), Failure> {
+    pub(crate) fn scrub_all(&mut self, repair: bool) -> Result<(), Failure> {
         let since = self.clock.now();
         let end = self.clock.usec() + HEAL_TIME;
         self.scrub(true, repair);
@@ -303,7 +303,7 @@ impl World {
     }
 
     /// Reads every object once more, through every client.
-    fn last_reads(&mut self) -> Result<(), Failure> {
+    pub(crate) fn last_reads(&mut self) -> Result<(), Failure> {
         for object in 0..self.setup.objects {
             for client in 0..self.clients.len() {
                 self.ask(client, 0, object, Op::Read);
@@ -316,7 +316,7 @@ impl World {
         Ok(())
     }
 
-    fn check_histories(&self) -> Result<(), Failure> {
+    pub(crate) fn check_histories(&self) -> Result<(), Failure> {
         for (object, calls) in self.history.objects().iter().enumerate() {
             linear::check(calls).map_err(|e| self.failure(format!("o{object} is {e}{}", self.report())))?;
         }
@@ -325,7 +325,7 @@ impl World {
 
     /// Checks, after every process has ended, that each object is on as many OSDs as it should,
     /// with copies that belong together.
-    fn check_copies(&mut self) -> Result<(), Failure> {
+    pub(crate) fn check_copies(&mut self) -> Result<(), Failure> {
         let mut copies = Copies::new();
         for id in OsdId::below(self.setup.osds) {
             self.kill_osd(id);

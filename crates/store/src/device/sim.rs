@@ -343,6 +343,13 @@ impl SimDisk {
         disk.durable[offset] ^= 1 << (bit % 8);
     }
 
+    /// Replaces what the medium has from byte `offset` on.
+    pub fn overwrite(&self, offset: usize, bytes: &[u8]) {
+        let mut disk = self.lock();
+        disk.current[offset..offset + bytes.len()].copy_from_slice(bytes);
+        disk.durable[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
     /// An asynchronous device on this disk: operations complete in random order, some later than
     /// others.
     pub fn device(&self) -> SimDevice {
