@@ -163,12 +163,17 @@ impl Trimming<'_> {
 
     /// Trims the next stray, or ends the PG's turn.
     fn trim_stray(&mut self, cx: &mut Ctx<'_>) {
+        let rests_until = self.serving.copying.pace.rests_until(Class::BestEffort, cx.usec);
         let t = self.trimmer();
         let Some((clone, &snap)) = t.strays.first_key_value() else {
             t.granted = false;
             return self.save_purged(cx);
         };
+        if let Some(usec) = rests_until {
+            return cx.out.push(Output::Alarm { usec });
+        }
         let clone = clone.clone();
+        t.begun = Some(cx.usec);
         t.current = snap;
         t.waiting.insert(clone.clone());
         self.serving
