@@ -19,6 +19,7 @@ mod conformance;
 mod connection_modes;
 mod crash;
 mod damage;
+mod damaged_index;
 mod degraded;
 mod encryption;
 mod erasure;

@@ -96,6 +96,14 @@ pub enum OsdError {
         /// The damaged pages.
         pages: Vec<u64>,
     },
+    /// The store is ruined, and an option forbids to make it anew.
+    #[error("store: {source}; {option} is off, so it is not made anew and filled from other OSDs")]
+    Kept {
+        /// The option.
+        option: &'static str,
+        /// The store's error.
+        source: spirula_store::StoreError,
+    },
     /// A setting makes no sense.
     #[error("{0}")]
     Config(&'static str),

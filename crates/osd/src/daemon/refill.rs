@@ -272,7 +272,7 @@ pub(super) enum Refilled {
 /// Waits until nobody needs what a ruined store has, and makes it anew.
 ///
 /// # Errors
-/// The store's error where an option forbids that, or an error of making it anew.
+/// [`OsdError::Kept`] where an option forbids that, or an error of making it anew.
 pub(super) async fn run(
     cfg: &OsdConfig,
     error: StoreError,
@@ -312,7 +312,10 @@ pub(super) async fn run(
         }
     };
     if outcome == Outcome::Forbidden {
-        return Err(error.into());
+        return Err(OsdError::Kept {
+            option: OPTION,
+            source: error,
+        });
     }
     // The device may only have failed for a while.
     match probe(cfg, damage) {
