@@ -293,9 +293,12 @@ impl World {
                 }
             }
             Err(OsdError::Store(e @ StoreError::Ruined { .. })) => return self.wait_with_ruin(id, &e),
-            // An OSD refuses a store that it can't read.
-            Err(_) if rotten => return,
-            Err(e) => return self.fail(format!("osd.{id} does not start: {e}")),
+            Err(e) => match e.pages_to_cut() {
+                Some(pages) => return self.restart_damaged(id, &pages),
+                // An OSD refuses a store that it can't read.
+                None if rotten => return,
+                None => return self.fail(format!("osd.{id} does not start: {e}")),
+            },
         }
         for timer in [Timer::Tick(1), Timer::Beat, Timer::Beacon, Timer::Store] {
             let after = self.rng.below(SECOND / 2);
@@ -388,11 +391,11 @@ impl World {
         let Some(n) = self.osds.get_mut(&id) else { return };
         let Some(osd) = &mut n.osd else { return };
         if let Some(e) = osd.take_failure() {
-            if let OsdError::Mend { pages } = &e {
-                return self.restart_damaged(id, pages);
+            if let Some(pages) = e.pages_to_cut() {
+                return self.restart_damaged(id, &pages);
             }
-            if let OsdError::Store(StoreError::Ruined { pages, .. }) = &e {
-                return self.restart_damaged(id, pages);
+            if e.is_ruin() {
+                return self.restart_damaged(id, &[]);
             }
             let is_full = matches!(e, OsdError::Store(StoreError::NoSpace { .. }));
             let may_stop = n.rotten || is_full && self.setup.fat;

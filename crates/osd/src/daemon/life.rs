@@ -1,7 +1,6 @@
 //! The daemon's life: whether it goes on or ends.
 
 use spirula_maps::{Epoch, OsdId};
-use spirula_store::StoreError;
 
 use super::OsdError;
 
@@ -31,13 +30,8 @@ impl Life {
 
     /// Whether the daemon can't go on because its store is damaged.
     pub(super) fn is_damaged(&self) -> bool {
-        let ruined = |e: &OsdError| {
-            matches!(
-                e,
-                OsdError::Mend { .. } | OsdError::Store(StoreError::Ruined { .. })
-            )
-        };
-        self.failed.as_ref().is_some_and(ruined)
+        let is_damage = |e: &OsdError| e.is_ruin() || e.pages_to_cut().is_some();
+        self.failed.as_ref().is_some_and(is_damage)
     }
 
     /// Takes the reason why the daemon can't go on.

@@ -66,6 +66,8 @@ mod transitions;
 mod unread;
 mod watchers;
 
+use spirula_store::StoreError;
+
 pub use beat_links::BeatPeer;
 pub use config::{MkfsConfig, OsdConfig, mkfs};
 pub use host::Host;
@@ -80,7 +82,7 @@ pub use state::{Osd, Parts};
 pub enum OsdError {
     /// The store failed, or belongs to another OSD.
     #[error("store: {0}")]
-    Store(#[from] spirula_store::StoreError),
+    Store(#[from] StoreError),
     /// A socket could not be bound.
     #[error("{what}: {source}")]
     Io {
@@ -102,7 +104,7 @@ pub enum OsdError {
         /// The option.
         option: &'static str,
         /// The store's error.
-        source: spirula_store::StoreError,
+        source: StoreError,
     },
     /// A setting makes no sense.
     #[error("{0}")]
@@ -118,4 +120,22 @@ pub enum OsdError {
     /// The monitors refuse this OSD.
     #[error("the monitors refuse this OSD: {0}")]
     Denied(String),
+}
+
+impl OsdError {
+    /// The damaged pages of the index because of which the daemon ends, and which may be cut out of it.
+    /// `None` if it ends for another reason, or if that is not enough.
+    pub fn pages_to_cut(&self) -> Option<Vec<u64>> {
+        match self {
+            Self::Mend { pages } => Some(pages.clone()),
+            Self::Store(StoreError::IndexPage { page, .. }) => Some(vec![*page]),
+            Self::Store(StoreError::Ruined { pages, .. }) if !pages.is_empty() => Some(pages.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// Whether the daemon ends because its store is damaged beyond what can be cut out.
+    pub fn is_ruin(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Ruined { pages, .. }) if pages.is_empty())
+    }
 }

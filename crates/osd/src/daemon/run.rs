@@ -6,7 +6,6 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use spirula_asok::AdminSocket;
@@ -100,23 +99,21 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     let mut shutdown = std::pin::pin!(shutdown);
     let mut damage = Damage::default();
     loop {
-        match serve(&cfg, &mut damage, shutdown.as_mut()).await {
-            Err(OsdError::Mend { pages }) => damage.found(&pages, OsdError::Mend { pages: Vec::new() })?,
-            // What is damaged may be cut out.
-            Err(OsdError::Store(StoreError::Ruined { detail, pages })) if !pages.is_empty() => {
-                let error = StoreError::Ruined {
-                    detail,
-                    pages: Arc::clone(&pages),
-                };
-                damage.found(&pages, error.into())?;
-            }
-            Err(OsdError::Store(error @ StoreError::Ruined { .. })) => {
+        let Err(error) = serve(&cfg, &mut damage, shutdown.as_mut()).await else {
+            return Ok(());
+        };
+        if let Some(pages) = error.pages_to_cut() {
+            damage.found(&pages, error)?;
+            continue;
+        }
+        match error {
+            OsdError::Store(error @ StoreError::Ruined { .. }) => {
                 match refill::run(&cfg, error, &mut damage, shutdown.as_mut()).await? {
                     Refilled::GoesOn => {}
                     Refilled::ShutDown => return Ok(()),
                 }
             }
-            ended => return ended,
+            error => return Err(error),
         }
     }
 }
