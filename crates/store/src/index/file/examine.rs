@@ -284,24 +284,28 @@ impl IndexFile {
     pub(crate) fn examine_page(&self, page: u64) -> io::Result<Option<Rotten>> {
         // The piece may have others.
         let found = self.examine(page)?;
-        Ok(found.rotten.into_iter().find(|r| r.page == page))
+        let found = found.rotten.into_iter().find(|r| r.page == page);
+        // The older copy of a table has no checksum of a page that was first written since.
+        let is_unknown = || page != 0 && self.crc(page) == Some(0);
+        Ok(found.or_else(|| is_unknown().then_some(Rotten { page, crc: 0 })))
+    }
+
+    /// The checksum that a page should have: 0 if none is known. `None` if its table is damaged.
+    fn crc(&self, page: u64) -> Option<u32> {
+        let (leaf, at) = self.locate(page);
+        let mut state = self.lock();
+        self.load_leaf(&mut state, leaf).ok()?;
+        Some(state.leaves[&leaf].crcs[at])
     }
 
     /// Forgets pages that are not in use any more, whatever is in them.
     pub(crate) fn erase(&self, pages: &[u64]) {
-        let crc = |page: u64| {
-            let (leaf, at) = self.locate(page);
-            let mut state = self.lock();
-            self.load_leaf(&mut state, leaf).ok()?;
-            Some(state.leaves[&leaf].crcs[at])
+        let rotten = |page: &u64| {
+            let (page, crc) = (*page, self.crc(*page)?);
+            Some(Rotten { page, crc })
         };
-        let pages = pages.iter().filter_map(|page| {
-            Some(Rotten {
-                page: *page,
-                crc: crc(*page)?,
-            })
-        });
-        self.forget(&pages.collect::<Vec<_>>());
+        let pages: Vec<Rotten> = pages.iter().filter_map(rotten).collect();
+        self.forget(&pages);
     }
 
     /// Forgets damaged pages that nothing refers to, as long as nobody has written them since.
