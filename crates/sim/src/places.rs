@@ -157,9 +157,8 @@ impl World {
         self.revive_osd(FIRST);
         self.last_reads()?;
         self.heal()?;
-        self.scrub_all(true)?;
-        self.heal()?;
-        // What was cut out of the index may have hidden something.
+        // A daemon that starts anew, to have its index mended, forgets what was ordered.
+        self.check_indexes(true)?;
         self.scrub_all(true)?;
         self.heal()?;
         self.last_scrubs()?;

@@ -50,7 +50,7 @@ impl World {
         self.weather.working = false;
         let mut is_whole = self.heal()?;
         if is_whole && self.setup.faults.rot_index > 0 {
-            is_whole = self.check_indexes()?;
+            is_whole = self.check_indexes(false)?;
         }
         if is_whole {
             if self.setup.faults.scrubs > 0 {
@@ -295,9 +295,10 @@ impl World {
         }
     }
 
-    /// Has the indexes of all OSDs checked, and waits until the cluster is healthy again.
-    fn check_indexes(&mut self) -> Result<bool, Failure> {
-        self.scrub(true, false);
+    /// Has the indexes of all OSDs checked, with a deep scrub or repair, and waits until the cluster is
+    /// healthy again.
+    pub(crate) fn check_indexes(&mut self, repair: bool) -> Result<bool, Failure> {
+        self.scrub(true, repair);
         self.run(CHECK_TIME, |_| false)?;
         self.heal()
     }

@@ -285,12 +285,13 @@ impl IndexFile {
         // The piece may have others.
         let found = self.examine(page)?;
         let found = found.rotten.into_iter().find(|r| r.page == page);
-        // The older copy of a table has no checksum of a page that was first written since.
-        let is_unknown = || page != 0 && self.crc(page) == Some(0);
+        // The older copy of a table has no checksum of a page that was first written since, and that of
+        // the map no place for it.
+        let is_unknown = || page != 0 && self.crc(page).unwrap_or(0) == 0;
         Ok(found.or_else(|| is_unknown().then_some(Rotten { page, crc: 0 })))
     }
 
-    /// The checksum that a page should have: 0 if none is known. `None` if its table is damaged.
+    /// The checksum that a page should have: 0 if none is known. `None` if the page has no table.
     fn crc(&self, page: u64) -> Option<u32> {
         let (leaf, at) = self.locate(page);
         let mut state = self.lock();
