@@ -127,7 +127,9 @@ impl World {
     /// Waits until the cluster is healthy and stays so. False if PGs wait for what was on a damaged
     /// disk alone.
     pub(crate) fn heal(&mut self) -> Result<bool, Failure> {
-        let end = self.clock.usec() + HEAL_TIME;
+        // PGs that lack too many members wait until OSDs with ruined stores are marked out.
+        let patience = if self.setup.faults.ruins > 0 { 2 } else { 1 };
+        let end = self.clock.usec() + patience * HEAL_TIME;
         let mut well = 0;
         while well < REST_TIME {
             self.run(STEP, |_| false)?;
@@ -164,8 +166,9 @@ impl World {
 
     fn all_active(&self) -> bool {
         let osds = self.osds.values().filter_map(|n| n.osd.as_ref());
-        osds.flat_map(|o| o.core().reports())
-            .all(|r| r.state.contains(&"active"))
+        let mut reports = osds.flat_map(|o| o.core().reports()).peekable();
+        // Without any OSD no PG is.
+        reports.peek().is_some() && reports.all(|r| r.state.contains(&"active"))
     }
 
     /// Whether every monitor follows a leader, every OSD is up and every PG active and clean.
