@@ -96,9 +96,10 @@ fn damages_are_found_and_repaired(c: &Cluster, flags: &[&str]) {
         );
         wait_for(
             c,
-            "rados list-inconsistent-pg p; rados list-inconsistent-pg e; ceph pg ls inconsistent",
+            "rados list-inconsistent-pg p; rados list-inconsistent-pg e",
             &format!("\"{pg}\""),
         );
+        wait_for(c, "ceph pg ls inconsistent", &format!("^{pg} "));
     }
     let listed = |pg: &str| {
         let official = c.sh(&format!("rados list-inconsistent-obj {pg} --format json-pretty"));
