@@ -6,7 +6,7 @@ use spirula_invariant::{dropped, impossible};
 use spirula_maps::OsdId;
 
 use super::account::Account;
-use super::message::{ScrubBody, Wanted};
+use super::message::{Given, ScrubBody, Wanted};
 use super::work::{Next, Reserved, Scrubbed, Work};
 use crate::pg::Pg;
 use crate::pg::bug::Bug;
@@ -68,13 +68,15 @@ impl Accounting<'_> {
         cx: &mut Ctx<'_>,
     ) {
         let least = self.site.cfg.scrub.least_rest();
-        let given = ScrubBody::Given {
+        let until = self.pace.rests_until(Class::BestEffort, cx.usec);
+        let given = Given {
             number,
             rest: self.scrubbed.pace.rest().unwrap_or(least),
+            pause: until.map_or(Micros::ZERO, |until| until.saturating_sub(cx.usec)),
             accounts,
             next,
         };
-        self.answer(to, given, cx);
+        self.answer(to, ScrubBody::Given(given), cx);
     }
 
     /// Handles the primary's question whether the PG may be scrubbed here now.
@@ -170,8 +172,11 @@ impl Accounting<'_> {
         if work.waits || work.wanted.at > self.copy.info.last_update {
             return; // An answer of the store, or the write, goes on with it.
         }
-        if let Some(usec) = self.pace.rests_until(Class::BestEffort, cx.usec) {
-            return cx.out.push(Output::Alarm { usec });
+        if work.may_rest() {
+            if let Some(usec) = self.pace.rests_until(Class::BestEffort, cx.usec) {
+                return cx.out.push(Output::Alarm { usec });
+            }
+            work.rested();
         }
         work.since = cx.usec;
         work.waits = true;
@@ -217,7 +222,10 @@ impl Accounting<'_> {
                 let read = work.read(answers);
                 self.scrubbed.pace.read(read, took);
                 let best_effort = self.site.cfg.best_effort;
-                let rest = work.wanted.rest.max(self.site.cfg.scrub.least_rest());
+                let rest = match work.wanted.rest {
+                    0 => 0,
+                    rest => rest.max(self.site.cfg.scrub.least_rest()),
+                };
                 let rate = Rate {
                     rest: best_effort.rest.max(rest.into()),
                     ..best_effort

@@ -9,9 +9,8 @@ use spirula_maps::OsdId;
 use spirula_proto::internal::Edition;
 use spirula_proto::mon::LogPriority;
 
-use super::account::Account;
 use super::history::Progress;
-use super::message::{ScrubBody, Wanted};
+use super::message::{Given, ScrubBody, Wanted};
 use super::run::{Asked, Look, Order, Run, Scrub, State, Step};
 use super::schedule;
 use super::slots::ScrubSlot;
@@ -176,12 +175,7 @@ impl Scrubbing<'_> {
     pub(in crate::pg) fn message(&mut self, from: OsdId, body: ScrubBody, cx: &mut Ctx<'_>) {
         match body {
             ScrubBody::Reserved(may) => self.slot_granted(from, may, cx),
-            ScrubBody::Given {
-                number,
-                rest,
-                accounts,
-                next,
-            } => self.given(from, (number, rest), (accounts, next), cx),
+            ScrubBody::Given(given) => self.given(from, given, cx),
             ScrubBody::Confirmed(number) => self.confirmed(from, number, cx),
             ScrubBody::Reserve | ScrubBody::Release | ScrubBody::Wanted(_) | ScrubBody::Told { .. } => {
                 dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.serving.site.pgid, from = from);
@@ -352,6 +346,7 @@ impl Scrubbing<'_> {
             accounts: BTreeMap::new(),
             touched: BTreeSet::new(),
             end: None,
+            rests_until: Micros::ZERO,
         }));
         for osd in members {
             self.send(osd, ScrubBody::Wanted(wanted.clone()), cx);
@@ -400,18 +395,12 @@ impl Scrubbing<'_> {
     }
 
     /// Handles a member's accounts.
-    fn given(
-        &mut self,
-        from: OsdId,
-        (number, rest): (u32, u32),
-        (accounts, next): (Option<Vec<Account>>, Option<Bytes>),
-        cx: &mut Ctx<'_>,
-    ) {
+    fn given(&mut self, from: OsdId, given: Given, cx: &mut Ctx<'_>) {
         let pgid = self.serving.site.pgid;
-        let run = self.scrub().filter(|s| s.number == number).and_then(Scrub::run);
+        let run = self.scrub().filter(|s| s.number == given.number).and_then(Scrub::run);
         let asked = run.and_then(|run| match &mut run.step {
             Step::Asked(asked) if asked.waits.contains_key(&from) => {
-                run.rests.insert(from, rest);
+                run.rests.insert(from, given.rest);
                 Some(asked)
             }
             _ => None,
@@ -419,12 +408,13 @@ impl Scrubbing<'_> {
         let Some(asked) = asked else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = pgid, from = from);
         };
-        let Some(accounts) = accounts else {
+        let Some(accounts) = given.accounts else {
             return self.try_again(cx);
         };
         asked.waits.remove(&from);
         asked.accounts.insert(from, accounts);
-        if let Some(next) = next {
+        asked.rests_until = asked.rests_until.max(cx.usec + given.pause);
+        if let Some(next) = given.next {
             // An object and its clones are judged together.
             let to = key::group_range(&next).from;
             let end = asked.end.take().map_or(to.clone(), |end| end.min(to));
@@ -438,7 +428,7 @@ impl Scrubbing<'_> {
     /// Compares the accounts of all members.
     fn compare(&mut self, cx: &mut Ctx<'_>) {
         let (pgid, members) = (self.serving.site.pgid, self.serving.site.interval.members().len());
-        let not_before = cx.usec + self.serving.site.cfg.scrub.sleep;
+        let sleeps_until = cx.usec + self.serving.site.cfg.scrub.sleep;
         let step = self.run().map(|run| std::mem::replace(&mut run.step, Step::Next));
         let Some(Step::Asked(asked)) = step else {
             impossible!("accounts that are compared to have been asked for"; pg = pgid);
@@ -447,7 +437,8 @@ impl Scrubbing<'_> {
         let Some(run) = self.run() else {
             impossible!("a scrub that compares accounts to be under way"; pg = pgid);
         };
-        run.not_before = not_before;
+        // A question waits until all members have rested: what is written after it is looked at again.
+        run.not_before = sleeps_until.max(asked.rests_until);
         let end = asked.end.clone().unwrap_or_else(|| asked.look.range.to.clone());
         if asked.look.head.is_none() {
             run.cursor = end.clone().max(asked.look.range.from.clone());

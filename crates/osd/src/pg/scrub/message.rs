@@ -1,7 +1,7 @@
 //! The messages of a primary and the other members about scrubbing.
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Error, Micros, Reader, Result, Writer};
 use spirula_maps::EVersion;
 
 use super::account::Account;
@@ -22,16 +22,7 @@ pub enum ScrubBody {
     /// Primary to member: give account of the objects in a range.
     Wanted(Wanted),
     /// The answer to [`ScrubBody::Wanted`].
-    Given {
-        /// The number of the question.
-        number: u32,
-        /// How many times as long as it reads the member may rest, to be in time with all its scrubs.
-        rest: u32,
-        /// The accounts, in the order of keys; `None` if the member can't list its objects.
-        accounts: Option<Vec<Account>>,
-        /// The first key that there was no room for.
-        next: Option<Bytes>,
-    },
+    Given(Given),
     /// Primary to member: remember this.
     Told {
         /// The number of the message within the interval.
@@ -41,6 +32,21 @@ pub enum ScrubBody {
     },
     /// The answer to [`ScrubBody::Told`], with its number.
     Confirmed(u32),
+}
+
+/// A member's accounts of objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// The number of the question.
+    pub number: u32,
+    /// How many times as long as it reads the member may rest, to be in time with all its scrubs.
+    pub rest: u32,
+    /// How long the member rests before it reads on.
+    pub pause: Micros,
+    /// The accounts, in the order of keys; `None` if the member can't list its objects.
+    pub accounts: Option<Vec<Account>>,
+    /// The first key that there was no room for.
+    pub next: Option<Bytes>,
 }
 
 /// What a member is to remember.
@@ -88,7 +94,8 @@ pub struct Wanted {
     pub seed: u64,
     /// Whether attributes are wanted, not only their digest.
     pub attrs: bool,
-    /// How many times as long as it has worked the member rests while its clients work.
+    /// How many times as long as it has worked the member rests at least while its clients work; 0 if
+    /// an operator waits for it, and only the scheduler's weights count.
     pub rest: u32,
 }
 
@@ -120,17 +127,13 @@ impl ScrubBody {
                 w.bool(wanted.attrs);
                 w.u32(wanted.rest);
             }
-            Self::Given {
-                number,
-                rest,
-                accounts,
-                next,
-            } => {
+            Self::Given(given) => {
                 w.u8(4);
-                w.u32(*number);
-                w.u32(*rest);
-                w.put(accounts);
-                w.put(next);
+                w.u32(given.number);
+                w.u32(given.rest);
+                w.put(&given.pause);
+                w.put(&given.accounts);
+                w.put(&given.next);
             }
             Self::Told { number, news } => {
                 w.u8(5);
@@ -161,12 +164,13 @@ impl ScrubBody {
                 attrs: r.bool()?,
                 rest: r.u32()?,
             }),
-            4 => Self::Given {
+            4 => Self::Given(Given {
                 number: r.u32()?,
                 rest: r.u32()?,
+                pause: r.get()?,
                 accounts: r.get()?,
                 next: r.get()?,
-            },
+            }),
             5 => Self::Told {
                 number: r.u32()?,
                 news: r.get()?,

@@ -149,6 +149,8 @@ pub(super) struct Asked {
     pub(super) touched: BTreeSet<Bytes>,
     /// Where the range ends, as a member had no room for more.
     pub(super) end: Option<Bytes>,
+    /// When the last of them has rested.
+    pub(super) rests_until: Micros,
 }
 
 /// An inconsistent object that may be repaired.
@@ -165,10 +167,10 @@ pub(super) struct Finding {
 
 impl Run {
     /// How many times as long as they read members rest while clients work: as long as none is late
-    /// for it, or, if an operator waits, as `least`.
+    /// for it, or, if an operator waits, as long as the scheduler wants (0).
     pub(super) fn rest(&self, least: u32) -> u32 {
         match self.order.requested {
-            true => least,
+            true => 0,
             false => self.rests.values().copied().min().unwrap_or(least),
         }
     }

@@ -22,6 +22,11 @@ use crate::pg::object::{ObjectInfo, StoredObject};
 const KEY_BYTES: usize = 256 << 10;
 /// The bytes of accounts after which an answer is sent, once an object's last clone is in it.
 const MOST_BYTES: usize = 1 << 20;
+/// The bytes of contents after which an answer is sent, so that few objects of a range are written
+/// while the others are read.
+const MOST_READ: u64 = 4 << 20;
+/// The bytes of contents after which there may be a rest before the account is complete.
+const READ_AT_ONCE: u64 = 8 << 20;
 
 /// A member's part in the scrubs of its PG.
 #[derive(Debug, Default)]
@@ -63,6 +68,10 @@ pub(super) struct Work {
     next: Option<Bytes>,
     done: Vec<Account>,
     weight: usize,
+    /// The bytes of contents that were read.
+    read: u64,
+    /// Of them those since the last rest.
+    in_a_row: u64,
     current: Option<Reading>,
     /// Whether the store was asked and has not answered.
     pub(super) waits: bool,
@@ -134,6 +143,8 @@ impl Work {
             next: None,
             done: Vec::new(),
             weight: 0,
+            read: 0,
+            in_a_row: 0,
             current: None,
             waits: false,
             since: Micros::ZERO,
@@ -148,12 +159,27 @@ impl Work {
             return Next::Read(reading.key.clone(), reading.wants());
         }
         match left.front() {
-            Some(key) if self.weight < MOST_BYTES || self.is_of_last(key) => Next::Lookup(key.clone()),
+            Some(key) if self.has_room() || self.is_of_last(key) => Next::Lookup(key.clone()),
             Some(_) => Next::Give,
             // An object's clones are judged together: the listing goes on if it had no room for all.
             None if self.next.as_ref().is_some_and(|next| self.is_of_last(next)) => Next::List,
             None => Next::Give,
         }
+    }
+
+    fn has_room(&self) -> bool {
+        self.weight < MOST_BYTES && self.read < MOST_READ
+    }
+
+    /// Whether a rest does no harm now: what is looked at may be written meanwhile, and would be read
+    /// again.
+    pub(super) fn may_rest(&self) -> bool {
+        self.read == 0 || self.in_a_row >= READ_AT_ONCE
+    }
+
+    /// Notes that the work has rested.
+    pub(super) fn rested(&mut self) {
+        self.in_a_row = 0;
     }
 
     /// Whether a key is of the same object as the last account.
@@ -231,6 +257,8 @@ impl Work {
         let before = reading.done();
         reading.take(answers);
         let read = reading.done().saturating_sub(before);
+        self.read += read;
+        self.in_a_row += read;
         self.go_on(reading);
         read
     }
