@@ -57,7 +57,8 @@ impl Store {
     /// copies of the superblock are read. The owner decides when the next piece is due.
     ///
     /// # Errors
-    /// [`StoreError::Fatal`], [`StoreError::Ruined`].
+    /// [`StoreError::Fatal`](crate::StoreError::Fatal),
+    /// [`StoreError::Ruined`](crate::StoreError::Ruined).
     pub fn check_index(&mut self, from: u64, token: Token) -> Result<()> {
         self.check()?;
         self.checks += 1;
@@ -68,7 +69,8 @@ impl Store {
     /// Tells what damaged pages mean; an [`Event::Judged`] answers. Reads a hundredth of the index.
     ///
     /// # Errors
-    /// [`StoreError::Fatal`], [`StoreError::Ruined`].
+    /// [`StoreError::Fatal`](crate::StoreError::Fatal),
+    /// [`StoreError::Ruined`](crate::StoreError::Ruined).
     pub fn judge_index(&mut self, pages: Vec<IndexPage>, token: Token) -> Result<()> {
         self.check()?;
         self.checks += 1;

@@ -295,9 +295,8 @@ impl Checking<'_> {
 
     /// Tells the monitors of the damage, and asks whether this OSD may stop.
     fn tell(&mut self) {
-        // An ordered check is soon at its end: all that it finds is mended at once.
         if self.check.is_ordered {
-            return;
+            return; // An ordered check is soon at its end: all that it finds is mended at once.
         }
         let now = self.setup.usec();
         let (number, at) = self.check.asked;
