@@ -397,7 +397,10 @@ impl Scrubbing<'_> {
     /// Handles a member's accounts.
     fn given(&mut self, from: OsdId, given: Given, cx: &mut Ctx<'_>) {
         let pgid = self.serving.site.pgid;
-        let run = self.scrub().filter(|s| s.number == given.number).and_then(Scrub::run);
+        let run = self
+            .scrub()
+            .filter(|s| s.number == given.number)
+            .and_then(Scrub::run);
         let asked = run.and_then(|run| match &mut run.step {
             Step::Asked(asked) if asked.waits.contains_key(&from) => {
                 run.rests.insert(from, given.rest);

@@ -390,23 +390,31 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn an_answer_ends_between_objects() {
-        let head = key::object_key(&spirula_maps::HObject {
-            oid: "many".into(),
+    fn object(name: &str) -> Bytes {
+        key::object_key(&spirula_maps::HObject {
+            oid: name.into(),
             snap: spirula_maps::snap::NOSNAP,
             ..spirula_maps::HObject::default()
-        });
-        let clones = [1, 2, 3].map(|snap| key::clone_key(&head, snap));
-        let wanted = Wanted {
+        })
+    }
+
+    fn wanted(deep: bool, head: &Bytes) -> Wanted {
+        Wanted {
             number: 1,
             at: EVersion::ZERO,
-            range: key::group_range(&head),
-            deep: false,
+            range: key::group_range(head),
+            deep,
             seed: 1,
             attrs: false,
             rest: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn an_answer_ends_between_objects() {
+        let head = object("many");
+        let clones = [1, 2, 3].map(|snap| key::clone_key(&head, snap));
+        let wanted = wanted(false, &head);
         let strides = Strides { data: 4096, keys: 1 };
         let mut work = Work::new(OsdId::new(0), PeeringId::default(), wanted, strides);
         work.listed(clones[..2].iter().cloned(), Some(clones[2].clone()));
@@ -432,5 +440,48 @@ mod tests {
         assert_eq!(work.next(), Next::Give);
         let (accounts, next) = work.give();
         assert_eq!((accounts.len(), next), (4, Some(Bytes::from_static(b"\xff"))));
+    }
+
+    #[test]
+    fn an_answer_ends_after_some_contents_and_rests_are_in_between() {
+        let heads: Vec<Bytes> = ["a", "b", "c"].map(object).into();
+        let strides = Strides {
+            data: 1 << 20,
+            keys: 1,
+        };
+        let wanted = wanted(true, &heads[0]);
+        let mut work = Work::new(OsdId::new(0), PeeringId::default(), wanted, strides);
+        work.listed(heads.iter().cloned(), None);
+        let read = |work: &mut Work, size: u64| {
+            let info = Bytes::new();
+            let object = StoredObject {
+                size,
+                info,
+                ..StoredObject::default()
+            };
+            work.looked_up(Some(Some(object)), false);
+            let mut rests = Vec::new();
+            while let Next::Read(_, wants) = work.next() {
+                rests.push(work.may_rest());
+                let nothing = wants.into_iter().map(|want| Fetched {
+                    want,
+                    answer: Ok(Answer::Data(Pieces::default())),
+                });
+                work.read(nothing.collect());
+            }
+            rests
+        };
+        assert!(work.may_rest(), "before anything is read");
+        assert_eq!(read(&mut work, 2 << 20), [true, false]);
+        assert_eq!(work.next(), Next::Lookup(heads[1].clone()));
+        // Half of it is read when there is a rest, as none is due before.
+        assert_eq!(
+            read(&mut work, 10 << 20),
+            [vec![false; 6], vec![true; 4]].concat()
+        );
+        assert_eq!(work.next(), Next::Give, "that was enough for an answer");
+        work.rested();
+        assert!(!work.may_rest());
+        assert_eq!(work.give().1, Some(heads[2].clone()));
     }
 }
