@@ -140,6 +140,8 @@ impl<'a> OsdScrubs<'a> {
         let task = |slot: u32| self.0.pgs.get(&slot)?.seen().scrubs().scrub_task(now);
         let mut tasks: Vec<Task> = slots.filter_map(task).collect();
         let seen = f64::from(f.busy.seen);
+        // Another interval does not make it know less than before.
+        let has_foretold = f.outlook.as_ref().is_some_and(|o| o.ends.is_some());
         let enough = (cfg.intervals.deep / SEEN_OF).min(DAY.into());
         ScrubOutlook {
             week: self.0.scrubs.permit.week,
@@ -147,11 +149,13 @@ impl<'a> OsdScrubs<'a> {
             left: tasks.iter().fold((0.0, 0.0), |(bytes, objects), t| {
                 (bytes + t.bytes, objects + t.objects)
             }),
-            ends: means.filter(|_| seen >= enough).map(|m| ScrubEnds {
-                end: m.end(&mut tasks),
-                without: m.ends_without(&mut tasks),
-                at_best: m.end_at_best(&mut tasks),
-            }),
+            ends: means
+                .filter(|_| has_foretold || seen >= enough)
+                .map(|m| ScrubEnds {
+                    end: m.end(&mut tasks),
+                    without: m.ends_without(&mut tasks),
+                    at_best: m.end_at_best(&mut tasks),
+                }),
             means,
         }
     }

@@ -114,6 +114,13 @@ fn an_osd_foretells_only_what_it_has_seen() {
     let ends = outlook(&sim).ends.unwrap();
     assert!(ends.end.ratio() < 1.01, "{ends:?}");
     assert_eq!(outlook(&sim).means.unwrap().busy, 0.0);
+    // It knows no less if the interval is a week again.
+    sim.with(REPLICA, |core, _| {
+        core.set_config(Arc::new(PgConfig::default()));
+    });
+    sim.pass(10);
+    let ends = outlook(&sim).ends.unwrap();
+    assert!(ends.end.interval > 7000.0 && ends.end.ratio() < 1.01, "{ends:?}");
     // No hour is permitted.
     sim.permit(Hours::new((0, 0), (7, 8)), 0.0);
     sim.pass(10);
