@@ -130,6 +130,7 @@ pub struct Core {
 impl Core {
     /// A reactor without PGs. It does nothing until a map says that the OSD is up.
     pub fn new(whoami: OsdId, shard: Shard, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
+        let rate = cfg.clients.part(shard.count);
         Self {
             whoami,
             shard,
@@ -143,7 +144,7 @@ impl Core {
             early: Vec::new(),
             shared: Shared::default(),
             scrubs: ScrubTurns::default(),
-            scheduler: Scheduler::default(),
+            scheduler: Scheduler::new(rate),
             remembered: 0,
             changed: Changed::default(),
         }
@@ -211,6 +212,7 @@ impl Core {
         self.pgs
             .values_mut()
             .for_each(|pg| pg.set_config(Arc::clone(&cfg)));
+        self.scheduler.set_rate(cfg.clients.part(self.shard.count));
         self.cfg = cfg;
         self.share_memory();
     }

@@ -10,6 +10,11 @@
 //! small write is not kept waiting by the bytes of large ones, nor a large one by the number of small
 //! ones. Reads have none here: those that wait for memory take turns for that (`daemon/read_turns`),
 //! so one whose client does not take its replies would keep others waiting.
+//!
+//! Each client may have a reservation and a limit, in requests a second, as mClock's clients have
+//! (Gulati, Merchant, Varman, "mClock: handling throughput variability for hypervisor IO
+//! scheduling", 2010): a request that the reservation covers begins before all that none does, and
+//! one beyond the limit waits for its time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,6 +24,7 @@ use spirula_denc::Micros;
 use spirula_invariant::impossible;
 use spirula_maps::PgId;
 
+use crate::pg::ClientRate;
 use crate::pg::op::{Client, ClientOp};
 use crate::pg::turn::{LOADS, Load, UnderWay};
 use crate::pg::{Ctx, Output};
@@ -30,6 +36,9 @@ const PER_OP: u64 = 16 << 10;
 const LARGEST: u64 = 32 << 20;
 /// The cost of writes under way, of small ones and of large ones, from which on others wait.
 const MOST: u64 = 6 << 20;
+/// The time of which a client may make up for what it did not use of its limit. Alarms are not much
+/// finer.
+const SLACK: Micros = Micros::from_millis(50);
 /// How long a client counts after its last request.
 const RECENT: Micros = Micros::from_secs(1);
 
@@ -48,6 +57,10 @@ struct Flow {
     client: Arc<Client>,
     /// The client's tag: where its next request begins.
     tag: u64,
+    /// When its reservation covers its next request.
+    covered: Micros,
+    /// When its limit lets its next request begin.
+    free: Micros,
     /// When its last request came.
     last: Micros,
     queue: VecDeque<Waiting>,
@@ -86,9 +99,19 @@ pub(super) struct Scheduler {
     parties: HashMap<usize, u64>,
     /// The clients whose next request has this load, by their tags.
     next: [BTreeSet<(u64, u64)>; LOADS],
+    /// Those of them that have a reservation, by the times at which it covers their next requests.
+    covered: BTreeSet<(Micros, u64)>,
+    /// The clients that wait for their limit, by the times at which it lets their next requests begin.
+    limited: BTreeSet<(Micros, u64)>,
+    rate: ClientRate,
     /// The tag with which the last request began.
     tag: u64,
     under_way: Arc<UnderWay>,
+}
+
+/// The time between steps of which there are so many in a second.
+fn step(rate: f64) -> Option<Micros> {
+    (rate > 0.0).then(|| Micros::from_secs_f64(1.0 / rate))
 }
 
 fn party(client: &Client) -> usize {
@@ -96,6 +119,14 @@ fn party(client: &Client) -> usize {
 }
 
 impl Scheduler {
+    /// With this reservation and limit of each client.
+    pub(super) fn new(rate: ClientRate) -> Self {
+        Self {
+            rate,
+            ..Self::default()
+        }
+    }
+
     /// Takes a request that has come, and returns it if it begins now. Else it waits until
     /// [`Scheduler::next`] returns it.
     pub(super) fn enter(&mut self, pgid: PgId, mut op: ClientOp, now: Micros) -> Option<ClientOp> {
@@ -112,18 +143,18 @@ impl Scheduler {
         if flow.queue.is_empty() {
             // What the client did not use while it was idle is not its due.
             flow.tag = flow.tag.max(first);
-            if may_begin {
+            flow.covered = flow.covered.max(now);
+            if may_begin && flow.free <= now {
                 let tag = flow.tag;
                 op.taken.turn = Some(self.under_way.begin(load, cost));
-                self.begun(conn, tag, cost);
+                self.begun(conn, tag, cost, now);
                 return Some(op);
             }
         }
         op.stamps.scheduled = now;
         flow.queue.push_back(Waiting { pgid, op, load, cost });
         if flow.queue.len() == 1 {
-            let head = (flow.tag, conn);
-            self.next[load as usize].insert(head);
+            self.line_up(conn, now);
         }
         None
     }
@@ -136,6 +167,8 @@ impl Scheduler {
             Flow {
                 client: Arc::clone(client),
                 tag: 0,
+                covered: Micros::ZERO,
+                free: Micros::ZERO,
                 last: Micros::ZERO,
                 queue: VecDeque::new(),
             }
@@ -151,10 +184,52 @@ impl Scheduler {
         load == Load::Reads || self.under_way.cost(load) < MOST
     }
 
+    /// Sets the reservation and the limit of each client.
+    pub(super) fn set_rate(&mut self, rate: ClientRate) {
+        if self.rate == rate {
+            return; // Other options have changed.
+        }
+        self.rate = rate;
+        // The old ones end at once.
+        for flow in self.flows.values_mut() {
+            (flow.covered, flow.free) = (flow.last, Micros::ZERO);
+        }
+        self.covered.clear();
+        self.next.iter_mut().for_each(BTreeSet::clear);
+        self.limited.clear();
+        let waiting = self.flows.iter().filter(|(_, f)| !f.queue.is_empty());
+        let waiting: Vec<u64> = waiting.map(|(conn, _)| *conn).collect();
+        waiting
+            .into_iter()
+            .for_each(|conn| self.line_up(conn, Micros::ZERO));
+    }
+
+    /// Has a client wait for its turn with its next request, or for its limit.
+    fn line_up(&mut self, conn: u64, now: Micros) {
+        let Some((flow, head)) = self.flows.get(&conn).and_then(|f| Some((f, f.queue.front()?))) else {
+            return; // It has nothing that waits.
+        };
+        if flow.free > now {
+            self.limited.insert((flow.free, conn));
+            return; // It goes on when that time has come.
+        }
+        self.next[head.load as usize].insert((flow.tag, conn));
+        if self.rate.least > 0.0 {
+            self.covered.insert((flow.covered, conn));
+        }
+    }
+
     /// Moves a client's tag on by the cost of a request that begins with this tag.
-    fn begun(&mut self, conn: u64, tag: u64, cost: u64) {
+    fn begun(&mut self, conn: u64, tag: u64, cost: u64, now: Micros) {
         self.tag = self.tag.max(tag);
+        let (least, most) = (step(self.rate.least), step(self.rate.most));
         if let Some(flow) = self.flows.get_mut(&conn) {
+            if let Some(step) = least {
+                flow.covered += step;
+            }
+            if let Some(step) = most {
+                flow.free = flow.free.max(now.saturating_sub(SLACK)) + step;
+            }
             let sharers = self.parties.get(&party(&flow.client)).copied().unwrap_or(1);
             flow.tag = tag.saturating_add(cost.saturating_mul(sharers));
         }
@@ -163,26 +238,34 @@ impl Scheduler {
     /// Takes the next request that may begin, and notes how long it has waited. If others wait, asks
     /// to be called when what is under way is forgotten.
     pub(super) fn next(&mut self, cx: &mut Ctx<'_>) -> Option<(PgId, ClientOp)> {
-        if self.next.iter().all(BTreeSet::is_empty) {
+        if self.limited.is_empty() && self.next.iter().all(BTreeSet::is_empty) {
             return None;
         }
-        let usec = self.under_way.forget(cx.usec);
-        let Some((pgid, op)) = self.pop() else {
-            cx.out.push(Output::Alarm { usec });
+        let forgets = self.under_way.forget(cx.usec);
+        let Some((pgid, op)) = self.pop(cx.usec) else {
+            let waits = self.next.iter().any(|next| !next.is_empty());
+            let limit = self.limited.first().map(|(free, _)| *free);
+            let alarms = waits.then_some(forgets).into_iter().chain(limit);
+            if let Some(usec) = alarms.min() {
+                cx.out.push(Output::Alarm { usec });
+            }
             return None;
         };
         cx.perf.turns.add(cx.usec.saturating_sub(op.stamps.scheduled));
         Some((pgid, op))
     }
 
-    fn pop(&mut self) -> Option<(PgId, ClientOp)> {
-        let is_shared = self.is_shared();
-        let may = |load: &Load| !is_shared || self.has_room(*load);
-        let heads = Load::ALL.into_iter().filter(may);
-        let firsts = heads.filter_map(|load| Some((*self.next[load as usize].first()?, load)));
-        let ((tag, conn), load) = firsts.min_by_key(|(first, _)| *first)?;
+    fn pop(&mut self, now: Micros) -> Option<(PgId, ClientOp)> {
+        while let Some((_, conn)) = self.limited.first().filter(|(free, _)| *free <= now).copied() {
+            self.limited.pop_first();
+            self.line_up(conn, now);
+        }
+        let (tag, conn, load) = self.first_covered(now).or_else(|| self.first())?;
         self.next[load as usize].remove(&(tag, conn));
         let flow = self.flows.get_mut(&conn);
+        if let Some(flow) = &flow {
+            self.covered.remove(&(flow.covered, conn));
+        }
         let Some(Waiting {
             pgid, mut op, cost, ..
         }) = flow.and_then(|f| f.queue.pop_front())
@@ -190,13 +273,34 @@ impl Scheduler {
             impossible!("a client whose turn it is to have a request that waits"; connection = conn);
         };
         op.taken.turn = Some(self.under_way.begin(load, cost));
-        self.begun(conn, tag, cost);
-        if let Some(flow) = self.flows.get(&conn)
-            && let Some(head) = flow.queue.front()
-        {
-            self.next[head.load as usize].insert((flow.tag, conn));
-        }
+        self.begun(conn, tag, cost, now);
+        self.line_up(conn, now);
         Some((pgid, op))
+    }
+
+    /// Whether a request with this load may begin.
+    fn may_begin(&self, load: Load) -> bool {
+        !self.is_shared() || self.has_room(load)
+    }
+
+    /// The client with the lowest tag of those whose next request may begin.
+    fn first(&self) -> Option<(u64, u64, Load)> {
+        let heads = Load::ALL.into_iter().filter(|load| self.may_begin(*load));
+        let firsts = heads.filter_map(|load| {
+            let (tag, conn) = self.next[load as usize].first()?;
+            Some((*tag, *conn, load))
+        });
+        firsts.min_by_key(|(tag, conn, _)| (*tag, *conn))
+    }
+
+    /// The client whose reservation has covered its next request for longest.
+    fn first_covered(&self, now: Micros) -> Option<(u64, u64, Load)> {
+        let covered = self.covered.iter().take_while(|(since, _)| *since <= now);
+        let heads = covered.filter_map(|(_, conn)| {
+            let flow = self.flows.get(conn)?;
+            Some((flow.tag, *conn, flow.queue.front()?.load))
+        });
+        heads.into_iter().find(|(_, _, load)| self.may_begin(*load))
     }
 
     /// The requests that wait.
@@ -210,6 +314,8 @@ impl Scheduler {
             return; // It has sent nothing lately.
         };
         self.next.iter_mut().for_each(|n| n.retain(|(_, c)| *c != conn));
+        self.covered.remove(&(flow.covered, conn));
+        self.limited.remove(&(flow.free, conn));
         self.leave_party(&flow.client);
     }
 
@@ -318,7 +424,7 @@ mod tests {
     fn run(s: &mut Scheduler, mut under_way: VecDeque<ClientOp>, count: usize) -> BTreeMap<u64, u64> {
         let mut begun = BTreeMap::new();
         for _ in 0..count {
-            while let Some((_, op)) = s.pop() {
+            while let Some((_, op)) = s.pop(Micros::new(1)) {
                 *begun.entry(op.client.conn).or_default() += op.traffic();
                 under_way.push_back(op);
             }
@@ -399,14 +505,14 @@ mod tests {
         let stuck = enter(&mut s, &c[0], 4 << 20, 10);
         enter(&mut s, &c[1], 4096, 1);
         enter(&mut s, &c[1], 4 << 20, 1);
-        assert!(s.pop().is_none());
+        assert!(s.pop(Micros::new(1)).is_none());
         assert_eq!(
             s.under_way.forget(Micros::from_millis(300)),
             Micros::from_millis(500)
         );
-        assert!(s.pop().is_none());
+        assert!(s.pop(Micros::new(1)).is_none());
         s.under_way.forget(Micros::from_millis(500));
-        let (_, later) = s.pop().expect("what was under way is forgotten");
+        let (_, later) = s.pop(Micros::new(1)).expect("what was under way is forgotten");
         drop(stuck);
         assert_eq!(s.state().under_way, [0, (4 << 20) + PER_OP, 0]);
         drop(later);
@@ -447,5 +553,81 @@ mod tests {
         assert!(s.is_shared());
         s.tick(Micros::from_secs(2));
         assert!(!s.is_shared() && s.parties.is_empty());
+    }
+
+    /// The requests of each client that begin in ten seconds, if each always has one that waits and
+    /// none takes any time.
+    fn begun_in_ten_seconds(s: &mut Scheduler, all: &[Arc<Client>]) -> Vec<usize> {
+        let mut begun = vec![0; all.len()];
+        for ms in (0..10_000).step_by(20) {
+            let now = Micros::from_millis(1000 + ms);
+            for (client, begun) in all.iter().zip(&mut begun) {
+                let waits = s.ops().filter(|op| op.client.conn == client.conn).count();
+                let missing = 20_usize.saturating_sub(waits);
+                let at_once = (0..missing).filter_map(|_| s.enter(pgid(), op(client, 4096), now));
+                *begun += at_once.count();
+            }
+            while let Some((_, op)) = s.pop(now) {
+                begun[(op.client.conn - 1) as usize] += 1;
+            }
+        }
+        begun
+    }
+
+    #[test]
+    fn a_limit_bounds_each_client_and_ends_with_the_option() {
+        let limit = |most| ClientRate { least: 0.0, most };
+        for clients in [clients(&[0]), clients(&[0, 1])] {
+            let mut s = Scheduler::default();
+            s.set_rate(limit(100.0));
+            for begun in begun_in_ten_seconds(&mut s, &clients) {
+                assert!((995..=1010).contains(&begun), "{begun}");
+            }
+            let waiting = s.ops().count();
+            let now = Micros::from_millis(10_980);
+            assert!(waiting > 0 && s.pop(now).is_none());
+            s.set_rate(limit(0.0));
+            assert_eq!(std::iter::from_fn(|| s.pop(now)).count(), waiting);
+        }
+    }
+
+    #[test]
+    fn a_reservation_goes_before_what_is_due_by_cost() {
+        let share = |least| {
+            let (mut s, c) = (Scheduler::default(), clients(&[0, 1]));
+            s.set_rate(ClientRate { least, most: 0.0 });
+            meet(&mut s, &c);
+            // One has had much more than the other, whose small requests go first by their cost.
+            let mut under_way = enter(&mut s, &c[0], 100 << 10, 400);
+            under_way.extend(enter(&mut s, &c[1], 4096, 4000));
+            let mut begun = [0, 0];
+            for ms in 0..1000 {
+                while let Some((_, op)) = s.pop(Micros::from_millis(ms)) {
+                    begun[(op.client.conn - 1) as usize] += 1;
+                    under_way.push_back(op);
+                }
+                under_way.pop_front();
+            }
+            begun
+        };
+        let ([without, _], [with, others]) = (share(0.0), share(300.0));
+        assert!(
+            without < 200 && with >= 290 && others >= 290,
+            "{without} {with} {others}"
+        );
+    }
+
+    #[test]
+    fn who_leaves_leaves_nothing_behind() {
+        let (mut s, c) = (Scheduler::default(), clients(&[0, 1]));
+        s.set_rate(ClientRate {
+            least: 1.0,
+            most: 10.0,
+        });
+        let _under_way: Vec<_> = c.iter().map(|c| enter(&mut s, c, 4 << 20, 100)).collect();
+        assert!(!s.limited.is_empty());
+        s.forget(1);
+        s.forget(2);
+        assert!(s.limited.is_empty() && s.covered.is_empty() && s.pop(Micros::from_secs(9)).is_none());
     }
 }

@@ -8,10 +8,10 @@ use spirula_denc::Micros;
 use spirula_store::MAX_OBJECT_SIZE;
 
 use super::state::Osd;
-use crate::pg::Rate;
 use crate::pg::config::{PgConfig, ScrubConfig, Window};
 use crate::pg::scrub::Strides;
 use crate::pg::scrub::schedule::Intervals;
+use crate::pg::{ClientRate, Rate};
 
 /// The options that may change at any time. Other options are read at the start, or by official
 /// daemons only.
@@ -67,6 +67,8 @@ const LIVE: &[&str] = &[
     "osd_mclock_scheduler_background_recovery_lim",
     "osd_mclock_scheduler_background_recovery_res",
     "osd_mclock_scheduler_background_recovery_wgt",
+    "osd_mclock_scheduler_client_lim",
+    "osd_mclock_scheduler_client_res",
     "osd_mclock_scheduler_client_wgt",
     "osd_op_complaint_time",
     "osd_op_history_duration",
@@ -164,6 +166,7 @@ pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
             ..base.backfill_window
         },
         recovery_sleep: Micros::from_secs_f64(values.float("osd_recovery_sleep")),
+        clients: client_rate(values),
         recovery: rate(values, "recovery"),
         best_effort: rate(values, "best_effort"),
         max_trimming_pgs: size("osd_max_trimming_pgs").max(1),
@@ -192,6 +195,17 @@ fn rate(values: &Values, class: &str) -> Rate {
             }
         }
         _ => Rate::weighing(0.5),
+    }
+}
+
+/// How many requests of each client begin, which only one's own profile bounds.
+fn client_rate(values: &Values) -> ClientRate {
+    match values.get("osd_mclock_profile") {
+        "custom" => ClientRate {
+            least: values.uint("osd_mclock_scheduler_client_res") as f64,
+            most: values.uint("osd_mclock_scheduler_client_lim") as f64,
+        },
+        _ => ClientRate::default(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use spirula_denc::Micros;
 
 use super::bug::Bug;
-use super::rate::Rate;
+use super::rate::{ClientRate, Rate};
 use super::scrub::Strides;
 use super::scrub::outlook::rest;
 use super::scrub::schedule::Intervals;
@@ -165,6 +165,8 @@ pub struct PgConfig {
     /// While clients work, such a copy may have as many bytes under way as this many of their
     /// requests.
     pub busy_requests: u64,
+    /// How many requests of each client begin (`osd_mclock_profile`).
+    pub clients: ClientRate,
     /// How fast an OSD copies (`osd_mclock_profile`).
     pub recovery: Rate,
     /// How fast an OSD scrubs, trims and deletes (`osd_mclock_profile`).
@@ -408,6 +410,7 @@ impl Default for PgConfig {
                 chunk: 256 << 10,
             },
             busy_requests: 2,
+            clients: ClientRate::default(),
             recovery: Rate::weighing(0.5),
             best_effort: Rate::weighing(0.5),
             recovery_sleep: Micros::ZERO,

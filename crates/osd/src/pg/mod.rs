@@ -117,7 +117,7 @@ use outbox::Outbox;
 pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, Token};
 pub use pace::Pace;
 use promise::Promise;
-pub use rate::Rate;
+pub use rate::{ClientRate, Rate};
 use recent::Recent;
 use role::Role;
 use scrub::Scrubbed;

@@ -21,3 +21,24 @@ impl Rate {
         }
     }
 }
+
+/// The requests of each client in a second.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ClientRate {
+    /// So many begin before those of clients that had more; 0 for none.
+    pub least: f64,
+    /// The most that begin; 0 for any number.
+    pub most: f64,
+}
+
+impl ClientRate {
+    /// The part of one of so many reactors, among which a client's requests are spread.
+    #[must_use]
+    pub fn part(self, reactors: u32) -> Self {
+        let reactors = f64::from(reactors.max(1));
+        Self {
+            least: self.least / reactors,
+            most: self.most / reactors,
+        }
+    }
+}
