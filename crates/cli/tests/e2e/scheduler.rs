@@ -38,10 +38,13 @@ fn write_together(c: &Cluster, run: &str) {
 /// Each OSD begins as many requests of a client in a second as an operator's own profile says.
 fn a_client_keeps_to_its_limit(c: &Cluster) {
     c.sh("ceph config set osd osd_mclock_scheduler_client_lim 50; ceph config set osd osd_mclock_profile custom; sleep 1");
-    let writes = c.sh("rados bench -p p 4 write -b 4096 -t 32 --run-name limited | grep '^Total writes made'");
+    let writes =
+        c.sh("rados bench -p p 4 write -b 4096 -t 32 --run-name limited | grep '^Total writes made'");
     let writes: u32 = writes.split_whitespace().last().unwrap().parse().unwrap();
     assert!((300..=3 * 50 * 5 + 32).contains(&writes), "{writes}");
-    c.sh("ceph config rm osd osd_mclock_scheduler_client_lim; ceph config rm osd osd_mclock_profile; sleep 1");
+    c.sh(
+        "ceph config rm osd osd_mclock_scheduler_client_lim; ceph config rm osd osd_mclock_profile; sleep 1",
+    );
     let more = c.sh("rados bench -p p 1 write -b 4096 -t 32 --run-name free | grep '^Total writes made'");
     let more: u32 = more.split_whitespace().last().unwrap().parse().unwrap();
     assert!(more > writes, "{more} after {writes}");

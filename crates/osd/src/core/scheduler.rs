@@ -611,10 +611,9 @@ mod tests {
             begun
         };
         let ([without, _], [with, others]) = (share(0.0), share(300.0));
-        assert!(
-            without < 200 && with >= 290 && others >= 290,
-            "{without} {with} {others}"
-        );
+        // What began before the second counts.
+        let is_right = without < 200 && (240..300).contains(&with) && others > 300;
+        assert!(is_right, "{without} {with} {others}");
     }
 
     #[test]

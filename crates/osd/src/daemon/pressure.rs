@@ -9,6 +9,10 @@ use spirula_buf::BudgetUsage;
 /// What the peak of other memory falls by in a second: it comes again soon.
 const FADES: usize = 1 << 20;
 
+/// What other memory may grow by before the next second, on a machine that is too busy to do anything
+/// in time.
+const GROWS: usize = 8 << 20;
+
 /// The memory besides payloads, second by second.
 pub(super) struct Pressure {
     /// The bytes of memory that the process may take.
@@ -34,7 +38,7 @@ impl Pressure {
         let others = resident.saturating_sub(payload.in_use + payload.kept);
         self.others = others.max(self.others.saturating_sub(FADES));
         self.payloads
-            .saturating_sub(self.target.saturating_sub(self.others))
+            .saturating_sub(self.target.saturating_sub(self.others + GROWS))
     }
 }
 
@@ -57,13 +61,13 @@ mod tests {
         let mut pressure = Pressure::new(128 * MIB, 39 * MIB);
         assert_eq!(pressure.withheld(22 * MIB, usage(0, 0)), 0);
         // Payloads themselves may be as many as they like.
-        assert_eq!(pressure.withheld(119 * MIB, usage(20 * MIB, 10 * MIB)), 0);
-        assert_eq!(pressure.withheld(119 * MIB, usage(10 * MIB, 10 * MIB)), 10 * MIB);
+        assert_eq!(pressure.withheld(111 * MIB, usage(20 * MIB, 10 * MIB)), 0);
+        assert_eq!(pressure.withheld(111 * MIB, usage(10 * MIB, 10 * MIB)), 10 * MIB);
         assert_eq!(pressure.withheld(200 * MIB, usage(0, 0)), 39 * MIB);
         let others = 200 * MIB;
         for second in 1..200 {
             let most = (others - second * MIB).max(22 * MIB);
-            let left = 128 * MIB - most.min(128 * MIB);
+            let left = 120 * MIB - most.min(120 * MIB);
             let held = pressure.withheld(22 * MIB, usage(0, 0));
             assert_eq!(held, (39 * MIB).saturating_sub(left), "{second}");
         }
