@@ -10,7 +10,7 @@ use spirula_maps::{HObject, OsdId, PgShard, ReqId, SnapId, SpgId};
 use spirula_proto::mon::LogPriority;
 use spirula_proto::osd_op_data::{InconsistentObject, ShardInfo};
 
-use super::account::{Account, Omap};
+use super::account::{Account, Found, Omap};
 use super::clones::{self, Info, Member};
 use super::findings::{self, MOST_BYTES, MOST_LISTED};
 use super::handler::Scrubbing;
@@ -21,8 +21,9 @@ use super::official;
 use super::run::{Asked, Finding, Order, Run, State};
 use super::said::Told;
 use crate::pg::bug::Bug;
+use crate::pg::digests::Digests;
 use crate::pg::key;
-use crate::pg::layout::Layout;
+use crate::pg::layout::{Layout, Shape};
 use crate::pg::log::usage_of;
 use crate::pg::object::ObjectInfo;
 use crate::pg::output::{Ctx, Output};
@@ -40,8 +41,44 @@ pub(super) struct Judged {
     auth: Option<(Bytes, Option<Omap>)>,
     /// The object, if any member that could count has it.
     member: Option<Member>,
+    /// The info with the digests that it lacks, if all copies are alike.
+    pub(super) lacking: Option<ObjectInfo>,
     /// What is to be told if it is inconsistent, once it was looked at alone.
     told: Option<(InconsistentObject, Vec<String>)>,
+}
+
+impl Judged {
+    /// The object's key.
+    pub(super) fn key(&self) -> &Bytes {
+        &self.key
+    }
+
+    /// The encoded info that counts.
+    pub(super) fn auth_info(&self) -> Option<&Bytes> {
+        self.auth.as_ref().map(|(info, _)| info)
+    }
+}
+
+/// The info of an object all of whose copies are alike, with the digests that some copy lacks.
+fn lacking(copies: &[Copy<'_>], found: &Found) -> Option<ObjectInfo> {
+    let content = found.content.as_ref()?;
+    let (data, omap) = (content.data?, content.omap?.digest);
+    let is_lacking = |copy: &Copy<'_>| {
+        let info = copy.account.and_then(|a| a.found.as_ref()).map(|f| &f.info);
+        let info = info.and_then(|info| decode_all::<ObjectInfo>(info).ok());
+        copy.shape == Shape::Whole
+            && info.is_some_and(|i| !i.whiteout && i.digests.lack(i.size, i.has_omap()))
+    };
+    if !copies.iter().any(is_lacking) {
+        return None;
+    }
+    Some(ObjectInfo {
+        digests: Digests {
+            data: Some(data),
+            omap: Some(omap),
+        },
+        ..decode_all(&found.info).ok()?
+    })
 }
 
 impl Site {
@@ -88,6 +125,7 @@ impl Scrubbing<'_> {
         let judgement = judge(&copies, site.whoami, site.cfg.max_object_size);
         let found = judgement.auth.and_then(find).and_then(|a| a.found.as_ref());
         let auth = found.map(|f| (f.info.clone(), f.content.as_ref().and_then(|c| c.omap)));
+        let lacking = found.filter(|_| judgement.is_clean()).and_then(|f| lacking(&copies, f));
         let object = key::named(key);
         let counts = auth.as_ref().map(|(info, _)| info);
         let member = match counts {
@@ -104,6 +142,7 @@ impl Scrubbing<'_> {
             judgement,
             auth,
             member,
+            lacking,
             told,
         }
     }
@@ -124,7 +163,7 @@ impl Scrubbing<'_> {
         };
         let mut auth_info = None;
         for ((copy, shard), member) in copies.iter().zip(&judgement.shards).zip(&members) {
-            let is_auth = judgement.auth == Some(copy.osd);
+            let is_auth = judgement.selected == Some(copy.osd);
             let info = copy.account.and_then(|a| a.found.as_ref());
             let info = info.and_then(|f| decode_all::<ObjectInfo>(&f.info).ok());
             let reqid = info.as_ref().map_or_else(ReqId::default, |i| self.reqid_of(i));
@@ -173,6 +212,10 @@ impl Scrubbing<'_> {
             impossible!("a scrub that takes judgements to be under way"; pg = pgid);
         };
         let name = run.order.name();
+        self.note_lacking(&judged, cx);
+        let Some(run) = self.run() else {
+            impossible!("a scrub that takes judgements to be under way"; pg = pgid);
+        };
         let (mut notes, mut lines) = (Vec::new(), Vec::new());
         let mut group = Vec::new();
         for one in judged {

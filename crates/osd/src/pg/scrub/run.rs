@@ -9,6 +9,7 @@ use spirula_maps::OsdId;
 use super::account::Account;
 use super::history::Totals;
 use super::message::{FindingNote, Wanted};
+use super::noting::Noting;
 use super::slots::ScrubSlot;
 use super::telling::Telling;
 use crate::pg::key::{self, KeyRange};
@@ -110,6 +111,8 @@ pub(in crate::pg) struct Run {
     pub(super) rests: BTreeMap<OsdId, u32>,
     /// When it may look at the next objects.
     pub(super) not_before: Micros,
+    /// Digests on their way to the members.
+    pub(super) noting: Noting,
 }
 
 /// What the scrub waits for.
