@@ -165,7 +165,10 @@ mod tests {
         let data = |text, changes: &[_]| after(text, changes).data;
         assert_eq!(data("old", &[write(0, "newer")]), of("newer"));
         assert_eq!(data("old", &[write(0, "new")]), of("new"));
-        assert_eq!(data("old", &[write(3, " and"), write(7, " new")]), of("old and new"));
+        assert_eq!(
+            data("old", &[write(3, " and"), write(7, " new")]),
+            of("old and new")
+        );
         let cut = ObjectOp::Truncate { size: 1 };
         assert_eq!(data("old", &[cut, write(0, "n")]), of("n"));
         assert_eq!(data("old", &[ObjectOp::Remove, write(0, "n")]), of("n"));

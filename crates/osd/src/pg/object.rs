@@ -182,7 +182,10 @@ impl Encode for ObjectInfo {
         if !self.snaps.is_empty() {
             encode_ids(w, &self.snaps);
         }
-        digests.iter().filter_map(|(_, digest)| *digest).for_each(|d| w.u32(d));
+        digests
+            .iter()
+            .filter_map(|(_, digest)| *digest)
+            .for_each(|d| w.u32(d));
     }
 }
 
@@ -281,7 +284,7 @@ impl ObjectInfo {
     }
 
     /// An encoded info as release 0.1.0 understands it.
-    pub(super) fn without_digests(info: &Bytes) -> Bytes {
+    pub fn without_digests(info: &Bytes) -> Bytes {
         match decode_all::<Self>(info) {
             Ok(known) if known.digests != Digests::default() => Self {
                 digests: Digests::default(),
@@ -412,7 +415,10 @@ mod tests {
         for info in infos() {
             let bytes = ObjectInfo::without_digests(&info.to_bytes());
             let digests = Digests::default();
-            assert_eq!(decode_all::<ObjectInfo>(&bytes), Ok(ObjectInfo { digests, ..info }));
+            assert_eq!(
+                decode_all::<ObjectInfo>(&bytes),
+                Ok(ObjectInfo { digests, ..info })
+            );
         }
         let unsound = Bytes::from_static(b"?");
         assert_eq!(ObjectInfo::without_digests(&unsound), unsound);

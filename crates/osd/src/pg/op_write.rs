@@ -19,6 +19,7 @@ use super::exec::{Draft, IoCount, Left, ObjectState, Outcome};
 use super::fetch::{Answer, Fetched, Pieces, Want};
 use super::in_flight::{InFlight, Reply};
 use super::key;
+use super::layout::Layout;
 use super::log::{LogEntry, LogOp, Usage};
 use super::message::PeerBody;
 use super::op::{COPIES, ClientOp, OsdOp};
@@ -273,7 +274,9 @@ impl Serving<'_> {
             mtime: op_mtime(&op),
             now: cx.now,
         };
-        draft.set_digests(state, &self.site.cfg);
+        if !matches!(self.site.pool.layout, Some(Layout::Coded(_))) {
+            draft.set_digests(state, &self.site.cfg);
+        }
         let mut change = Change::of((draft, io), (key, state), &snap_context, last, times);
         if let Role::Active(a) = &*self.role {
             let lost = &a.repairs.lost;

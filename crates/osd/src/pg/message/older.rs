@@ -12,7 +12,9 @@ pub(super) fn without_digests(mut message: PeerMessage) -> PeerMessage {
     match &mut message.body {
         PeerBody::RepOp(op) => from_txn(&mut op.txn),
         PeerBody::Push(push) => from_push(push),
-        PeerBody::Repair(RepairBody::Part { found: Some(part), .. }) => from_push(&mut part.push),
+        PeerBody::Repair(RepairBody::Part {
+            found: Some(part), ..
+        }) => from_push(&mut part.push),
         _ => {}
     }
     message

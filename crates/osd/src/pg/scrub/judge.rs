@@ -102,6 +102,17 @@ impl Judgement {
         !self.too_large && !self.shards.iter().any(Shard::is_bad)
     }
 
+    /// Whether all copies are alike, and only their infos tell of other contents.
+    pub(super) fn is_misnoted(&self) -> bool {
+        let mismatches = ShardErrors::DATA_DIGEST_MISMATCH_INFO.with(ShardErrors::OMAP_DIGEST_MISMATCH_INFO);
+        let is_only_that = |s: &Shard| mismatches.contains(s.errors) && s.differs.is_empty();
+        !self.too_large
+            && self.auth.is_none()
+            && self.selected.is_some()
+            && self.shards.len() > 1
+            && self.shards.iter().all(is_only_that)
+    }
+
     /// In which ways the copies differ.
     pub(super) fn differences(&self) -> ObjectErrors {
         let of_size = match self.too_large {
@@ -288,7 +299,11 @@ pub(super) fn judge(copies: &[Copy<'_>], primary: OsdId, most: u64) -> Judgement
             errors.insert(mismatch(known.found, digests, copy.shape));
         }
     }
-    let is_current = |known: &Known<'_>| selected.as_ref().is_some_and(|(_, i)| known.info.version == i.version);
+    let is_current = |known: &Known<'_>| {
+        selected
+            .as_ref()
+            .is_some_and(|(_, i)| known.info.version == i.version)
+    };
     let auth = newest(copies, &seen, primary).filter(|(_, known)| is_current(known));
     // Where no copy counts, they are held against the one whose info does.
     let of_selected = copies.iter().zip(&seen).find_map(|(copy, (_, known))| {

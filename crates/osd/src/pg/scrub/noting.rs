@@ -82,7 +82,13 @@ mod tests {
     #[test]
     fn it_is_under_way_until_all_is_durable_but_waits_for_no_object_for_ever() {
         let version = |n| EVersion::new(Epoch::new(1), n);
-        let (mut noting, note) = (Noting::default(), Note { version: version(1), infos: BTreeMap::new() });
+        let (mut noting, note) = (
+            Noting::default(),
+            Note {
+                version: version(1),
+                infos: BTreeMap::new(),
+            },
+        );
         let secs = Micros::from_secs;
         assert_eq!(noting.took(version(0), secs(1)), None);
         let keys = [b"a", b"b"].map(|k| Bytes::from_static(k));

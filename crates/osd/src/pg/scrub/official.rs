@@ -107,9 +107,7 @@ impl fmt::Display for Display<'_> {
         write!(
             f,
             " alloc_hint [{} {} {}])",
-            info.expected_object_size,
-            info.expected_write_size,
-            info.alloc_hint_flags.0
+            info.expected_object_size, info.expected_write_size, info.alloc_hint_flags.0
         )
     }
 }

@@ -27,6 +27,7 @@ use crate::pg::layout::{Layout, Shape};
 use crate::pg::log::usage_of;
 use crate::pg::object::ObjectInfo;
 use crate::pg::output::{Ctx, Output};
+use crate::pg::role::Role;
 use crate::pg::site::Site;
 
 /// The most objects that one scrub repairs. A repair that finds more is followed by another one.
@@ -37,11 +38,12 @@ const MOST_REPAIRED: usize = 1024;
 pub(super) struct Judged {
     key: Bytes,
     pub(super) judgement: Judgement,
-    /// The copy that counts: its info, and its omap if that was read.
+    /// The info that counts, and the omap beside it if that was read.
     auth: Option<(Bytes, Option<Omap>)>,
     /// The object, if any member that could count has it.
     member: Option<Member>,
-    /// The info with the digests that it lacks, if all copies are alike.
+    /// The info with the digests of the contents, if all copies are alike and some lack digests, or all
+    /// have those of other contents.
     pub(super) lacking: Option<ObjectInfo>,
     /// What is to be told if it is inconsistent, once it was looked at alone.
     told: Option<(InconsistentObject, Vec<String>)>,
@@ -60,7 +62,7 @@ impl Judged {
 }
 
 /// The info of an object all of whose copies are alike, with the digests that some copy lacks.
-fn lacking(copies: &[Copy<'_>], found: &Found) -> Option<ObjectInfo> {
+fn lacking(copies: &[Copy<'_>], found: &Found, is_misnoted: bool) -> Option<ObjectInfo> {
     let content = found.content.as_ref()?;
     let (data, omap) = (content.data?, content.omap?.digest);
     let is_lacking = |copy: &Copy<'_>| {
@@ -69,7 +71,7 @@ fn lacking(copies: &[Copy<'_>], found: &Found) -> Option<ObjectInfo> {
         copy.shape == Shape::Whole
             && info.is_some_and(|i| !i.whiteout && i.digests.lack(i.size, i.has_omap()))
     };
-    if !copies.iter().any(is_lacking) {
+    if !is_misnoted && !copies.iter().any(is_lacking) {
         return None;
     }
     Some(ObjectInfo {
@@ -123,9 +125,11 @@ impl Scrubbing<'_> {
             })
             .collect();
         let judgement = judge(&copies, site.whoami, site.cfg.max_object_size);
-        let found = judgement.auth.and_then(find).and_then(|a| a.found.as_ref());
+        let found = judgement.selected.and_then(find).and_then(|a| a.found.as_ref());
         let auth = found.map(|f| (f.info.clone(), f.content.as_ref().and_then(|c| c.omap)));
-        let lacking = found.filter(|_| judgement.is_clean()).and_then(|f| lacking(&copies, f));
+        let is_misnoted = judgement.is_misnoted();
+        let alike = found.filter(|_| judgement.is_clean() || is_misnoted);
+        let lacking = alike.and_then(|f| lacking(&copies, f, is_misnoted));
         let object = key::named(key);
         let counts = auth.as_ref().map(|(info, _)| info);
         let member = match counts {
@@ -145,6 +149,14 @@ impl Scrubbing<'_> {
             lacking,
             told,
         }
+    }
+
+    /// Whether what the scrub finds is to be repaired.
+    fn is_repair(&self) -> bool {
+        let Role::Active(a) = &*self.serving.role else {
+            return false;
+        };
+        matches!(&a.scrub.state, State::Running(run) if run.order.repair)
     }
 
     /// What clients and the cluster log are told of an inconsistent object.
@@ -192,6 +204,7 @@ impl Scrubbing<'_> {
                 .position(|c| c.osd == site.whoami)
                 .unwrap_or_default(),
             auth_info,
+            renotes: judgement.is_misnoted() && self.is_repair(),
             most: site.cfg.max_object_size,
         };
         (entry, told.lines())
@@ -358,6 +371,7 @@ impl Scrubbing<'_> {
                 self.serving.copy.info.usage = run.counted;
             }
         }
+        let renotes = run.findings.iter().any(|f| f.renoted > 0);
         let (repaired, is_rest) = self.repair(&mut run, cx);
         fixed += repaired;
         let is_repair = order.repair || repaired > 0;
@@ -371,8 +385,9 @@ impl Scrubbing<'_> {
         };
         let checks_repair = std::mem::take(&mut scrub.checks_repair);
         scrub.repair_failed = total > 0 && (checks_repair && !is_repair || scrub.repair_failed);
-        if repaired > 0 && !is_mended {
-            // The errors that are left are counted, or the next ones repaired.
+        if repaired > 0 && (!is_mended || renotes) {
+            // The errors that are left are counted, or the next ones repaired. Digests are not noted of
+            // an object that was written meanwhile.
             scrub.checks_repair = true;
             let next = Order {
                 deep: true,
@@ -398,6 +413,7 @@ impl Scrubbing<'_> {
             if !run.order.repair && !finding.is_proven {
                 continue;
             }
+            repaired += finding.renoted;
             for (osd, renews) in finding.bad {
                 let is_feigned = self.serving.site.cfg.has_bug(Bug::FeignedRepair);
                 if is_feigned
@@ -496,6 +512,19 @@ impl Run {
     fn note_finding(&mut self, of: &Judged, note: &FindingNote) {
         let errors = of.judgement.count();
         self.totals.errors.add_all(errors);
+        let settled = FindingNote {
+            finding: None,
+            ..note.clone()
+        };
+        if of.judgement.is_misnoted() && self.order.repair {
+            return self.findings.push(Finding {
+                key: of.key.clone(),
+                bad: Vec::new(),
+                renoted: errors.all(),
+                is_proven: false,
+                settled,
+            });
+        }
         if of.judgement.auth.is_none() {
             return; // There is nothing to repair it from, and nothing to compare with.
         }
@@ -510,11 +539,9 @@ impl Run {
         self.findings.push(Finding {
             key: of.key.clone(),
             bad: bad.iter().map(|s| (s.osd, !s.is_only_unreadable())).collect(),
+            renoted: 0,
             is_proven: of.judgement.is_proven,
-            settled: FindingNote {
-                finding: None,
-                ..note.clone()
-            },
+            settled,
         });
     }
 }

@@ -160,6 +160,8 @@ pub(super) struct Finding {
     pub(super) key: Bytes,
     /// The members whose copies are wrong, and whether each is to be made wholly anew.
     pub(super) bad: Vec<(OsdId, bool)>,
+    /// The errors of copies that are alike and right: what their infos tell of contents is noted anew.
+    pub(super) renoted: u32,
     /// Whether the copy that counts proves itself.
     pub(super) is_proven: bool,
     /// The note that removes it from the list.

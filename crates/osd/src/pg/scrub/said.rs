@@ -21,6 +21,8 @@ pub(super) struct Told<'a> {
     pub(super) primary: usize,
     /// The info that counts, as Ceph shows it.
     pub(super) auth_info: Option<String>,
+    /// Whether the contents are taken to be right, and the info's digests are made anew.
+    pub(super) renotes: bool,
     /// The most bytes that an object may have.
     pub(super) most: u64,
 }
@@ -69,7 +71,17 @@ impl Told<'_> {
                 (_, false) => lines.push(format!("{pgid} shard {member} soid {object} : {parts}")),
             }
         }
-        if auth.is_none() {
+        if self.renotes {
+            let errors = self.shard(base).map_or(ShardErrors::empty(), |s| s.errors);
+            let digests = [
+                (ShardErrors::DATA_DIGEST_MISMATCH_INFO, "data_digest"),
+                (ShardErrors::OMAP_DIGEST_MISMATCH_INFO, "omap_digest"),
+            ];
+            let wrong = digests.iter().filter(|(error, _)| errors.contains(*error));
+            lines.extend(
+                wrong.map(|(_, name)| format!("{pgid} soid {object} : repairing object info {name}")),
+            );
+        } else if auth.is_none() {
             lines.push(format!(
                 "{pgid} soid {object} : failed to pick suitable auth object"
             ));

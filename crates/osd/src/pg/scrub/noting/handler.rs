@@ -29,12 +29,18 @@ fn is_old(info: &ObjectInfo, now: UTime, least: Micros) -> bool {
 
 impl Scrubbing<'_> {
     /// Has the digests noted that the infos of an object and its clones lack, all copies of which were
-    /// found to be alike.
+    /// found to be alike; in a repair, also where the infos have others.
     pub(in crate::pg::scrub) fn note_lacking(&mut self, group: &[Judged], cx: &mut Ctx<'_>) {
         let least = self.serving.site.cfg.scrub.digest_min_age;
-        let lacking = group
-            .iter()
-            .filter_map(|j| Some((j.key(), j.lacking.as_ref().filter(|i| is_old(i, cx.now, least))?)));
+        let is_repair = self.run().is_some_and(|run| run.order.repair);
+        let is_to_be_noted = |j: &Judged, info: &ObjectInfo| match j.judgement.is_misnoted() {
+            true => is_repair,
+            false => is_old(info, cx.now, least),
+        };
+        let lacking = group.iter().filter_map(|j| {
+            let info = j.lacking.as_ref().filter(|info| is_to_be_noted(j, info));
+            Some((j.key(), info?))
+        });
         let infos: BTreeMap<Bytes, ObjectInfo> = lacking
             .take(MOST_INFOS)
             .map(|(key, info)| (key.clone(), info.clone()))
@@ -92,7 +98,11 @@ impl Serving<'_> {
         if self.noting().is_none_or(|n| n.find(head).is_none()) {
             return; // As of most objects.
         }
-        let context = self.ops.contexts.find(head).filter(|c| !c.exclusive && c.holds == 0);
+        let context = self
+            .ops
+            .contexts
+            .find(head)
+            .filter(|c| !c.exclusive && c.holds == 0);
         let Some(mut state) = context.and_then(|c| c.state.clone()) else {
             return; // What uses it ends here again.
         };
