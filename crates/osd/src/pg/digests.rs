@@ -27,7 +27,7 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// Those of an object that has nothing, or has just been made.
+    /// Those of an object that has just been made.
     const UNKNOWN: Self = Self {
         data: None,
         omap: None,

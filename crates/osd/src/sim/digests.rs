@@ -213,6 +213,37 @@ fn a_digest_that_a_write_leaves_as_it_was_is_noticed() {
     }
 }
 
+/// Whether digests are those of contents after scrubs, while clients read and write a few objects.
+fn stay_true(seed: u64, bug: Option<Bug>) -> bool {
+    let cfg = PgConfig { bug, ..prompt() };
+    let mut sim = cluster_with(seed, cfg);
+    for round in 0..6 {
+        (5..15).for_each(|i| drop(sim.call(&format!("o{i}"), vec![write_at(3, "middle")])));
+        sim.settle();
+        sim.with(PRIMARY, |core, cx| {
+            assert!(core.order_scrub(PgId::new(POOL, 0), DEEP, cx))
+        });
+        for i in 0..120 {
+            // It reads first, and has the object to itself meanwhile.
+            let compare = extent(OpCode::CMPEXT, 0, 3, "dat");
+            let ops = vec![compare, write_at(4, &format!("{round} {i}"))];
+            let op = sim.build(&format!("o{}", 5 + sim.random(10)), ops);
+            sim.submit(op);
+            let steps = sim.random(12);
+            sim.run_some(steps);
+        }
+        sim.pass(40);
+    }
+    sim.settle();
+    sim.agree(&Vec::from_iter(OsdId::below(3)))
+}
+
+#[test]
+fn digests_of_what_is_written_meanwhile_are_not_noted() {
+    assert!((0..10).all(|seed| stay_true(seed, None)));
+    assert!(!(0..20).all(|seed| stay_true(seed, Some(Bug::LateDigest))));
+}
+
 #[test]
 fn without_digests_nothing_tells_which_copy_is_wrong() {
     let mut sim = cluster(14);
