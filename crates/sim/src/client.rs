@@ -263,7 +263,7 @@ impl World {
                 3 => Op::Append(self.history.value()),
                 4 => Op::SetPair(self.history.value()),
                 5 if self.rng.one_in(3) => Op::Delete,
-                6 | 7 if self.setup.code.is_some() => self.edit(object),
+                6 | 7 if self.setup.code.is_some() || self.setup.faults.scrubs > 0 => self.edit(object),
                 _ => Op::Read,
             };
             self.ask(index, worker, object, op);
@@ -272,7 +272,8 @@ impl World {
         }
     }
 
-    /// A change of part of an object's data, which members of a coded pool add to their fragments.
+    /// A change of part of an object's data, which members of a coded pool add to their fragments, and
+    /// after which the digest of the data is unknown.
     fn edit(&mut self, object: usize) -> Op {
         match self.history.first(object) {
             Some(first) if self.rng.one_in(3) => Op::Cut(first),

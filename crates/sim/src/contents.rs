@@ -9,6 +9,7 @@ use spirula_maps::PgId;
 use spirula_osd::pg::info::PgInfo;
 use spirula_osd::pg::key::{KeyRange, all_infos, parse_info_key, parse_object_key};
 use spirula_osd::pg::layout::Part;
+use spirula_osd::pg::object::ObjectInfo;
 use spirula_store::device::{BlockIo, SimDisk};
 use spirula_store::{Event, Listing, Lookup, ObjectKey, Onode, PageLimit, Read, Store, Token, Way};
 
@@ -25,10 +26,22 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Whether all but the data, and which part of them it is, is the same.
+    /// Whether all but the data, and which part of them it is, is the same. One copy may have digests
+    /// in its info that another lacks.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let rest = |o: &Self| (o.info.clone(), o.attrs.clone(), o.header.clone(), o.pairs.clone());
+        let info = |o: &Self| ObjectInfo::without_digests(&o.info);
+        let rest = |o: &Self| (info(o), o.attrs.clone(), o.header.clone(), o.pairs.clone());
         rest(self) == rest(other)
+    }
+
+    /// The digest of the omap, as infos of objects have it.
+    pub(crate) fn omap_digest(&self) -> u32 {
+        let counted = |crc, b: &Bytes| {
+            let len = u32::try_from(b.len()).unwrap_or(u32::MAX).to_le_bytes();
+            crc32c::crc32c_append(crc32c::crc32c_append(crc, &len), b)
+        };
+        let pairs = self.pairs.iter().flat_map(|(key, value)| [key, value]);
+        !pairs.fold(crc32c::crc32c(&self.header), counted)
     }
 }
 

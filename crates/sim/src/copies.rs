@@ -6,6 +6,7 @@ use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_erasure::{Layout as Code, Unit};
 use spirula_maps::OsdId;
+use spirula_osd::pg::digests::Digests;
 use spirula_osd::pg::layout::{Layout, Part};
 use spirula_osd::pg::object::ObjectInfo;
 
@@ -27,11 +28,29 @@ pub(crate) fn belong_together(copies: &Copies, size: usize, layout: Layout) -> R
             return Err(format!("the copies of {key} on {on:?} are laid out as {parts:?}"));
         }
         let fails = match layout {
-            Layout::Whole => all.windows(2).any(|w| w[0].1 != w[1].1).then(String::new),
+            Layout::Whole => whole(all).err(),
             Layout::Coded(code) => fragments(code, all).err(),
         };
         if let Some(why) = fails {
             return Err(format!("the copies of {key} on {on:?} differ{why}"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that copies are equal, and are what their infos tell of.
+fn whole(all: &[(OsdId, Stored)]) -> Result<(), String> {
+    for (osd, copy) in all {
+        let is_equal = |(_, other): &(OsdId, Stored)| copy.is_like(other) && copy.data == other.data;
+        if !all.iter().all(is_equal) {
+            return Err(String::new());
+        }
+        let digests = decode_all::<ObjectInfo>(&copy.info).map_or(Digests::default(), |i| i.digests);
+        if digests.data.is_some_and(|d| d != !crc32c::crc32c(&copy.data)) {
+            return Err(format!(": osd.{osd} has the digest of other data"));
+        }
+        if digests.omap.is_some_and(|d| d != copy.omap_digest()) {
+            return Err(format!(": osd.{osd} has the digest of another omap"));
         }
     }
     Ok(())

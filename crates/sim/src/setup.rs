@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spirula_denc::Micros;
 use spirula_maps::{Epoch, OsdId};
 use spirula_osd::pg::config::{PgConfig, ScrubConfig};
 use spirula_osd::pg::scrub::Strides;
@@ -352,6 +353,7 @@ impl Setup {
                     chunk: 2,
                     strides: Strides { data: 4096, keys: 2 },
                     patience: 2,
+                    digest_min_age: Micros::ZERO,
                     ..self.pg.scrub
                 },
                 ..self.pg.clone()

@@ -18,7 +18,7 @@ type Kind = fn(u64) -> Setup;
 
 /// Each bug, the clusters in which it is looked for, and the number of seeds within which it is
 /// caught.
-const BUGS: [(Bug, &str, Kind, u64); 32] = [
+const BUGS: [(Bug, &str, Kind, u64); 33] = [
     (Bug::NoPrior, "unlucky", unlucky, 50),
     (Bug::NoHistory, "unlucky", unlucky, 50),
     (Bug::SkippedObject, "unlucky", unlucky, 50),
@@ -50,6 +50,7 @@ const BUGS: [(Bug, &str, Kind, u64); 32] = [
     (Bug::FeignedRepair, "rotting", rotting, 50),
     (Bug::MixedAhead, "scrubbed", scrubbed, 50),
     (Bug::ToldOnce, "scrubbed", scrubbed, 50),
+    (Bug::StaleDigest, "scrubbed", scrubbed, 20),
     (Bug::EarlyRefill, "ruined", ruined, 50),
 ];
 

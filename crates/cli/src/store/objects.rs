@@ -177,6 +177,7 @@ fn removal(key: ObjectKey, onode: &Onode) -> Vec<Op> {
 
 /// What is known of an object besides its content; `info` is `null` if it cannot be read.
 fn description(found: &Found, onode: &Onode) -> Value {
+    let digest = |digest: u32| format!("{digest:#010x}");
     let info = decode_all(onode.info()).ok().map(|info: ObjectInfo| {
         let clones = info.snap_set.clones.iter();
         let clones = clones.map(|c| json!({"snap": c.id, "size": c.size, "snaps": c.snaps}));
@@ -189,6 +190,8 @@ fn description(found: &Found, onode: &Onode) -> Value {
             "local_mtime": info.local_mtime.to_string(),
             "truncate_seq": info.truncate_seq,
             "truncate_size": info.truncate_size,
+            "data_digest": info.digests.data.map(digest),
+            "omap_digest": info.digests.omap.map(digest),
             "omap": info.has_omap(),
             "whiteout": info.whiteout,
             "expected_object_size": info.hint.object_size,

@@ -155,6 +155,7 @@ options! {
     osd_deep_scrub_large_omap_object_value_sum_threshold Size Advanced "1073741824" ["osd"] "bytes of values in an omap above which a deep scrub calls it large";
     osd_deep_scrub_randomize_ratio Float Advanced "0.15" ["osd"] "share of osd_deep_scrub_interval by which deep scrubs begin earlier at most, so that they spread";
     osd_deep_scrub_stride Size Advanced "524288" ["osd"] "bytes of an object that a deep scrub reads at a time";
+    osd_deep_scrub_update_digest_min_age Int Advanced "7200" ["osd"] "seconds since an object's last change after which a deep scrub notes its digests";
     osd_default_notify_timeout Uint Advanced "30" ["osd"] "seconds that a notification waits for its watchers";
     osd_failsafe_full_ratio Float Advanced "0.97" ["osd"] "use of an OSD from which it refuses to grow, whatever the map says";
     osd_fast_fail_on_connection_refused Bool Advanced "true" ["osd"] "report an OSD that refuses connections at once";

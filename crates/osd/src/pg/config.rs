@@ -204,6 +204,9 @@ pub struct ScrubConfig {
     pub sleep: Micros,
     /// How often PGs are scrubbed.
     pub intervals: Intervals,
+    /// `osd_deep_scrub_update_digest_min_age`: the time since the last change of an object after which
+    /// a deep scrub notes digests that its info lacks.
+    pub digest_min_age: Micros,
     /// `osd_scrub_auto_repair`: the most errors that are repaired unasked
     /// (`osd_scrub_auto_repair_num_errors`); `None` for none.
     pub auto_repair: Option<u32>,
@@ -234,6 +237,7 @@ impl Default for ScrubConfig {
             during_recovery: false,
             sleep: Micros::ZERO,
             intervals: Intervals::default(),
+            digest_min_age: Micros::from_secs(7200),
             auto_repair: None,
             large_omap_keys: 200_000,
             large_omap_bytes: 1 << 30,

@@ -13,6 +13,7 @@ use spirula_erasure::Step;
 use spirula_errno::Errno;
 use spirula_maps::{ObjectLocator, ObjectName, SnapId};
 
+use super::digests::Digests;
 use super::object::Attrs;
 use super::object::StoredObject;
 use super::staged::{Slot, Whole};
@@ -168,6 +169,8 @@ pub struct Copied {
     pub attrs: Attrs,
     /// Whether it has an omap.
     pub has_omap: bool,
+    /// The digests of its data and omap.
+    pub digests: Digests,
     /// The ops that give an empty object the data and omap, if nothing is staged.
     pub content: Vec<ObjectOp>,
     /// The staging object that has the data and omap.

@@ -4,6 +4,8 @@
 //! this one enum. A message belongs to one attempt at peering, [`PeeringId`]; messages of an older
 //! one are dropped.
 
+mod older;
+
 use bytes::Bytes;
 use spirula_denc::{Error, Micros, Reader, Result, Writer};
 use spirula_maps::{EVersion, Epoch, HObject, OsdId, PgId};
@@ -300,7 +302,7 @@ impl Protocol for PeerMessage {
     ///   is written in the newest that both speak. An OSD says since when it has its store, and the
     ///   holder of the newest copy which object it can't read. Members of coded PGs ask each other
     ///   for fragments, and for accounts of objects that are scrubbed. Large data of writes comes
-    ///   ahead of their changes.
+    ///   ahead of their changes. Infos of objects have digests.
     const CURRENT: u16 = 14;
     const PREVIOUS: u16 = 13;
 
@@ -313,7 +315,10 @@ impl Protocol for PeerMessage {
             _ => (MsgType::PEERING, priority::HIGH),
         };
         let (mut front, mut data) = (Writer::with_capacity(512), BytesList::new());
-        self.encode(edition, &mut front, &mut data);
+        match edition {
+            Edition::Current => self.encode(edition, &mut front, &mut data),
+            Edition::Previous => older::without_digests(self.clone()).encode(edition, &mut front, &mut data),
+        }
         RawMessage {
             header: MsgHeader2 {
                 kind,

@@ -19,6 +19,7 @@ mod copying;
 mod counters;
 mod delete;
 pub mod describe;
+pub mod digests;
 pub mod dirty;
 mod dispatch;
 pub mod dups;

@@ -9,6 +9,7 @@ use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, decode_
 use spirula_maps::{EVersion, Epoch, SnapId};
 use spirula_proto::osd::AllocHintFlags;
 
+use super::digests::Digests;
 use super::number::{number, put_number, small};
 use super::snaps::set::{SnapSet, decode_ids, encode_ids};
 use super::txn::ObjectOp;
@@ -19,7 +20,9 @@ use super::watch::watchers::Watchers;
 /// 1: a versioned section with fields of fixed width. 2: numbers in seven-bit groups, least first,
 /// without a section: every object in the store's index has one, and most fields are small or zero.
 /// 3: what was 0 or 1 for hints that are or are not there is a byte of bits, one for each part that
-/// few objects have; [`WHITEOUT`] may be added to the version.
+/// few objects have; [`WHITEOUT`] may be added to the version. A reader refuses parts that it does not
+/// know: release 0.1.0 knows those up to a clone's snapshots, and is sent no others
+/// ([`ObjectInfo::without_digests`]).
 const VERSION: u8 = 3;
 
 /// Added to the version of a whiteout's info.
@@ -36,6 +39,10 @@ flags! {
         SNAP_SET = 2, "snap set";
         /// A clone's snapshots.
         SNAPS = 3, "snaps";
+        /// The digest of the data.
+        DATA_DIGEST = 4, "data digest";
+        /// The digest of the omap.
+        OMAP_DIGEST = 5, "omap digest";
     }
 
     /// Flags of an object (`object_info_t::FLAG_*`).
@@ -47,7 +54,7 @@ flags! {
 
 impl InfoParts {
     /// All known parts.
-    const ALL: Self = Self(0xf);
+    const ALL: Self = Self(0x3f);
 }
 
 /// An object's attributes by name.
@@ -114,6 +121,8 @@ pub struct ObjectInfo {
     pub snaps: Vec<SnapId>,
     /// Whether the object is removed, and only kept for its clones.
     pub whiteout: bool,
+    /// What data and omap are to be like.
+    pub digests: Digests,
 }
 
 impl Encode for ObjectInfo {
@@ -153,6 +162,13 @@ impl Encode for ObjectInfo {
         if !self.snaps.is_empty() {
             parts.insert(InfoParts::SNAPS);
         }
+        let digests = [
+            (InfoParts::DATA_DIGEST, self.digests.data),
+            (InfoParts::OMAP_DIGEST, self.digests.omap),
+        ];
+        for (part, _) in digests.iter().filter(|(_, digest)| digest.is_some()) {
+            parts.insert(*part);
+        }
         w.put(&parts);
         if has_hints {
             hints.iter().for_each(|n| put_number(w, *n));
@@ -166,6 +182,10 @@ impl Encode for ObjectInfo {
         if !self.snaps.is_empty() {
             encode_ids(w, &self.snaps);
         }
+        digests
+            .iter()
+            .filter_map(|(_, digest)| *digest)
+            .for_each(|d| w.u32(d));
     }
 }
 
@@ -225,6 +245,12 @@ impl ObjectInfo {
         if parts.contains(InfoParts::SNAPS) {
             info.snaps = decode_ids(r)?;
         }
+        if parts.contains(InfoParts::DATA_DIGEST) {
+            info.digests.data = Some(r.u32()?);
+        }
+        if parts.contains(InfoParts::OMAP_DIGEST) {
+            info.digests.omap = Some(r.u32()?);
+        }
         Ok(info)
     }
 
@@ -257,6 +283,18 @@ impl ObjectInfo {
         self.flags.contains(ObjectFlags::OMAP)
     }
 
+    /// An encoded info as release 0.1.0 understands it.
+    pub fn without_digests(info: &Bytes) -> Bytes {
+        match decode_all::<Self>(info) {
+            Ok(known) if known.digests != Digests::default() => Self {
+                digests: Digests::default(),
+                ..known
+            }
+            .to_bytes(),
+            _ => info.clone(),
+        }
+    }
+
     /// The encoded info.
     pub fn to_bytes(&self) -> Bytes {
         let mut w = Writer::with_capacity(48);
@@ -287,7 +325,7 @@ mod tests {
     use super::*;
     use crate::pg::watch::watchers::Watcher;
 
-    fn infos() -> [ObjectInfo; 6] {
+    fn infos() -> [ObjectInfo; 9] {
         let usual = ObjectInfo {
             size: 4096,
             mtime: UTime {
@@ -335,7 +373,15 @@ mod tests {
             },
             ..usual.clone()
         };
-        [ObjectInfo::default(), usual, extreme, watched, clone, whiteout]
+        let with = |data, omap| ObjectInfo {
+            digests: Digests { data, omap },
+            ..clone.clone()
+        };
+        let digests = [(Some(7), None), (None, Some(u32::MAX)), (Some(0), Some(1))].map(|(d, o)| with(d, o));
+        let [data, omap, both] = digests;
+        let usual = [ObjectInfo::default(), usual, extreme, watched, clone, whiteout];
+        let mut all = usual.into_iter().chain([data, omap, both]);
+        std::array::from_fn(|_| all.next().unwrap())
     }
 
     #[test]
@@ -362,6 +408,20 @@ mod tests {
         let mut bytes = infos()[0].to_bytes().to_vec();
         *bytes.last_mut().unwrap() = 0x40;
         assert!(decode_all::<ObjectInfo>(&bytes).is_err());
+    }
+
+    #[test]
+    fn the_release_before_gets_no_digests() {
+        for info in infos() {
+            let bytes = ObjectInfo::without_digests(&info.to_bytes());
+            let digests = Digests::default();
+            assert_eq!(
+                decode_all::<ObjectInfo>(&bytes),
+                Ok(ObjectInfo { digests, ..info })
+            );
+        }
+        let unsound = Bytes::from_static(b"?");
+        assert_eq!(ObjectInfo::without_digests(&unsound), unsound);
     }
 
     #[test]

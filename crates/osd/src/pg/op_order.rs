@@ -206,6 +206,7 @@ impl Serving<'_> {
     /// Executes an object's ops in order as far as possible.
     pub(super) fn pump(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
         self.trimming().trim_clones(key, cx);
+        self.note_digests(key, cx);
         loop {
             let readable = self.role.has_lease(&self.site.cfg, cx.usec);
             let removed = &self.site.pool.snaps.removed;

@@ -19,6 +19,7 @@ use super::exec::{Draft, IoCount, Left, ObjectState, Outcome};
 use super::fetch::{Answer, Fetched, Pieces, Want};
 use super::in_flight::{InFlight, Reply};
 use super::key;
+use super::layout::Layout;
 use super::log::{LogEntry, LogOp, Usage};
 use super::message::PeerBody;
 use super::op::{COPIES, ClientOp, OsdOp};
@@ -205,7 +206,11 @@ impl Serving<'_> {
         let (last_update, last_user_version) = (self.copy.info.last_update, self.copy.info.last_user_version);
         let old_user_version = state.info.user_version;
         let (on, context) = ((&r.key, state), Some(&snap_context));
-        let Outcome { result, draft, left } = match self.run(on, &mut r.op, &mut r.answers, context, cx.now) {
+        let Outcome {
+            result,
+            mut draft,
+            left,
+        } = match self.run(on, &mut r.op, &mut r.answers, context, cx.now) {
             Ok(outcome) => outcome,
             Err(wants) => return self.fetch(r, wants, cx),
         };
@@ -269,6 +274,9 @@ impl Serving<'_> {
             mtime: op_mtime(&op),
             now: cx.now,
         };
+        if !matches!(self.site.pool.layout, Some(Layout::Coded(_))) {
+            draft.set_digests(state, &self.site.cfg);
+        }
         let mut change = Change::of((draft, io), (key, state), &snap_context, last, times);
         if let Role::Active(a) = &*self.role {
             let lost = &a.repairs.lost;
@@ -294,7 +302,7 @@ impl Serving<'_> {
     }
 
     /// The version of the next change.
-    fn next_version(&self) -> EVersion {
+    pub(super) fn next_version(&self) -> EVersion {
         EVersion::new(self.site.map.epoch(), self.copy.info.last_update.version + 1)
     }
 

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use spirula_denc::decode_all;
 use spirula_erasure::{Layout as Code, Unit};
 use spirula_maps::{OsdId, PgId};
 
 use super::*;
+use crate::pg::digests::Digests;
 use crate::pg::key;
 use crate::pg::layout::{Layout, Part};
+use crate::pg::object::ObjectInfo;
 
 /// The copies of an object, by the OSDs that have them.
 type Copies<'a> = BTreeMap<OsdId, &'a store::Object>;
@@ -22,8 +25,9 @@ impl Sim {
         let (pgid, name) = (self.pgid_of(&object), key::named(key));
         let first = *copies.values().next()?;
         for (osd, o) in copies {
-            let same = (&o.info, &o.attrs, &o.omap, &o.omap_header)
-                == (&first.info, &first.attrs, &first.omap, &first.omap_header);
+            let info = |o: &store::Object| ObjectInfo::without_digests(&o.info);
+            let same = (info(o), &o.attrs, &o.omap, &o.omap_header)
+                == (info(first), &first.attrs, &first.omap, &first.omap_header);
             if !same {
                 return Some(format!("osd.{osd} has other metadata of {name}"));
             }
@@ -33,8 +37,24 @@ impl Sim {
         if parts.iter().any(|(_, part)| part.layout != layout) {
             return Some(format!("copies of {name} have different layouts"));
         }
+        let digests = copies.values().map(|o| (digests_of(o), &o.omap_header, &o.omap));
+        let digests: Vec<_> = digests.collect();
+        let is_omap = |(d, header, omap): &(Digests, &Bytes, &BTreeMap<Bytes, Bytes>)| {
+            d.omap.is_none_or(|d| d == digest_of_omap(header, omap))
+        };
+        if !digests.iter().all(is_omap) {
+            return Some(format!("{name} has the digest of another omap"));
+        }
+        let is_of = |data: &[u8]| {
+            let noted = digests.iter().filter_map(|(d, ..)| d.data);
+            noted.into_iter().all(|d| d == !crc32c::crc32c(data))
+        };
+        let other = format!("{name} has the digest of other data");
         let Layout::Coded(code) = layout else {
-            let same = copies.values().all(|o| **o == *first);
+            if !is_of(&first.data) {
+                return Some(other);
+            }
+            let same = copies.values().all(|o| o.data == first.data);
             return (!same).then(|| format!("the copies of {name} differ"));
         };
         let mut units = BTreeMap::new();
@@ -44,8 +64,12 @@ impl Sim {
                 return Some(format!("two copies of {name} have {unit:?}"));
             }
         }
-        let wrong = wrong_unit(code, &units)?;
-        Some(format!("{wrong:?} of {name} is not that of the others"))
+        if let Some(wrong) = wrong_unit(code, &units) {
+            return Some(format!("{wrong:?} of {name} is not that of the others"));
+        }
+        let size = decode_all::<ObjectInfo>(&first.info).map_or(0, |info| info.size);
+        let data = joined(code, &units, size)?;
+        (!is_of(&data)).then_some(other)
     }
 
     /// The part that an OSD's copy of a PG holds, as its store says.
@@ -111,6 +135,33 @@ impl Sim {
     pub(super) fn assert_all_agree(&self) {
         self.assert_agree(self.nodes.keys().copied());
     }
+}
+
+/// The digests in a copy's info.
+fn digests_of(copy: &store::Object) -> Digests {
+    decode_all::<ObjectInfo>(&copy.info).map_or(Digests::default(), |info| info.digests)
+}
+
+/// The digest of an omap, as Ceph has it.
+fn digest_of_omap(header: &[u8], pairs: &BTreeMap<Bytes, Bytes>) -> u32 {
+    let counted = |b: &Bytes| [&(b.len() as u32).to_le_bytes()[..], b].concat();
+    let pairs = pairs.iter().flat_map(|(k, v)| [counted(k), counted(v)]);
+    let all = pairs.fold(header.to_vec(), |all, next| [all, next].concat());
+    !crc32c::crc32c(&all)
+}
+
+/// The data of an object, if all data units are there.
+fn joined(layout: Code, units: &BTreeMap<Unit, &Vec<u8>>, size: u64) -> Option<Vec<u8>> {
+    let (size, unit) = (usize::try_from(size).ok()?, usize::try_from(layout.unit()).ok()?);
+    let mut all = vec![0; size];
+    for (n, out) in all.chunks_mut(unit).enumerate() {
+        let (k, n) = (usize::from(layout.k()), n);
+        let data = units.get(&Unit::Data((n % k) as u8))?;
+        let has = data.get(n / k * unit..).unwrap_or_default();
+        let len = out.len().min(has.len());
+        out[..len].copy_from_slice(&has[..len]);
+    }
+    Some(all)
 }
 
 /// A unit that is not that of the others, if the data units are there; behind their ends fragments

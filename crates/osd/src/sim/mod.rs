@@ -8,6 +8,7 @@ mod copies;
 mod copy;
 mod copying;
 mod core;
+mod digests;
 mod dropped;
 mod dups;
 mod foreign;

@@ -86,7 +86,12 @@ impl Sim {
 
 /// A cluster of one PG with some objects, one of which has clones and one an omap.
 pub(super) fn cluster(seed: u64) -> Sim {
-    let mut sim = Sim::new(3, 3, 1, seed);
+    cluster_with(seed, PgConfig::default())
+}
+
+/// As [`cluster`], with this configuration.
+pub(super) fn cluster_with(seed: u64, cfg: PgConfig) -> Sim {
+    let mut sim = Sim::with_config(3, 3, 1, seed, cfg);
     sim.settle();
     assert_eq!(sim.map().placement(PgId::new(POOL, 0)).primary, Some(PRIMARY));
     for i in 0..60 {
@@ -153,12 +158,15 @@ const DAMAGED: [Damaged; 7] = [
         name: "o1",
         damage: |all, k| all.get_mut(k).unwrap().data.truncate(1),
         only_deep: false,
-        listed: "[data_digest_mismatch,size_mismatch] [size_mismatch_info,obj_size_info_mismatch]",
+        listed: "[data_digest_mismatch,size_mismatch] \
+             [data_digest_mismatch_info,size_mismatch_info,obj_size_info_mismatch]",
         errors: 2,
         said: &[
             "1.0 shard 2 soid {} : candidate size 1 info size 4 mismatch",
-            "1.0 shard 2 soid {} : data_digest 0xbdea8d3 != data_digest 0x5127822e from shard 0, size 1 != size 4 \
-             from auth oi {}(3'61 client.4100.0:61 dirty s 4 uv 61 alloc_hint [0 0 0]), size 1 != size 4 from shard 0",
+            "1.0 shard 2 soid {} : data_digest 0xbdea8d3 != data_digest 0x5127822e from shard 0, \
+             data_digest 0xbdea8d3 != data_digest 0x5127822e from auth oi {}(3'61 client.4100.0:61 dirty|data_digest \
+             s 4 uv 61 dd 5127822e alloc_hint [0 0 0]), size 1 != size 4 from auth oi {}(3'61 client.4100.0:61 \
+             dirty|data_digest s 4 uv 61 dd 5127822e alloc_hint [0 0 0]), size 1 != size 4 from shard 0",
         ],
     },
     Damaged {
@@ -189,10 +197,12 @@ const DAMAGED: [Damaged; 7] = [
         name: "o1",
         damage: |all, k| all.get_mut(k).unwrap().data[0] = b'x',
         only_deep: true,
-        listed: "[data_digest_mismatch] []",
-        errors: 1,
+        listed: "[data_digest_mismatch] [data_digest_mismatch_info]",
+        errors: 2,
         said: &[
-            "1.0 soid {} : data_digest 0x35256106 != data_digest 0x5127822e from shard 0",
+            "1.0 shard 2 soid {} : data_digest 0x35256106 != data_digest 0x5127822e from shard 0, data_digest \
+             0x35256106 != data_digest 0x5127822e from auth oi {}(3'61 client.4100.0:61 dirty|data_digest s 4 uv 61 \
+             dd 5127822e alloc_hint [0 0 0])",
             "1.0 deep-scrub 0 missing, 1 inconsistent objects",
         ],
     },
@@ -364,7 +374,12 @@ pub(super) fn what_rots_is_found_by_a_deep_scrub_and_repaired() {
 #[test]
 pub(super) fn clients_do_not_make_a_scrub_err() {
     for seed in 0..30 {
-        let mut sim = cluster(seed);
+        // In half of the runs digests are noted, too.
+        let mut cfg = PgConfig::default();
+        if seed % 4 < 2 {
+            cfg.scrub.digest_min_age = Micros::ZERO;
+        }
+        let mut sim = cluster_with(seed, cfg);
         sim.cluster_log.clear();
         sim.with(PRIMARY, |core, cx| {
             assert!(core.order_scrub(PgId::new(POOL, 0), DEEP, cx))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::{UTime, versioned};
+use spirula_denc::{UTime, flags, versioned};
 use spirula_maps::{ReqId, SnapId};
 
 versioned! {
@@ -30,6 +30,16 @@ impl CopyCursor {
     }
 }
 
+flags! {
+    /// The digests that are known of an object that is copied (`object_copy_data_t::FLAG_*`).
+    pub struct CopyFlags(u32), joined "|" {
+        /// That of the data.
+        DATA_DIGEST = 0, "data_digest";
+        /// That of the omap.
+        OMAP_DIGEST = 1, "omap_digest";
+    }
+}
+
 versioned! {
     /// Part of an object: output of `COPY_GET`.
     #[derive(Eq)]
@@ -53,7 +63,7 @@ versioned! {
         /// The newest snapshot of a head.
         pub snap_seq: SnapId;
         /// Which digests are known.
-        pub flags: u32;
+        pub flags: CopyFlags;
         /// CRC-32C of the data.
         pub data_digest: u32;
         /// CRC-32C of the omap.
@@ -66,5 +76,28 @@ versioned! {
         pub truncate_size: u64;
         /// The results of those requests that failed, by index.
         pub reqid_return_codes: BTreeMap<u32, i32>;
+    }
+}
+
+impl CopyData {
+    /// Notes the digests of data and omap that are known.
+    pub fn set_digests(&mut self, data: Option<u32>, omap: Option<u32>) {
+        if let Some(digest) = data {
+            self.flags.insert(CopyFlags::DATA_DIGEST);
+            self.data_digest = digest;
+        }
+        if let Some(digest) = omap {
+            self.flags.insert(CopyFlags::OMAP_DIGEST);
+            self.omap_digest = digest;
+        }
+    }
+
+    /// The digests of data and omap that are known.
+    pub fn digests(&self) -> (Option<u32>, Option<u32>) {
+        let known = |flag, digest| self.flags.contains(flag).then_some(digest);
+        (
+            known(CopyFlags::DATA_DIGEST, self.data_digest),
+            known(CopyFlags::OMAP_DIGEST, self.omap_digest),
+        )
     }
 }

@@ -72,6 +72,10 @@ pub enum Bug {
     FeignedRepair,
     /// A member takes any data that came ahead of its change for that of the next change.
     MixedAhead,
+    /// A write in the middle of an object leaves the digest of its data as it was.
+    StaleDigest,
+    /// A scrub notes the digests that it has found for an object that was written since.
+    LateDigest,
     /// An OSD whose store is ruined makes it anew without asking who needs what it has.
     EarlyRefill,
 }

@@ -14,6 +14,7 @@ use spirula_errno::*;
 use spirula_maps::OsdId;
 use spirula_proto::osd_op_data::{CopyCursor, CopyData};
 
+use super::digests::Digests;
 use super::fetch::{Copied, CopyWant};
 use super::txn::ObjectOp;
 
@@ -76,6 +77,8 @@ impl CopyFetch {
         if self.parts == 0 {
             (c.size, c.mtime) = (part.size, part.mtime);
             c.truncate = (part.truncate_seq, part.truncate_size);
+            let (data, omap) = part.digests();
+            c.digests = Digests { data, omap };
             c.attrs = part.attrs;
             c.user_version = user_version;
         }

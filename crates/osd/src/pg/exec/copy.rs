@@ -33,6 +33,9 @@ impl Looking<'_, '_> {
             truncate_size: self.draft.info.truncate_size,
             ..CopyData::default()
         };
+        // Reads see the object as it was before the request.
+        let digests = self.before.state.info.digests;
+        part.set_digests(digests.data, digests.omap);
         if !cursor.attr_complete {
             part.attrs.clone_from(&self.before.state.attrs);
             cursor.attr_complete = true;
@@ -122,6 +125,7 @@ impl Changing<'_, '_> {
         match &source.staged {
             Some(whole) => {
                 self.draft.base = Some((whole.key.clone(), source.size));
+                self.draft.base_digests = source.digests;
                 self.draft.changes.push(ObjectOp::MoveOf(whole.key.clone()));
             }
             None => {

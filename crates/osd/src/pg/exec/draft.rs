@@ -7,6 +7,9 @@ use spirula_denc::UTime;
 use spirula_maps::{IntervalSet, SnapContext};
 
 use super::ObjectState;
+use crate::pg::bug::Bug;
+use crate::pg::config::PgConfig;
+use crate::pg::digests::{Digests, Followed};
 use crate::pg::log::Usage;
 use crate::pg::object::{Attrs, ObjectFlags, ObjectInfo};
 use crate::pg::txn::ObjectOp;
@@ -51,6 +54,8 @@ pub(crate) struct Draft {
     pub(super) origin: Origin,
     /// The object that takes the place of the one before the request, and its size.
     pub(in crate::pg) base: Option<(Bytes, u64)>,
+    /// That object's digests.
+    pub(super) base_digests: Digests,
     /// Whether the modification time that is set already is kept.
     pub(super) keeps_mtime: bool,
 }
@@ -68,6 +73,7 @@ impl Draft {
             attrs: BTreeMap::new(),
             origin: Origin::default(),
             base: None,
+            base_digests: Digests::default(),
             keeps_mtime: false,
         }
     }
@@ -134,6 +140,18 @@ impl Draft {
         self.attrs.clear();
         self.origin = origin;
         self.base = None;
+        self.base_digests = Digests::default();
+    }
+
+    /// Sets the digests of the object as the changes leave it.
+    pub(in crate::pg) fn set_digests(&mut self, old: &ObjectState, cfg: &PgConfig) {
+        let is_kept = cfg.has_bug(Bug::StaleDigest);
+        let before = match self.origin {
+            Origin::Before if old.exists => Followed::new(old.info.size, old.info.digests, is_kept),
+            _ => Followed::new(0, Digests::default(), is_kept),
+        };
+        let base = (self.base.as_ref().map_or(0, |(_, size)| *size), self.base_digests);
+        self.info.digests = before.follow(&self.changes, base);
     }
 
     /// Sets whether there may be an omap.

@@ -81,6 +81,7 @@ impl Changing<'_, '_> {
         });
         if let ObjectOp::CloneOf(key) | ObjectOp::MoveOf(key) = &copied {
             self.draft.base = Some((key.clone(), info.size));
+            self.draft.base_digests = info.digests;
         }
         self.draft.changes.push(copied);
         self.draft.exist();

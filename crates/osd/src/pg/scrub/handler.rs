@@ -156,6 +156,7 @@ impl Scrubbing<'_> {
             noted,
             rests: BTreeMap::new(),
             not_before: Micros::ZERO,
+            noting: Default::default(),
         }));
         if !order.deep && deep_errors > 0 && !is_resumed {
             let line = format!("osd.{me} pg {pgid} Regular scrub request, deep-scrub details will be lost");
@@ -243,6 +244,9 @@ impl Scrubbing<'_> {
     /// Goes on with the scrub. Cheap if there is none: called after every event.
     pub(in crate::pg) fn scrub_on(&mut self, cx: &mut Ctx<'_>) {
         self.tell_on(cx);
+        if self.is_noting(cx) {
+            return; // It goes on once that is durable.
+        }
         let is_full = self.scrub().is_some_and(|scrub| scrub.telling.is_full());
         while let Some(run) = self.run() {
             match &run.step {

@@ -9,6 +9,7 @@ use spirula_maps::OsdId;
 use spirula_proto::osd_op_data::{ObjectErrors, ShardErrors};
 
 use super::account::{Account, Content, Found};
+use crate::pg::digests::Digests;
 use crate::pg::layout::Shape;
 use crate::pg::object::ObjectInfo;
 
@@ -39,6 +40,10 @@ pub(super) struct Judgement {
     pub(super) shards: Vec<Shard>,
     /// The member whose copy counts; `None` if no copy is good.
     pub(super) auth: Option<OsdId>,
+    /// The member whose info counts, also if its contents don't fit that; `None` if no info is sound.
+    pub(super) selected: Option<OsdId>,
+    /// What the info that counts says of the contents.
+    pub(super) digests: Digests,
     /// Whether the copy that counts proves itself: each that differs from it is older, or wrong by
     /// itself.
     pub(super) is_proven: bool,
@@ -95,6 +100,17 @@ impl Judgement {
     /// Whether all copies are good and equal, and the object is not too large.
     pub(super) fn is_clean(&self) -> bool {
         !self.too_large && !self.shards.iter().any(Shard::is_bad)
+    }
+
+    /// Whether all copies are alike, and only their infos tell of other contents.
+    pub(super) fn is_misnoted(&self) -> bool {
+        let mismatches = ShardErrors::DATA_DIGEST_MISMATCH_INFO.with(ShardErrors::OMAP_DIGEST_MISMATCH_INFO);
+        let is_only_that = |s: &Shard| mismatches.contains(s.errors) && s.differs.is_empty();
+        !self.too_large
+            && self.auth.is_none()
+            && self.selected.is_some()
+            && self.shards.len() > 1
+            && self.shards.iter().all(is_only_that)
     }
 
     /// In which ways the copies differ.
@@ -175,6 +191,11 @@ fn difference(copy: &Known<'_>, auth: &Known<'_>, shape: Shape) -> ObjectErrors 
     }
     let same_snaps = ObjectInfo {
         snap_set: auth.info.snap_set.clone(),
+        // A member of the release before knew none.
+        digests: match copy.info.digests.agree(auth.info.digests) {
+            true => auth.info.digests,
+            false => copy.info.digests,
+        },
         ..copy.info.clone()
     };
     if same_snaps != auth.info {
@@ -224,28 +245,83 @@ fn content_difference(copy: &Content, auth: &Content, shape: Shape) -> ObjectErr
     differs
 }
 
-/// Judges the copies of an object, which may have `most` bytes. The copy that counts is the newest of
-/// those that are good by themselves; if several are, that of `primary` or the first, as in Ceph.
-pub(super) fn judge(copies: &[Copy<'_>], primary: OsdId, most: u64) -> Judgement {
-    let seen: Vec<_> = copies.iter().map(look).collect();
-    let good = copies.iter().zip(&seen).filter_map(|(copy, (errors, known))| {
+/// In which way a copy's contents are not those that the info which counts tells of.
+fn mismatch(copy: &Found, digests: Digests, shape: Shape) -> ShardErrors {
+    let mut errors = ShardErrors::empty();
+    let Some(content) = &copy.content else {
+        return errors;
+    };
+    let differ = |a: Option<u32>, b: Option<u32>| a.zip(b).is_some_and(|(a, b)| a != b);
+    if shape == Shape::Whole && differ(content.data, digests.data) {
+        errors.insert(ShardErrors::DATA_DIGEST_MISMATCH_INFO);
+    }
+    if differ(content.omap.map(|o| o.digest), digests.omap) {
+        errors.insert(ShardErrors::OMAP_DIGEST_MISMATCH_INFO);
+    }
+    errors
+}
+
+/// The copy that counts among those of whose errors nothing is said: the newest, and of equals that of
+/// `primary` or the first, as in Ceph.
+fn newest<'a, 'b>(
+    copies: &'a [Copy<'b>],
+    seen: &'a [(ShardErrors, Option<Known<'b>>)],
+    primary: OsdId,
+) -> Option<(&'a Copy<'b>, &'a Known<'b>)> {
+    let good = copies.iter().zip(seen).filter_map(|(copy, (errors, known))| {
         let known = known.as_ref().filter(|_| errors.is_empty())?;
         Some((copy, known))
     });
-    let auth = good
-        .rev()
-        .max_by_key(|(copy, known)| (known.info.version, copy.osd == primary));
+    good.rev()
+        .max_by_key(|(copy, known)| (known.info.version, copy.osd == primary))
+}
+
+/// What the copies of this version that are good by themselves say of the contents.
+fn known_digests(seen: &[(ShardErrors, Option<Known<'_>>)], selected: &ObjectInfo) -> Digests {
+    let good = seen.iter().filter(|(errors, _)| errors.is_empty());
+    let infos = good.filter_map(|(_, known)| known.as_ref().map(|k| &k.info));
+    let same = infos.filter(|info| info.version == selected.version);
+    same.fold(selected.digests, |all, info| all.or(info.digests))
+}
+
+/// Judges the copies of an object, which may have `most` bytes. The info that counts is the newest of
+/// those that are good by themselves. The copy that counts is one with this version whose contents are
+/// what the info tells of; if several are, that of `primary` or the first.
+pub(super) fn judge(copies: &[Copy<'_>], primary: OsdId, most: u64) -> Judgement {
+    let mut seen: Vec<_> = copies.iter().map(look).collect();
+    let selected = newest(copies, &seen, primary).map(|(copy, known)| (copy.osd, known.info.clone()));
+    let mut digests = Digests::default();
+    if let Some((_, info)) = &selected {
+        digests = known_digests(&seen, info);
+    }
+    for (copy, (errors, known)) in copies.iter().zip(&mut seen) {
+        if let Some(known) = known {
+            errors.insert(mismatch(known.found, digests, copy.shape));
+        }
+    }
+    let is_current = |known: &Known<'_>| {
+        selected
+            .as_ref()
+            .is_some_and(|(_, i)| known.info.version == i.version)
+    };
+    let auth = newest(copies, &seen, primary).filter(|(_, known)| is_current(known));
+    // Where no copy counts, they are held against the one whose info does.
+    let of_selected = copies.iter().zip(&seen).find_map(|(copy, (_, known))| {
+        let is_it = selected.as_ref().is_some_and(|(osd, _)| copy.osd == *osd);
+        known.as_ref().filter(|_| is_it)
+    });
+    let base = auth.map(|(_, known)| known).or(of_selected);
     let mut is_proven = auth.is_some();
     let mut shards = Vec::with_capacity(copies.len());
     for (copy, (errors, known)) in copies.iter().zip(&seen) {
-        let compared = known.as_ref().zip(auth);
-        let differs = compared.map_or(ObjectErrors::empty(), |(known, (_, auth))| {
-            difference(known, auth, copy.shape)
+        let compared = known.as_ref().zip(base);
+        let differs = compared.map_or(ObjectErrors::empty(), |(known, base)| {
+            difference(known, base, copy.shape)
         });
-        let is_older = compared.is_some_and(|(known, (_, auth))| known.info.version < auth.info.version);
+        let is_older = compared.is_some_and(|(known, base)| known.info.version < base.info.version);
         is_proven &= differs.is_empty() || !errors.is_empty() || is_older;
         let has_other_size =
-            compared.is_some_and(|(known, (_, auth))| !copy.shape.has_size(known.found.size, auth.info.size));
+            compared.is_some_and(|(known, base)| !copy.shape.has_size(known.found.size, base.info.size));
         let mut errors = *errors;
         if has_other_size {
             errors.insert(ShardErrors::SIZE_MISMATCH_INFO);
@@ -259,8 +335,10 @@ pub(super) fn judge(copies: &[Copy<'_>], primary: OsdId, most: u64) -> Judgement
     let mut judgement = Judgement {
         shards,
         auth: auth.map(|(copy, _)| copy.osd),
+        selected: auth.map(|(copy, _)| copy.osd).or(selected.map(|(osd, _)| osd)),
+        digests,
         is_proven,
-        too_large: auth.is_some_and(|(_, known)| known.info.size > most),
+        too_large: base.is_some_and(|known| known.info.size > most),
     };
     judgement.compare_fragments(copies);
     judgement

@@ -24,6 +24,7 @@ pub mod history;
 pub mod hours;
 mod judge;
 pub mod message;
+pub(super) mod noting;
 mod official;
 pub mod outlook;
 mod pace;

@@ -29,7 +29,7 @@ pub(super) fn object_info(object: &HObject, info: &ObjectInfo, reqid: ReqId) -> 
         };
         (*key, watch)
     });
-    attr::ObjectInfo {
+    let mut official = attr::ObjectInfo {
         soid: object.clone(),
         version: info.version,
         prior_version: info.prior_version,
@@ -46,7 +46,14 @@ pub(super) fn object_info(object: &HObject, info: &ObjectInfo, reqid: ReqId) -> 
         alloc_hint_flags: info.hint.flags,
         watchers: watchers.collect(),
         ..attr::ObjectInfo::default()
+    };
+    if let Some(digest) = info.digests.data {
+        official.set_data_digest(digest);
     }
+    if let Some(digest) = info.digests.omap {
+        official.set_omap_digest(digest);
+    }
+    official
 }
 
 /// The snap set of a head.
@@ -90,14 +97,17 @@ impl fmt::Display for Display<'_> {
         if !info.flags.is_empty() {
             write!(f, " {}", info.flags)?;
         }
+        write!(f, " s {} uv {}", info.size, info.user_version)?;
+        if info.flags.contains(ObjectInfoFlags::DATA_DIGEST) {
+            write!(f, " dd {:x}", info.data_digest)?;
+        }
+        if info.flags.contains(ObjectInfoFlags::OMAP_DIGEST) {
+            write!(f, " od {:x}", info.omap_digest)?;
+        }
         write!(
             f,
-            " s {} uv {} alloc_hint [{} {} {}])",
-            info.size,
-            info.user_version,
-            info.expected_object_size,
-            info.expected_write_size,
-            info.alloc_hint_flags.0
+            " alloc_hint [{} {} {}])",
+            info.expected_object_size, info.expected_write_size, info.alloc_hint_flags.0
         )
     }
 }

@@ -10,7 +10,7 @@ use spirula_maps::{HObject, OsdId, PgShard, ReqId, SnapId, SpgId};
 use spirula_proto::mon::LogPriority;
 use spirula_proto::osd_op_data::{InconsistentObject, ShardInfo};
 
-use super::account::{Account, Omap};
+use super::account::{Account, Found, Omap};
 use super::clones::{self, Info, Member};
 use super::findings::{self, MOST_BYTES, MOST_LISTED};
 use super::handler::Scrubbing;
@@ -21,11 +21,13 @@ use super::official;
 use super::run::{Asked, Finding, Order, Run, State};
 use super::said::Told;
 use crate::pg::bug::Bug;
+use crate::pg::digests::Digests;
 use crate::pg::key;
-use crate::pg::layout::Layout;
+use crate::pg::layout::{Layout, Shape};
 use crate::pg::log::usage_of;
 use crate::pg::object::ObjectInfo;
 use crate::pg::output::{Ctx, Output};
+use crate::pg::role::Role;
 use crate::pg::site::Site;
 
 /// The most objects that one scrub repairs. A repair that finds more is followed by another one.
@@ -36,12 +38,49 @@ const MOST_REPAIRED: usize = 1024;
 pub(super) struct Judged {
     key: Bytes,
     pub(super) judgement: Judgement,
-    /// The copy that counts: its info, and its omap if that was read.
+    /// The info that counts, and the omap beside it if that was read.
     auth: Option<(Bytes, Option<Omap>)>,
     /// The object, if any member that could count has it.
     member: Option<Member>,
+    /// The info with the digests of the contents, if all copies are alike and some lack digests, or all
+    /// have those of other contents.
+    pub(super) lacking: Option<ObjectInfo>,
     /// What is to be told if it is inconsistent, once it was looked at alone.
     told: Option<(InconsistentObject, Vec<String>)>,
+}
+
+impl Judged {
+    /// The object's key.
+    pub(super) fn key(&self) -> &Bytes {
+        &self.key
+    }
+
+    /// The encoded info that counts.
+    pub(super) fn auth_info(&self) -> Option<&Bytes> {
+        self.auth.as_ref().map(|(info, _)| info)
+    }
+}
+
+/// The info of an object all of whose copies are alike, with the digests that some copy lacks.
+fn lacking(copies: &[Copy<'_>], found: &Found, is_misnoted: bool) -> Option<ObjectInfo> {
+    let content = found.content.as_ref()?;
+    let (data, omap) = (content.data?, content.omap?.digest);
+    let is_lacking = |copy: &Copy<'_>| {
+        let info = copy.account.and_then(|a| a.found.as_ref()).map(|f| &f.info);
+        let info = info.and_then(|info| decode_all::<ObjectInfo>(info).ok());
+        copy.shape == Shape::Whole
+            && info.is_some_and(|i| !i.whiteout && i.digests.lack(i.size, i.has_omap()))
+    };
+    if !is_misnoted && !copies.iter().any(is_lacking) {
+        return None;
+    }
+    Some(ObjectInfo {
+        digests: Digests {
+            data: Some(data),
+            omap: Some(omap),
+        },
+        ..decode_all(&found.info).ok()?
+    })
 }
 
 impl Site {
@@ -86,8 +125,11 @@ impl Scrubbing<'_> {
             })
             .collect();
         let judgement = judge(&copies, site.whoami, site.cfg.max_object_size);
-        let found = judgement.auth.and_then(find).and_then(|a| a.found.as_ref());
+        let found = judgement.selected.and_then(find).and_then(|a| a.found.as_ref());
         let auth = found.map(|f| (f.info.clone(), f.content.as_ref().and_then(|c| c.omap)));
+        let is_misnoted = judgement.is_misnoted();
+        let alike = found.filter(|_| judgement.is_clean() || is_misnoted);
+        let lacking = alike.and_then(|f| lacking(&copies, f, is_misnoted));
         let object = key::named(key);
         let counts = auth.as_ref().map(|(info, _)| info);
         let member = match counts {
@@ -104,8 +146,17 @@ impl Scrubbing<'_> {
             judgement,
             auth,
             member,
+            lacking,
             told,
         }
+    }
+
+    /// Whether what the scrub finds is to be repaired.
+    fn is_repair(&self) -> bool {
+        let Role::Active(a) = &*self.serving.role else {
+            return false;
+        };
+        matches!(&a.scrub.state, State::Running(run) if run.order.repair)
     }
 
     /// What clients and the cluster log are told of an inconsistent object.
@@ -124,7 +175,7 @@ impl Scrubbing<'_> {
         };
         let mut auth_info = None;
         for ((copy, shard), member) in copies.iter().zip(&judgement.shards).zip(&members) {
-            let is_auth = judgement.auth == Some(copy.osd);
+            let is_auth = judgement.selected == Some(copy.osd);
             let info = copy.account.and_then(|a| a.found.as_ref());
             let info = info.and_then(|f| decode_all::<ObjectInfo>(&f.info).ok());
             let reqid = info.as_ref().map_or_else(ReqId::default, |i| self.reqid_of(i));
@@ -153,6 +204,7 @@ impl Scrubbing<'_> {
                 .position(|c| c.osd == site.whoami)
                 .unwrap_or_default(),
             auth_info,
+            renotes: judgement.is_misnoted() && self.is_repair(),
             most: site.cfg.max_object_size,
         };
         (entry, told.lines())
@@ -173,6 +225,10 @@ impl Scrubbing<'_> {
             impossible!("a scrub that takes judgements to be under way"; pg = pgid);
         };
         let name = run.order.name();
+        self.note_lacking(&judged, cx);
+        let Some(run) = self.run() else {
+            impossible!("a scrub that takes judgements to be under way"; pg = pgid);
+        };
         let (mut notes, mut lines) = (Vec::new(), Vec::new());
         let mut group = Vec::new();
         for one in judged {
@@ -315,6 +371,7 @@ impl Scrubbing<'_> {
                 self.serving.copy.info.usage = run.counted;
             }
         }
+        let renotes = run.findings.iter().any(|f| f.renoted > 0);
         let (repaired, is_rest) = self.repair(&mut run, cx);
         fixed += repaired;
         let is_repair = order.repair || repaired > 0;
@@ -328,8 +385,9 @@ impl Scrubbing<'_> {
         };
         let checks_repair = std::mem::take(&mut scrub.checks_repair);
         scrub.repair_failed = total > 0 && (checks_repair && !is_repair || scrub.repair_failed);
-        if repaired > 0 && !is_mended {
-            // The errors that are left are counted, or the next ones repaired.
+        if repaired > 0 && (!is_mended || renotes) {
+            // The errors that are left are counted, or the next ones repaired. Digests are not noted of
+            // an object that was written meanwhile.
             scrub.checks_repair = true;
             let next = Order {
                 deep: true,
@@ -355,6 +413,7 @@ impl Scrubbing<'_> {
             if !run.order.repair && !finding.is_proven {
                 continue;
             }
+            repaired += finding.renoted;
             for (osd, renews) in finding.bad {
                 let is_feigned = self.serving.site.cfg.has_bug(Bug::FeignedRepair);
                 if is_feigned
@@ -453,6 +512,19 @@ impl Run {
     fn note_finding(&mut self, of: &Judged, note: &FindingNote) {
         let errors = of.judgement.count();
         self.totals.errors.add_all(errors);
+        let settled = FindingNote {
+            finding: None,
+            ..note.clone()
+        };
+        if of.judgement.is_misnoted() && self.order.repair {
+            return self.findings.push(Finding {
+                key: of.key.clone(),
+                bad: Vec::new(),
+                renoted: errors.all(),
+                is_proven: false,
+                settled,
+            });
+        }
         if of.judgement.auth.is_none() {
             return; // There is nothing to repair it from, and nothing to compare with.
         }
@@ -467,11 +539,9 @@ impl Run {
         self.findings.push(Finding {
             key: of.key.clone(),
             bad: bad.iter().map(|s| (s.osd, !s.is_only_unreadable())).collect(),
+            renoted: 0,
             is_proven: of.judgement.is_proven,
-            settled: FindingNote {
-                finding: None,
-                ..note.clone()
-            },
+            settled,
         });
     }
 }

@@ -9,6 +9,7 @@ use spirula_maps::OsdId;
 use super::account::Account;
 use super::history::Totals;
 use super::message::{FindingNote, Wanted};
+use super::noting::Noting;
 use super::slots::ScrubSlot;
 use super::telling::Telling;
 use crate::pg::key::{self, KeyRange};
@@ -110,6 +111,8 @@ pub(in crate::pg) struct Run {
     pub(super) rests: BTreeMap<OsdId, u32>,
     /// When it may look at the next objects.
     pub(super) not_before: Micros,
+    /// Digests on their way to the members.
+    pub(super) noting: Noting,
 }
 
 /// What the scrub waits for.
@@ -159,6 +162,8 @@ pub(super) struct Finding {
     pub(super) key: Bytes,
     /// The members whose copies are wrong, and whether each is to be made wholly anew.
     pub(super) bad: Vec<(OsdId, bool)>,
+    /// The errors of copies that are alike and right: what their infos tell of contents is noted anew.
+    pub(super) renoted: u32,
     /// Whether the copy that counts proves itself.
     pub(super) is_proven: bool,
     /// The note that removes it from the list.

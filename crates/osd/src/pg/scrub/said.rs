@@ -2,7 +2,7 @@
 //! `PrimaryLogScrub` in `src/osd`).
 
 use spirula_denc::decode_all;
-use spirula_maps::{HObject, PgId, PgShard};
+use spirula_maps::{HObject, OsdId, PgId, PgShard};
 use spirula_proto::osd_op_data::{ObjectErrors, ShardErrors};
 
 use super::account::Found;
@@ -21,6 +21,8 @@ pub(super) struct Told<'a> {
     pub(super) primary: usize,
     /// The info that counts, as Ceph shows it.
     pub(super) auth_info: Option<String>,
+    /// Whether the contents are taken to be right, and the info's digests are made anew.
+    pub(super) renotes: bool,
     /// The most bytes that an object may have.
     pub(super) most: u64,
 }
@@ -36,7 +38,9 @@ impl Told<'_> {
             (!wrong.is_empty()).then(|| format!("{pgid} shard {member} soid {object} : {wrong}"))
         });
         let mut lines: Vec<String> = by_itself.collect();
-        let Some(auth) = self.auth() else {
+        let auth = self.place_of(self.judgement.auth);
+        let base = auth.or(self.place_of(self.judgement.selected));
+        let Some(base) = base else {
             lines.push(format!(
                 "{pgid} soid {object} : failed to pick suitable object info"
             ));
@@ -51,10 +55,10 @@ impl Told<'_> {
                 lines.push(format!("{pgid} shard {member} {object} : missing"));
                 continue;
             }
-            if i == auth {
+            if Some(i) == auth {
                 continue;
             }
-            let mut parts = self.differences(i, auth);
+            let mut parts = self.differences(i, base);
             if self.judgement.too_large && !is_size_said {
                 is_size_said = true;
                 let size = self.found(i).map_or(0, |f| f.size);
@@ -67,6 +71,21 @@ impl Told<'_> {
                 (_, false) => lines.push(format!("{pgid} shard {member} soid {object} : {parts}")),
             }
         }
+        if self.renotes {
+            let errors = self.shard(base).map_or(ShardErrors::empty(), |s| s.errors);
+            let digests = [
+                (ShardErrors::DATA_DIGEST_MISMATCH_INFO, "data_digest"),
+                (ShardErrors::OMAP_DIGEST_MISMATCH_INFO, "omap_digest"),
+            ];
+            let wrong = digests.iter().filter(|(error, _)| errors.contains(*error));
+            lines.extend(
+                wrong.map(|(_, name)| format!("{pgid} soid {object} : repairing object info {name}")),
+            );
+        } else if auth.is_none() {
+            lines.push(format!(
+                "{pgid} soid {object} : failed to pick suitable auth object"
+            ));
+        }
         lines
     }
 
@@ -74,10 +93,9 @@ impl Told<'_> {
         self.copies.get(i)?.account?.found.as_ref()
     }
 
-    /// The place of the copy that counts.
-    fn auth(&self) -> Option<usize> {
-        let auth = self.judgement.auth?;
-        self.copies.iter().position(|c| c.osd == auth)
+    /// The place of a member's copy.
+    fn place_of(&self, osd: Option<OsdId>) -> Option<usize> {
+        self.copies.iter().position(|c| Some(c.osd) == osd)
     }
 
     fn shard(&self, i: usize) -> Option<&Shard> {
@@ -112,7 +130,7 @@ impl Told<'_> {
         parts
     }
 
-    /// How a copy differs from the one that counts.
+    /// How a copy differs from the one that counts, or whose info does.
     fn differences(&self, i: usize, auth: usize) -> Vec<String> {
         let (Some(shard), Some(found)) = (self.shard(i), self.found(i)) else {
             return Vec::new();
@@ -132,6 +150,29 @@ impl Told<'_> {
             if let Some((is, should)) = values.filter(|_| shard.differs.contains(error)) {
                 parts.push(format!(
                     "{name} {is:#x} != {name} {should:#x} from shard {member}"
+                ));
+            }
+        }
+        let content = found.content.as_ref();
+        let noted = self.judgement.digests;
+        let mismatches = [
+            (
+                ShardErrors::DATA_DIGEST_MISMATCH_INFO,
+                "data_digest",
+                content.and_then(|c| c.data).zip(noted.data),
+            ),
+            (
+                ShardErrors::OMAP_DIGEST_MISMATCH_INFO,
+                "omap_digest",
+                content.and_then(|c| c.omap).map(|o| o.digest).zip(noted.omap),
+            ),
+        ];
+        for (error, name, values) in mismatches {
+            if let Some((is, should)) = values.filter(|_| shard.errors.contains(error))
+                && let Some(info) = &self.auth_info
+            {
+                parts.push(format!(
+                    "{name} {is:#x} != {name} {should:#x} from auth oi {info}"
                 ));
             }
         }

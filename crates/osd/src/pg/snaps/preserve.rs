@@ -42,6 +42,7 @@ impl NewClone {
             truncate_size: old.truncate_size,
             flags: old.flags,
             snaps: self.snaps.clone(),
+            digests: old.digests,
             ..ObjectInfo::default()
         };
         let add = self.snaps.clone();
