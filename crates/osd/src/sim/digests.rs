@@ -227,7 +227,8 @@ fn stay_true(seed: u64, bug: Option<Bug>) -> bool {
             // It reads first, and has the object to itself meanwhile.
             let compare = extent(OpCode::CMPEXT, 0, 3, "dat");
             let ops = vec![compare, write_at(4, &format!("{round} {i}"))];
-            let op = sim.build(&format!("o{}", 5 + sim.random(10)), ops);
+            let name = format!("o{}", 5 + sim.random(10));
+            let op = sim.build(&name, ops);
             sim.submit(op);
             let steps = sim.random(12);
             sim.run_some(steps);
