@@ -222,10 +222,7 @@ impl Accounting<'_> {
                 let read = work.read(answers);
                 self.scrubbed.pace.read(read, took);
                 let best_effort = self.site.cfg.best_effort;
-                let rest = match work.wanted.rest {
-                    0 => 0,
-                    rest => rest.max(self.site.cfg.scrub.least_rest()),
-                };
+                let rest = work.wanted.rest.max(self.site.cfg.scrub.least_rest());
                 let rate = Rate {
                     rest: best_effort.rest.max(rest.into()),
                     ..best_effort

@@ -94,8 +94,7 @@ pub struct Wanted {
     pub seed: u64,
     /// Whether attributes are wanted, not only their digest.
     pub attrs: bool,
-    /// How many times as long as it has worked the member rests at least while its clients work; 0 if
-    /// an operator waits for it, and only the scheduler's weights count.
+    /// How many times as long as it has worked the member rests at least while its clients work.
     pub rest: u32,
 }
 

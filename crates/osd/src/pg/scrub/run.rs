@@ -172,10 +172,10 @@ pub(super) struct Finding {
 
 impl Run {
     /// How many times as long as they read members rest while clients work: as long as none is late
-    /// for it, or, if an operator waits, as long as the scheduler wants (0).
+    /// for it, or, if an operator waits, as `least`.
     pub(super) fn rest(&self, least: u32) -> u32 {
         match self.order.requested {
-            true => 0,
+            true => least,
             false => self.rests.values().copied().min().unwrap_or(least),
         }
     }
