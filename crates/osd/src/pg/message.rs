@@ -317,7 +317,7 @@ impl Protocol for PeerMessage {
         let (mut front, mut data) = (Writer::with_capacity(512), BytesList::new());
         match edition {
             Edition::Current => self.encode(edition, &mut front, &mut data),
-            Edition::Previous => older::without_digests(self.clone()).encode(edition, &mut front, &mut data),
+            Edition::Previous => self.without_digests().encode(edition, &mut front, &mut data),
         }
         RawMessage {
             header: MsgHeader2 {
@@ -348,6 +348,20 @@ impl PeerMessage {
     /// Whether a raw message is one of these.
     pub fn is_kind(kind: MsgType) -> bool {
         kind == MsgType::REPLICATION || kind == MsgType::PEERING
+    }
+
+    /// The message with infos of objects as release 0.1.0 knows them.
+    fn without_digests(&self) -> Self {
+        let mut message = self.clone();
+        match &mut message.body {
+            PeerBody::RepOp(op) => older::remove_from_txn(&mut op.txn),
+            PeerBody::Push(push) => older::remove_from_push(push),
+            PeerBody::Repair(RepairBody::Part {
+                found: Some(part), ..
+            }) => older::remove_from_push(&mut part.push),
+            _ => {}
+        }
+        message
     }
 
     fn encode(&self, edition: Edition, w: &mut Writer, data: &mut BytesList) {

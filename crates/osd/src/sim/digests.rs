@@ -126,8 +126,10 @@ fn clones_have_digests_too_and_are_trimmed_all_the_same() {
             assert!(sim.info_of(osd, k).digests.data.is_some(), "{}", key::named(k));
         }
     }
-    sim.damage(PRIMARY, &all[0], |o| o.data[0] ^= 1);
+    sim.damage(PRIMARY, &all[1], |o| o.data[0] ^= 1);
     sim.scrub(DEEP);
+    let said = sim.cluster_log.join("\n");
+    assert!(said.contains(" osd.0.0:"), "what the PG has noted itself: {said}");
     assert_eq!(sim.said()[0], "1.0 deep-scrub 2 errors, 1 fixed");
     sim.assert_all_agree();
     // A clone's digest goes with it to the head.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use spirula_denc::{decode_all, encode_to_vec};
+use spirula_denc::{EntityName, EntityType, decode_all, encode_to_vec};
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{HObject, OsdId, PgShard, ReqId, SnapId, SpgId};
 use spirula_proto::mon::LogPriority;
@@ -210,11 +210,20 @@ impl Scrubbing<'_> {
         (entry, told.lines())
     }
 
-    /// The last request that changed an object with this info, as far as the log knows.
+    /// The last request that changed an object with this info, as far as the log knows. What the PG has
+    /// changed itself is shown as a request of this OSD, as in Ceph.
     fn reqid_of(&self, info: &ObjectInfo) -> ReqId {
         let entries = self.serving.copy.log.iter().rev();
         let entry = entries.into_iter().find(|e| e.version == info.version);
-        entry.map_or_else(ReqId::default, |e| e.reqid)
+        match entry {
+            Some(entry) if entry.reqid == ReqId::default() => ReqId {
+                name: EntityName::new(EntityType::OSD, i64::from(self.serving.site.whoami)),
+                tid: entry.version.version,
+                inc: 0,
+            },
+            Some(entry) => entry.reqid,
+            None => ReqId::default(),
+        }
     }
 
     /// Takes the judgements of an object and its clones.

@@ -87,15 +87,16 @@ impl Scrubbing<'_> {
     }
 }
 
-impl Serving<'_> {
-    fn noting(&mut self) -> Option<&mut Noting> {
-        let run = self.role.scrub().and_then(|scrub| scrub.run());
-        run.map(|run| &mut run.noting)
-    }
+/// What the scrub under way has noted.
+fn noting(role: &mut Role) -> Option<&mut Noting> {
+    let run = role.scrub().and_then(|scrub| scrub.run());
+    run.map(|run| &mut run.noting)
+}
 
+impl Serving<'_> {
     /// Notes the digests of an object that is not in use, if a scrub has found any.
     pub(in crate::pg) fn note_digests(&mut self, head: &Bytes, cx: &mut Ctx<'_>) {
-        if self.noting().is_none_or(|n| n.find(head).is_none()) {
+        if noting(self.role).is_none_or(|n| n.find(head).is_none()) {
             return; // As of most objects.
         }
         let context = self
@@ -106,7 +107,7 @@ impl Serving<'_> {
         let Some(mut state) = context.and_then(|c| c.state.clone()) else {
             return; // What uses it ends here again.
         };
-        let Some(note) = self.noting().and_then(|n| n.take(head)) else {
+        let Some(note) = noting(self.role).and_then(|n| n.take(head)) else {
             return; // It was just there.
         };
         let is_there = state.exists || state.info.whiteout;
@@ -150,7 +151,7 @@ impl Serving<'_> {
         if let Some(c) = self.ops.contexts.set_state(head, state) {
             c.uncommitted += 1;
         }
-        if let Some(noting) = self.noting() {
+        if let Some(noting) = noting(self.role) {
             noting.note_sent(version);
         }
         let txn = Txn {
