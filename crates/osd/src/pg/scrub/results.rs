@@ -393,7 +393,12 @@ impl Scrubbing<'_> {
             impossible!("a primary whose scrub ends to serve"; pg = pgid);
         };
         let checks_repair = std::mem::take(&mut scrub.checks_repair);
-        scrub.repair_failed = total > 0 && (checks_repair && !is_repair || scrub.repair_failed);
+        // As Ceph: a repair fails that has nothing to repair with, or if errors are left after it.
+        let fails = match is_repair {
+            true => repaired == 0,
+            false => checks_repair,
+        };
+        scrub.repair_failed = total > 0 && !is_mended && (fails || scrub.repair_failed);
         if repaired > 0 && (!is_mended || renotes) {
             // The errors that are left are counted, or the next ones repaired. Digests are not noted of
             // an object that was written meanwhile.
