@@ -20,6 +20,7 @@ use crate::pg::config::PgConfig;
 use crate::pg::describe::{OpRecord, Progress};
 use crate::pg::dups::DupBatch;
 use crate::pg::info::PgInfo;
+use crate::pg::link::LinkPeer;
 use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Client, ClientOp};
@@ -492,9 +493,9 @@ impl Core {
     }
 
     /// Handles the loss of a connection to or from another OSD.
-    pub fn handle_peer_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
+    pub fn handle_peer_reset(&mut self, peer: LinkPeer, cx: &mut Ctx<'_>) {
         for slot in self.slots() {
-            self.with(slot, cx, |pg, cx| pg.handle_peer_reset(osd, cx));
+            self.with(slot, cx, |pg, cx| pg.handle_peer_reset(peer, cx));
         }
         self.grant_copies(cx);
         self.begin_ops(None, cx);

@@ -115,6 +115,8 @@ msg_types! {
     OSD_REPORT = 0x7002, "osd_report";
     /// Ours, monitor to OSD: [`crate::internal::report`].
     OSD_REPORT_REPLY = 0x7003, "osd_report_reply";
+    /// Ours, between OSDs: data that comes ahead of the change that it belongs to.
+    PLACEMENT = 0x7004, "placement";
     /// Ours, between OSDs: [`crate::internal::heartbeat`].
     HEARTBEAT = 0x7005, "heartbeat";
     /// Ours, between monitors: [`crate::internal::quorum`].

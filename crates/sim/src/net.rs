@@ -14,6 +14,7 @@ use spirula_denc::EntityAddr;
 use spirula_maps::OsdId;
 use spirula_msgr::Sender;
 use spirula_osd::BeatPeer;
+use spirula_osd::pg::link::LinkPeer;
 use spirula_proto::RawMessage;
 
 use crate::clock::SECOND;
@@ -38,7 +39,7 @@ pub(crate) enum Kind {
     /// A session with a monitor.
     Monitor,
     /// From one OSD to another.
-    Data(OsdId),
+    Data(LinkPeer),
     /// For heartbeats.
     Beats(BeatPeer),
     /// A client's session with an OSD, and the client's number for it.

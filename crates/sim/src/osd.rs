@@ -17,6 +17,7 @@ use spirula_msgr::{Config, Sender};
 use spirula_osd::daemon::{Refill, RefillParts};
 use spirula_osd::heartbeat::Net;
 use spirula_osd::pg::cluster::PoolView;
+use spirula_osd::pg::link::{LinkKind, LinkPeer};
 use spirula_osd::pg::op::{Access, Client};
 use spirula_osd::{Addrs, Osd, OsdConfig, OsdError, Parts};
 use spirula_proto::internal::heartbeat::Heartbeat;
@@ -59,7 +60,7 @@ pub(crate) enum Timer {
     /// A process with a ruined store asks again whether it is needed.
     Ask,
     /// The pause after a failed connection is over.
-    LinkDown(OsdId),
+    LinkDown(LinkPeer),
     /// The pause after a failed heartbeat connection is over.
     BeatDown(OsdId, Net),
 }
@@ -426,9 +427,9 @@ impl World {
         if std::mem::replace(&mut n.epoch, epoch) != epoch {
             self.after(NEWS.1, Event::Osd(id, life, Timer::News(NEWS.0)));
         }
-        for (osd, addr) in links {
-            let cut = self.dial_cut(id, Kind::Data(osd), addr);
-            self.with_daemon(id, |o| o.link_started(osd, Box::new(move || cut.set(true))));
+        for (peer, addr) in links {
+            let cut = self.dial_cut(id, Kind::Data(peer), addr);
+            self.with_daemon(id, |o| o.link_started(peer, Box::new(move || cut.set(true))));
         }
         for (peer, addr) in beats {
             let cut = self.dial_cut(id, Kind::Beats(peer), addr);
@@ -518,8 +519,8 @@ impl World {
                 self.with_osd(id, |o| o.report(false));
                 (left > 1).then_some((NEWS.1, Timer::News(left - 1)))
             }
-            Timer::LinkDown(osd) => {
-                self.with_osd(id, |o| o.link_down(osd));
+            Timer::LinkDown(peer) => {
+                self.with_osd(id, |o| o.link_down(peer));
                 None
             }
             Timer::BeatDown(osd, net) => {
@@ -568,7 +569,9 @@ impl World {
             return Err(false);
         };
         let number = match (from, kind) {
-            (Node::Osd(osd), Kind::Data(_)) => self.with_osd(id, |o| o.osd_opened(osd, sender)),
+            (Node::Osd(osd), Kind::Data((_, LinkKind::Ordered))) => {
+                self.with_osd(id, |o| o.osd_opened(osd, sender))
+            }
             (Node::Client(c), _) => {
                 let (name, addr) = self.client_identity(c);
                 let client = move |conn| Arc::new(Client::new(conn, name, addr, Arc::new(AllowAll)));
@@ -590,7 +593,7 @@ impl World {
         sender: &Sender,
     ) -> bool {
         let wanted = match kind {
-            Kind::Data(osd) => self.with_osd(id, |o| o.link_up(osd, addr, sender)),
+            Kind::Data(peer) => self.with_osd(id, |o| o.link_up(peer, addr, sender)),
             Kind::Beats(peer) => self.with_osd(id, |o| o.beat_link_up(peer, addr, sender)),
             Kind::Monitor => {
                 let number = self.net.conns.get(&conn).map_or(0, |c| c.number);
@@ -613,13 +616,13 @@ impl World {
     pub(crate) fn osd_dial_failed(&mut self, id: OsdId, kind: Kind, addr: EntityAddr, refused: bool) {
         let life = self.osds.get(&id).map_or(0, |n| n.life);
         match kind {
-            Kind::Data(osd) | Kind::Beats((osd, _)) if refused => {
+            Kind::Data((osd, _)) | Kind::Beats((osd, _)) if refused => {
                 self.with_osd(id, |o| o.peer_refused(osd, addr));
             }
             _ => {}
         }
         let (pause, timer) = match kind {
-            Kind::Data(osd) => (LINK_PAUSE, Timer::LinkDown(osd)),
+            Kind::Data(peer) => (LINK_PAUSE, Timer::LinkDown(peer)),
             Kind::Beats((osd, net)) => (BEAT_PAUSE, Timer::BeatDown(osd, net)),
             Kind::Monitor => return self.hunt_later(Node::Osd(id)),
             Kind::Client(..) => return,
@@ -630,8 +633,8 @@ impl World {
     /// Reports the end of a connection to the OSD that made it.
     pub(crate) fn osd_lost(&mut self, id: OsdId, label: &Label) {
         match label.kind {
-            Kind::Data(osd) => {
-                self.with_osd(id, |o| o.link_down(osd));
+            Kind::Data(peer) => {
+                self.with_osd(id, |o| o.link_down(peer));
             }
             Kind::Beats(peer) => match self.with_osd(id, |o| o.beat_link_broke(peer, label.addr)) {
                 Some(true) => {
@@ -654,7 +657,9 @@ impl World {
     /// Reports the end of a connection to the OSD that accepted it.
     pub(crate) fn osd_left(&mut self, id: OsdId, label: &Label) {
         match (label.ends[0], label.kind) {
-            (Node::Osd(osd), Kind::Data(_)) => self.with_osd(id, |o| o.osd_closed(osd, label.number)),
+            (Node::Osd(osd), Kind::Data((_, LinkKind::Ordered))) => {
+                self.with_osd(id, |o| o.osd_closed(osd, label.number))
+            }
             (Node::Client(_), _) => self.with_osd(id, |o| o.client_closed(label.number)),
             _ => None,
         };
@@ -663,7 +668,7 @@ impl World {
     /// Delivers a message on a connection that an OSD made.
     pub(crate) fn osd_answered(&mut self, id: OsdId, conn: u64, kind: Kind, msg: &RawMessage) {
         let handled = match kind {
-            Kind::Data(osd) => self.with_osd(id, |o| o.osd_message(osd, msg)),
+            Kind::Data((osd, _)) => self.with_osd(id, |o| o.osd_message(osd, msg)),
             Kind::Monitor => {
                 let waits = self.with_refill(id, |r| r.message(msg));
                 waits.or_else(|| self.with_osd(id, |o| o.mon_message(msg)))

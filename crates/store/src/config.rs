@@ -52,7 +52,7 @@ impl Default for Config {
             onode_cache_bytes: 6 << 20,
             cached_reads: true,
             direct_min: 64 << 10,
-            place_at_once: 1 << 20,
+            place_at_once: 512 << 10,
             group_bytes: 1 << 20,
             pool: None,
         }

@@ -84,7 +84,7 @@ pub(crate) struct Placing {
 }
 
 /// Bytes of a write at most: a group of the log waits on the device for one of these, or for few.
-const PIECE: u64 = 512 << 10;
+const PIECE: u64 = 256 << 10;
 
 /// Placements whose writes have not completed.
 #[derive(Default)]

@@ -18,7 +18,7 @@ use tokio::time::{Sleep, sleep_until, timeout};
 
 use super::auth::{AcceptAuth, ConnectAuth, Negotiated};
 use super::sender::{Sender, Urgent};
-use super::socket::{flush, hang_up, read_into};
+use super::socket::{Moved, flush, hang_up, read_into};
 use super::{Error, writer};
 use crate::config::{ConMode, Config, Peer};
 use crate::modes::{InMode, ModeLists};
@@ -51,6 +51,7 @@ pub struct Connection {
     min_rate: u64,
     /// Bytes received since the session was established.
     received: u64,
+    moved: Moved,
     /// When the large message under way began, and the bytes received by then.
     large: Option<(Instant, u64)>,
     /// Fires now and then to check for silence; exact to within the time-out itself.
@@ -127,6 +128,7 @@ impl Connection {
             stall_timeout: config.stall_timeout,
             min_rate: config.min_rate,
             received: 0,
+            moved: Moved::default(),
             large: None,
             idle_tick: Box::pin(sleep_until((now + config.idle_timeout).into())),
         })
@@ -250,6 +252,7 @@ impl Connection {
     async fn read(&mut self) -> Result<(), Error> {
         // A peer that sends without end must not starve the other tasks of the thread.
         tokio::task::coop::consume_budget().await;
+        self.moved.pause().await;
         loop {
             if self.sender.shared.is_aborted() {
                 return Err(Error::Closed);
@@ -259,6 +262,7 @@ impl Connection {
                 Some(n) => {
                     self.last_heard = Instant::now();
                     self.received += n as u64;
+                    self.moved.add(n);
                     return Ok(());
                 }
                 None => self.readable().await?,

@@ -13,6 +13,25 @@ use crate::frame::{Decoder, Encoder, MOVED_AT_ONCE};
 /// Slices per `writev`. Far below IOV_MAX; a batch of 4 KiB messages has three each.
 const SLICES_MAX: usize = 256;
 
+/// The bytes that a task has moved since other tasks of the thread had it.
+#[derive(Debug, Default)]
+pub(super) struct Moved(usize);
+
+impl Moved {
+    /// Counts bytes that were moved.
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.0 += bytes;
+    }
+
+    /// Lets other tasks have the thread if this one has moved much.
+    pub(super) async fn pause(&mut self) {
+        if self.0 >= MOVED_AT_ONCE {
+            self.0 = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// Reads once into the decoder's places. `Ok(None)` when nothing is there now, `Ok(Some(0))` at the
 /// end.
 ///
@@ -49,7 +68,9 @@ pub(super) async fn flush(
     stall: Duration,
     written: impl Fn(u64),
 ) -> io::Result<()> {
+    let mut moved = Moved::default();
     while enc.pending() > 0 {
+        moved.pause().await;
         let result = {
             let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(enc.parts());
             enc.slices(&mut slices, MOVED_AT_ONCE);
@@ -60,6 +81,7 @@ pub(super) async fn flush(
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => {
                 enc.wrote(n);
+                moved.add(n);
                 written(n as u64);
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {

@@ -34,8 +34,6 @@ const PER_OP: u64 = 16 << 10;
 /// The bytes of a request beyond which its size does not count: a client may ask to read more than
 /// there is.
 const LARGEST: u64 = 32 << 20;
-/// The cost of writes under way, of small ones and of large ones, from which on others wait.
-const MOST: u64 = 6 << 20;
 /// The time of which a client may make up for what it did not use of its limit. Alarms are not much
 /// finer.
 const SLACK: Micros = Micros::from_millis(50);
@@ -84,8 +82,8 @@ pub struct FlowState {
 pub struct SchedulerState {
     /// Cost of the requests under way by their load, in bytes.
     pub under_way: [u64; LOADS],
-    /// The bound of small writes, and of large ones.
-    pub most: u64,
+    /// The bounds of small writes, and of large ones.
+    pub most: [u64; 2],
     /// The clients that have sent requests lately.
     pub flows: Vec<FlowState>,
 }
@@ -181,7 +179,7 @@ impl Scheduler {
     }
 
     fn has_room(&self, load: Load) -> bool {
-        load == Load::Reads || self.under_way.cost(load) < MOST
+        self.under_way.cost(load) < self.under_way.most(load)
     }
 
     /// Sets the reservation and the limit of each client.
@@ -352,7 +350,7 @@ impl Scheduler {
         };
         SchedulerState {
             under_way: Load::ALL.map(|load| self.under_way.cost(load)),
-            most: MOST,
+            most: [Load::SmallWrites, Load::LargeWrites].map(|load| self.under_way.most(load)),
             flows: by_conn.into_values().map(flow).collect(),
         }
     }
@@ -465,10 +463,14 @@ mod tests {
         assert_eq!(s.ops().count(), 8);
         drop(large);
         let begun = run(&mut s, VecDeque::new(), 1);
-        assert_eq!(begun[&1], 8 << 20, "two at a time");
+        assert_eq!(begun[&1], 4 << 20, "one at a time beside small ones");
+        s.under_way.forget(Micros::from_millis(250));
+        s.under_way.forget(Micros::from_millis(500));
+        let begun = run(&mut s, VecDeque::new(), 1);
+        assert_eq!(begun[&1], 8 << 20, "two at a time without");
         assert_eq!(
             run(&mut s, VecDeque::new(), 20).values().sum::<u64>(),
-            6 * (4 << 20)
+            5 * (4 << 20)
         );
         assert!(s.ops().count() == 0);
     }
@@ -495,7 +497,7 @@ mod tests {
         meet(&mut s, &c);
         let mut under_way = enter(&mut s, &c[0], 4096, 5000);
         under_way.extend(enter(&mut s, &c[1], 4 << 20, 10));
-        let begun = run(&mut s, under_way, 400);
+        let begun = run(&mut s, under_way, 800);
         assert!(begun.get(&2).copied().unwrap_or(0) >= 8 << 20, "{begun:?}");
     }
 
@@ -531,13 +533,13 @@ mod tests {
         assert!(s.enter(pgid(), read(&c[1]), Micros::new(1)).is_some());
         // Nor do reads take the place of writes.
         let writes = enter(&mut s, &c[1], 4 << 20, 3);
-        assert_eq!(writes.len(), 2);
+        assert_eq!(writes.len(), 1);
         assert!(
             s.enter(pgid(), read(&c[1]), Micros::new(1)).is_none(),
             "after the write"
         );
         drop(writes);
-        assert_eq!(run(&mut s, VecDeque::new(), 1).len(), 1);
+        assert_eq!(run(&mut s, VecDeque::new(), 3).len(), 1);
         assert_eq!(s.ops().count(), 0);
     }
 

@@ -21,6 +21,7 @@ use super::heap::LARGE;
 use super::shell::Shared;
 use super::state::Osd;
 use crate::pg::account::{Held, Party};
+use crate::pg::link::LinkKind;
 use crate::pg::op::{COPIES, Client, copied_bytes};
 
 /// The first and the longest pause between checks whether a client that holds too much holds less:
@@ -245,8 +246,12 @@ fn client_message(shell: &Shared, conn: u64, sender: &Sender, msg: &RawMessage) 
 async fn serve_osd(shell: &Shared, mut connection: Connection, osd: OsdId, info: PeerInfo) {
     let sender = connection.sender().clone();
     debug_assert_eq!(info.name.kind, EntityType::OSD);
-    let conn = shell.with(|o| o.osd_opened(osd, sender));
+    let mut conn = None;
     while let Ok(incoming) = connection.recv().await {
+        // No answer goes to a connection for data that comes ahead of changes.
+        if conn.is_none() && LinkKind::of(incoming.kind()) == LinkKind::Ordered {
+            conn = Some(shell.with(|o| o.osd_opened(osd, sender.clone())));
+        }
         // The store goes on without this OSD, so that they do not wait for each other.
         let large = incoming.front.len();
         while large >= LARGE && !shell.with(|o| o.io.writes.takes_large(large)) {
@@ -257,5 +262,7 @@ async fn serve_osd(shell: &Shared, mut connection: Connection, osd: OsdId, info:
             break;
         }
     }
-    shell.with(|o| o.osd_closed(osd, conn));
+    if let Some(conn) = conn {
+        shell.with(|o| o.osd_closed(osd, conn));
+    }
 }

@@ -1,5 +1,8 @@
 //! Connections to other OSDs. They are lossy: messages under way when one ends are lost, and the
 //! core is told.
+//!
+//! Data that goes ahead of changes has a connection of its own, so that no small write waits for
+//! megabytes of it. Answers come back on the other one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,6 +18,7 @@ use super::maps::Maps;
 use super::shares::keep_share;
 use super::shell::Shared;
 use super::state::Osd;
+use crate::pg::link::{LinkKind, LinkPeer};
 use crate::pg::message::PeerMessage;
 
 /// The pause after a connection failed.
@@ -25,7 +29,7 @@ const QUEUE: usize = 4096;
 /// Ends a connection, or the attempt to make one, at once. No more events come of it.
 pub type Cut = Box<dyn FnOnce()>;
 
-/// The connection to one other OSD.
+/// One connection to another OSD.
 struct Link {
     addr: EntityAddr,
     sender: Option<Sender>,
@@ -39,9 +43,9 @@ struct Link {
 /// The connections to all other OSDs.
 #[derive(Default)]
 pub(super) struct Links {
-    links: BTreeMap<OsdId, Link>,
-    /// OSDs to connect to.
-    wanted: Vec<OsdId>,
+    links: BTreeMap<LinkPeer, Link>,
+    /// The connections to be made.
+    wanted: Vec<LinkPeer>,
 }
 
 impl Links {
@@ -57,7 +61,8 @@ impl Links {
         else {
             return dropped!(dropped, Dropped::ToDown; osd = osd);
         };
-        let link = self.links.entry(osd).or_insert_with(|| Link {
+        let peer = (osd, LinkKind::of(msg.kind()));
+        let link = self.links.entry(peer).or_insert_with(|| Link {
             addr,
             sender: None,
             queue: Vec::new(),
@@ -82,22 +87,22 @@ impl Links {
                 }
                 if !link.running {
                     link.running = true;
-                    self.wanted.push(osd);
+                    self.wanted.push(peer);
                 }
             }
         }
     }
 
     /// Ends connections to OSDs that are down or moved, at once: nobody will read what is queued,
-    /// and on a network that loses everything it would never be written. Returns the OSDs whose
-    /// connections were ended.
-    pub(super) fn map_changed(&mut self, maps: &Maps) -> Vec<OsdId> {
+    /// and on a network that loses everything it would never be written. Returns the connections
+    /// that were ended.
+    pub(super) fn map_changed(&mut self, maps: &Maps) -> Vec<LinkPeer> {
         let map = maps.map();
         let mut ended = Vec::new();
-        for (osd, link) in &mut self.links {
+        for (peer, link) in &mut self.links {
             let addr = map
-                .cluster_addrs(*osd)
-                .filter(|_| map.is_up(*osd))
+                .cluster_addrs(peer.0)
+                .filter(|_| map.is_up(peer.0))
                 .and_then(|a| a.v2());
             if addr == Some(&link.addr) {
                 continue;
@@ -107,7 +112,7 @@ impl Links {
             if let Some(cut) = link.cut.take() {
                 cut();
                 link.running = false;
-                ended.push(*osd);
+                ended.push(*peer);
             }
         }
         ended
@@ -127,22 +132,22 @@ impl Links {
     }
 
     /// Takes the connections that [`Links::send`] has asked for.
-    pub(super) fn take_wanted(&mut self) -> Vec<(OsdId, EntityAddr)> {
-        let addr = |osd| Some((osd, self.links.get(&osd)?.addr));
+    pub(super) fn take_wanted(&mut self) -> Vec<(LinkPeer, EntityAddr)> {
+        let addr = |peer| Some((peer, self.links.get(&peer)?.addr));
         self.wanted.drain(..).filter_map(addr).collect()
     }
 
     /// Notes that a wanted connection is being made.
-    pub(super) fn started(&mut self, osd: OsdId, cut: Cut) {
-        let Some(link) = self.links.get_mut(&osd) else {
-            impossible!("a connection that was asked for"; osd = osd);
+    pub(super) fn started(&mut self, peer: LinkPeer, cut: Cut) {
+        let Some(link) = self.links.get_mut(&peer) else {
+            impossible!("a connection that was asked for"; osd = peer.0);
         };
         link.cut = Some(cut);
     }
 
     /// Notes that a connection is established; returns whether it is wanted.
-    pub(super) fn connected(&mut self, osd: OsdId, addr: EntityAddr, sender: &Sender) -> bool {
-        let Some(link) = self.links.get_mut(&osd).filter(|l| l.addr == addr) else {
+    pub(super) fn connected(&mut self, peer: LinkPeer, addr: EntityAddr, sender: &Sender) -> bool {
+        let Some(link) = self.links.get_mut(&peer).filter(|l| l.addr == addr) else {
             return false;
         };
         for msg in link.queue.drain(..) {
@@ -152,8 +157,8 @@ impl Links {
         true
     }
 
-    fn ended(&mut self, osd: OsdId) {
-        if let Some(link) = self.links.get_mut(&osd) {
+    fn ended(&mut self, peer: LinkPeer) {
+        if let Some(link) = self.links.get_mut(&peer) {
             link.sender = None;
             link.queue.clear();
             link.running = false;
@@ -168,12 +173,13 @@ pub(super) fn is_refused(e: &spirula_msgr::Error) -> bool {
 }
 
 /// Connects to another OSD and receives.
-pub(super) async fn run(shell: Shared, osd: OsdId, addr: EntityAddr) {
+pub(super) async fn run(shell: Shared, peer: LinkPeer, addr: EntityAddr) {
+    let (osd, _) = peer;
     let mut login = shell.dialer.mon.login_at(EntityType::OSD);
     match spirula_msgr::connect(addr, EntityType::OSD, &shell.dialer.data, &mut login).await {
         Ok(mut connection) => {
             let sender = connection.sender().clone();
-            if shell.with(|o| o.link_up(osd, addr, &sender)) {
+            if shell.with(|o| o.link_up(peer, addr, &sender)) {
                 while let Ok(incoming) = connection.recv().await {
                     if let Err(e) = shell.with(|o| o.osd_message(osd, &incoming)) {
                         tracing::warn!("osd.{osd}: {e}");
@@ -190,31 +196,33 @@ pub(super) async fn run(shell: Shared, osd: OsdId, addr: EntityAddr) {
             tokio::time::sleep(PAUSE).await;
         }
     }
-    shell.with(|o| o.link_down(osd));
+    shell.with(|o| o.link_down(peer));
 }
 
 impl Osd {
     /// Takes the connections to other OSDs that are to be made.
-    pub fn wanted_links(&mut self) -> Vec<(OsdId, EntityAddr)> {
+    pub fn wanted_links(&mut self) -> Vec<(LinkPeer, EntityAddr)> {
         self.peers.links.take_wanted()
     }
 
     /// Notes that a wanted connection is being made; `cut` ends the attempt.
-    pub fn link_started(&mut self, osd: OsdId, cut: Cut) {
-        self.peers.links.started(osd, cut);
+    pub fn link_started(&mut self, peer: LinkPeer, cut: Cut) {
+        self.peers.links.started(peer, cut);
     }
 
     /// Notes that a connection is established; returns whether it is still wanted.
-    pub fn link_up(&mut self, osd: OsdId, addr: EntityAddr, sender: &Sender) -> bool {
-        self.peers.links.connected(osd, addr, sender)
+    pub fn link_up(&mut self, peer: LinkPeer, addr: EntityAddr, sender: &Sender) -> bool {
+        self.peers.links.connected(peer, addr, sender)
     }
 
     /// Notes that a connection has ended, or could not be made.
-    pub fn link_down(&mut self, osd: OsdId) {
-        self.peers.links.ended(osd);
-        self.peers.versions.forget(osd);
-        self.space.forget(osd);
-        self.drive(|core, cx| core.handle_peer_reset(osd, cx));
+    pub fn link_down(&mut self, peer: LinkPeer) {
+        self.peers.links.ended(peer);
+        if let (osd, LinkKind::Ordered) = peer {
+            self.peers.versions.forget(osd);
+            self.space.forget(osd);
+        }
+        self.drive(|core, cx| core.handle_peer_reset(peer, cx));
     }
 
     /// Handles a message of another OSD.

@@ -283,9 +283,8 @@ impl Osd {
     fn maps_changed(&mut self) {
         let epoch = self.maps.epoch();
         self.mons.client.received("osdmap", u64::from(epoch));
-        for osd in self.peers.links.map_changed(&self.maps) {
-            self.space.forget(osd);
-            self.drive(|core, cx| core.handle_peer_reset(osd, cx));
+        for peer in self.peers.links.map_changed(&self.maps) {
+            self.link_down(peer);
         }
         self.beating().choose_peers();
         self.maps.news.notify_one();

@@ -26,7 +26,7 @@ pub(super) fn dump(s: &SchedulerState) -> Value {
                 "clients": s.flows.iter().map(flow).collect::<Vec<_>>(),
             },
             "under_way": {"small_writes": small, "large_writes": large, "reads": reads},
-            "most_under_way": {"small_writes": s.most, "large_writes": s.most},
+            "most_under_way": {"small_writes": s.most[0], "large_writes": s.most[1]},
         }
     })
 }

@@ -308,10 +308,10 @@ impl Protocol for PeerMessage {
 
     fn compose(&self, edition: Edition) -> RawMessage {
         let (kind, priority) = match self.body {
-            PeerBody::RepOp(_)
-            | PeerBody::RepCommitted(_)
-            | PeerBody::Ahead { .. }
-            | PeerBody::Placed { .. } => (MsgType::REPLICATION, priority::DEFAULT),
+            PeerBody::RepOp(_) | PeerBody::RepCommitted(_) | PeerBody::Placed { .. } => {
+                (MsgType::REPLICATION, priority::DEFAULT)
+            }
+            PeerBody::Ahead { .. } => (MsgType::PLACEMENT, priority::DEFAULT),
             _ => (MsgType::PEERING, priority::HIGH),
         };
         let (mut front, mut data) = (Writer::with_capacity(512), BytesList::new());
@@ -347,7 +347,7 @@ impl Protocol for PeerMessage {
 impl PeerMessage {
     /// Whether a raw message is one of these.
     pub fn is_kind(kind: MsgType) -> bool {
-        kind == MsgType::REPLICATION || kind == MsgType::PEERING
+        [MsgType::REPLICATION, MsgType::PLACEMENT, MsgType::PEERING].contains(&kind)
     }
 
     /// The message with infos of objects as release 0.1.0 knows them.

@@ -41,6 +41,7 @@ mod leadership;
 mod leading;
 mod lease;
 mod led;
+pub mod link;
 mod list;
 pub mod log;
 mod maps;

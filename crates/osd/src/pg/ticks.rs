@@ -1,9 +1,9 @@
 //! A PG's reactions to the passing of time and to lost connections, and its work after every event.
 
 use spirula_denc::Micros;
-use spirula_maps::OsdId;
 
 use super::Pg;
+use super::link::{LinkKind, LinkPeer};
 use super::output::Ctx;
 use super::role::Role;
 use super::scrub::accounting::Accounting;
@@ -11,7 +11,11 @@ use super::scrub::handler::Scrubbing;
 
 impl Pg {
     /// Handles the loss of a connection to or from another OSD, and of messages with it.
-    pub fn handle_peer_reset(&mut self, osd: OsdId, cx: &mut Ctx<'_>) {
+    pub fn handle_peer_reset(&mut self, peer: LinkPeer, cx: &mut Ctx<'_>) {
+        let osd = match peer {
+            (osd, LinkKind::Ordered) => osd,
+            (osd, LinkKind::Ahead) => return self.serving().placing_ahead().ahead_reset(osd, cx),
+        };
         if let Role::Peering(p) = &mut self.role {
             p.retry |= p.awaits(osd);
         }

@@ -10,6 +10,11 @@ use spirula_invariant::invariant;
 const SMALL: u64 = 128 << 10;
 /// The time after which a request is forgotten, or twice as much.
 const SPAN: Micros = Micros::from_millis(250);
+/// The cost of writes under way, of small ones and of large ones, from which on others wait.
+const MOST: u64 = 6 << 20;
+/// The cost of large writes from which on others wait while there are small ones: one of the size
+/// that RBD and CephFS use at a time.
+const MOST_BESIDE_SMALL: u64 = 4 << 20;
 /// The number of loads.
 pub const LOADS: usize = 3;
 
@@ -48,6 +53,8 @@ pub struct UnderWay {
     shared: AtomicBool,
     /// The cost of requests that began in this span, and in the one before.
     costs: [[AtomicU64; LOADS]; 2],
+    /// Whether small writes began in this span, and in the one before.
+    small: [AtomicBool; 2],
 }
 
 impl UnderWay {
@@ -61,9 +68,22 @@ impl UnderWay {
         self.costs.iter().map(of).sum()
     }
 
+    /// The cost of the requests with a load under way from which on others wait. Reads wait for
+    /// nothing here.
+    pub fn most(&self, load: Load) -> u64 {
+        match load {
+            Load::Reads => u64::MAX,
+            Load::LargeWrites if self.small.iter().any(|s| s.load(Ordering::Relaxed)) => MOST_BESIDE_SMALL,
+            Load::SmallWrites | Load::LargeWrites => MOST,
+        }
+    }
+
     /// Counts a request of this cost from now on.
     pub fn begin(self: &Arc<Self>, load: Load, cost: u64) -> Turn {
         let span = self.now.load(Ordering::Relaxed);
+        if load == Load::SmallWrites {
+            self.small[(span % 2) as usize].store(true, Ordering::Relaxed);
+        }
         self.of_span(span)[load as usize].fetch_add(cost, Ordering::Relaxed);
         Turn {
             under_way: Arc::clone(self),
@@ -87,6 +107,7 @@ impl UnderWay {
             self.of_span(span)
                 .iter()
                 .for_each(|c| c.store(0, Ordering::Relaxed));
+            self.small[(span % 2) as usize].store(false, Ordering::Relaxed);
         }
         self.now.store(now.max(before), Ordering::Relaxed);
         SPAN * (now + 1)

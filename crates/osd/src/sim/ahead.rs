@@ -59,12 +59,13 @@ fn a_small_write_overtakes_data_that_is_on_its_way() {
         sim.run_some(1);
     }
     // The members get nothing yet.
-    let held = std::mem::take(&mut sim.links);
+    let held = std::mem::take(&mut sim.ahead_links);
+    assert_eq!(held.values().map(VecDeque::len).sum::<usize>(), 2);
     let second = send_as_other(&mut sim, "b", "small again");
     sim.run_some(100_000);
     assert!(sim.reply_to(second).is_some() && sim.reply_to(first).is_none());
     for (link, messages) in held {
-        sim.links.entry(link).or_default().extend(messages);
+        sim.ahead_links.entry(link).or_default().extend(messages);
     }
     sim.run_some(100_000);
     assert!(sim.reply_to(first).is_some());
@@ -89,7 +90,7 @@ fn writes_of_an_object_keep_their_order() {
 #[test]
 fn lost_data_and_lost_answers_are_made_good() {
     let mut placed = 0;
-    for cut_after in 0..24 {
+    for cut_after in 0..48 {
         let mut sim = cluster(cut_after + 10);
         send_as_other(&mut sim, "b", "small");
         sim.replies.clear();
@@ -97,8 +98,14 @@ fn lost_data_and_lost_answers_are_made_good() {
             let op = sim.build(&format!("o{i}"), vec![write_full(&large("x"))]);
             sim.submit(op);
         }
-        sim.run_some(cut_after as usize);
-        sim.cut_link(OsdId::new(0), OsdId::new(1));
+        sim.run_some((cut_after / 2) as usize);
+        let [a, b] = [OsdId::new(0), OsdId::new(1)];
+        if cut_after % 2 == 0 {
+            sim.cut_link(a, b);
+        } else {
+            sim.cut_ahead(a, b);
+            sim.cut_ahead(b, a);
+        }
         sim.settle();
         placed += sim.placed;
         for i in 0..3 {
@@ -110,7 +117,7 @@ fn lost_data_and_lost_answers_are_made_good() {
         }
         sim.assert_all_agree();
     }
-    assert!(placed > 50, "{placed}");
+    assert!(placed > 100, "{placed}");
 }
 
 #[test]

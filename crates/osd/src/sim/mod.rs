@@ -53,6 +53,7 @@ use crate::pg::cluster::{ClusterMap, PoolView};
 use crate::pg::config::PgConfig;
 use crate::pg::describe::OpRecord;
 use crate::pg::image_io::ImageIo;
+use crate::pg::link::LinkKind;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Access, Client, ClientOp, OsdOp};
 use crate::pg::perf::{CorePerf, DropReason};
@@ -99,6 +100,8 @@ struct Node {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Deliver(OsdId, OsdId),
+    /// Data that goes ahead of a change arrives.
+    DeliverAhead(OsdId, OsdId),
     Answer(OsdId),
     Flush(OsdId),
     Map(OsdId),
@@ -113,6 +116,8 @@ struct Sim {
     /// All maps by epoch.
     maps: BTreeMap<Epoch, Arc<FakeMap>>,
     links: BTreeMap<(OsdId, OsdId), VecDeque<RawMessage>>,
+    /// The connections on which data goes ahead of changes.
+    ahead_links: BTreeMap<(OsdId, OsdId), VecDeque<RawMessage>>,
     replies: VecDeque<MOsdOpReply>,
     /// The OSDs' requests to be recorded as up, on the way to the monitors.
     alive: VecDeque<(OsdId, Epoch)>,
@@ -172,6 +177,7 @@ impl Sim {
             nodes: BTreeMap::new(),
             maps: BTreeMap::new(),
             links: BTreeMap::new(),
+            ahead_links: BTreeMap::new(),
             replies: VecDeque::new(),
             alive: VecDeque::new(),
             temp: VecDeque::new(),
@@ -282,11 +288,13 @@ impl Sim {
 
     /// Drops messages on the way to or from a node, and tells the others.
     fn cut(&mut self, id: OsdId) {
-        self.links.retain(|(a, b), _| *a != id && *b != id);
+        for links in [&mut self.links, &mut self.ahead_links] {
+            links.retain(|(a, b), _| *a != id && *b != id);
+        }
         let others: Vec<OsdId> = self.nodes.keys().copied().filter(|o| *o != id).collect();
         for o in others {
             self.forget_versions(o, id);
-            self.with(o, |core, cx| core.handle_peer_reset(id, cx));
+            self.with(o, |core, cx| core.handle_peer_reset((id, LinkKind::Ordered), cx));
         }
     }
 
@@ -307,10 +315,18 @@ impl Sim {
     /// Drops the messages on the way between two nodes.
     fn cut_link(&mut self, a: OsdId, b: OsdId) {
         self.forget_versions(a, b);
-        self.links.remove(&(a, b));
-        self.links.remove(&(b, a));
-        self.with(a, |core, cx| core.handle_peer_reset(b, cx));
-        self.with(b, |core, cx| core.handle_peer_reset(a, cx));
+        for links in [&mut self.links, &mut self.ahead_links] {
+            links.remove(&(a, b));
+            links.remove(&(b, a));
+        }
+        self.with(a, |core, cx| core.handle_peer_reset((b, LinkKind::Ordered), cx));
+        self.with(b, |core, cx| core.handle_peer_reset((a, LinkKind::Ordered), cx));
+    }
+
+    /// Drops the data on its way from one node to another ahead of changes.
+    fn cut_ahead(&mut self, from: OsdId, to: OsdId) {
+        self.ahead_links.remove(&(from, to));
+        self.with(from, |core, cx| core.handle_peer_reset((to, LinkKind::Ahead), cx));
     }
 
     /// Cuts a node off from all others.
@@ -409,7 +425,11 @@ impl Sim {
                         self.peering_bytes += msg.front.len() + msg.data.len();
                     }
                     hostile::assert_passes(&msg);
-                    self.links.entry((id, osd)).or_default().push_back(msg);
+                    let links = match LinkKind::of(msg.kind()) {
+                        LinkKind::Ordered => &mut self.links,
+                        LinkKind::Ahead => &mut self.ahead_links,
+                    };
+                    links.entry((id, osd)).or_default().push_back(msg);
                 }
                 Output::Reply { reply, .. } => self.replies.push_back(*reply),
                 Output::WatchNotify { client, msg } => self.events.push_back((client.conn, *msg)),
@@ -440,10 +460,15 @@ impl Sim {
         if !self.temp.is_empty() {
             steps.push(Step::Temp);
         }
-        for ((a, b), q) in &self.links {
-            let apart = self.isolated.contains(a) || self.isolated.contains(b);
-            if !q.is_empty() && self.nodes[b].core.is_some() && !apart {
-                steps.push(Step::Deliver(*a, *b));
+        for (links, is_ahead) in [(&self.links, false), (&self.ahead_links, true)] {
+            for ((a, b), q) in links {
+                let apart = self.isolated.contains(a) || self.isolated.contains(b);
+                if !q.is_empty() && self.nodes[b].core.is_some() && !apart {
+                    steps.push(match is_ahead {
+                        true => Step::DeliverAhead(*a, *b),
+                        false => Step::Deliver(*a, *b),
+                    });
+                }
             }
         }
         for (id, n) in &self.nodes {
@@ -475,15 +500,24 @@ impl Sim {
         }
     }
 
+    fn deliver(&mut self, from: OsdId, to: OsdId, msg: &RawMessage) {
+        self.written_in.insert((from, to), msg.header.compat_version);
+        let versions = &mut self.nodes.get_mut(&to).unwrap().versions;
+        let msg = versions.read(from, msg).unwrap();
+        self.with(to, |core, cx| core.handle_peer(from, msg, cx));
+    }
+
     fn step(&mut self, step: Step) {
         self.advance(Micros::new(100));
         match step {
             Step::Deliver(a, b) => {
                 let msg = self.links.get_mut(&(a, b)).and_then(VecDeque::pop_front).unwrap();
-                self.written_in.insert((a, b), msg.header.compat_version);
-                let versions = &mut self.nodes.get_mut(&b).unwrap().versions;
-                let msg = versions.read(a, &msg).unwrap();
-                self.with(b, |core, cx| core.handle_peer(a, msg, cx));
+                self.deliver(a, b, &msg);
+            }
+            Step::DeliverAhead(a, b) => {
+                let links = &mut self.ahead_links;
+                let msg = links.get_mut(&(a, b)).and_then(VecDeque::pop_front).unwrap();
+                self.deliver(a, b, &msg);
             }
             Step::Alive => {
                 let (id, want) = self.alive.pop_front().unwrap();

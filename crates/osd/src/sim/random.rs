@@ -233,6 +233,10 @@ impl Run {
             }),
             // Bugs are looked for where nothing else is held up.
             15 if self.setup.bug.is_none() && self.sim.random(8) == 0 => self.hold_copies(),
+            16 if self.setup.bug.is_none() && self.sim.random(2) == 0 => {
+                let (from, to) = (self.any_osd(), self.any_osd());
+                self.sim.cut_ahead(from, to);
+            }
             7 => self.sim.pass_moment(),
             8 | 11 => self.request(false),
             9 => self.read_where_it_was(),

@@ -252,6 +252,30 @@ fn what_differs_is_found_listed_and_repaired() {
 }
 
 #[test]
+fn a_repair_without_a_whole_copy_fails_at_once() {
+    let mut sim = cluster(7);
+    let k = key::object_key(&sim.object("o1"));
+    for node in sim.nodes.values_mut() {
+        node.store.damage(|all| all.get_mut(&k).unwrap().data.truncate(1));
+    }
+    let failed = "active+clean+inconsistent+failed_repair";
+    sim.scrub(DEEP);
+    assert_eq!(sim.said().len(), 1, "{:?}", sim.cluster_log);
+    assert!(!sim.seen_states.contains(failed), "nothing was to be repaired");
+    sim.scrub(REPAIR);
+    let ends: Vec<&str> = sim.said().into_iter().filter(|l| l.contains("repair")).collect();
+    assert_eq!(ends, ["1.0 repair 5 errors, 1 fixed"], "{:#?}", sim.cluster_log);
+    assert!(sim.seen_states.contains(failed), "{:?}", sim.seen_states);
+    // The client has the data. The repair had counted what was whole.
+    sim.write_full("o1", "data");
+    sim.scrub(REPAIR);
+    assert_eq!(sim.said(), ["1.0 repair 1 errors, 1 fixed"]);
+    sim.seen_states.clear();
+    sim.pass_moment();
+    assert_eq!(sim.seen_states, BTreeSet::from(["active+clean".to_owned()]));
+}
+
+#[test]
 fn findings_are_listed_in_pages_and_outlive_the_primary() {
     let mut sim = cluster(5);
     let names: Vec<String> = (10..17).map(|i| format!("o{i}")).collect();
