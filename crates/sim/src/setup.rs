@@ -187,6 +187,9 @@ impl Default for Setup {
             pg: PgConfig {
                 // Few, so that logs do not reach back to an OSD that was away.
                 log_entries_per_pg: 20..=20,
+                // A member that begins anew gets all of it in one transaction, twenty times as much
+                // while copies are made: a record of such small stores' logs.
+                max_log_bytes: 5 << 10,
                 // All of two blocks or more.
                 least_ahead: 8192,
                 ..PgConfig::default()
