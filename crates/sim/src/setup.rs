@@ -182,14 +182,13 @@ impl Default for Setup {
             lonely: false,
             grace: 20,
             faults: Faults::ALL,
-            disk: 12 << 20,
-            log: 1 << 20,
+            disk: 13 << 20,
+            // One record holds all of a PG's log: a member that begins anew gets it at once, and it is
+            // twenty times as long as usual while copies are made.
+            log: 2 << 20,
             pg: PgConfig {
                 // Few, so that logs do not reach back to an OSD that was away.
                 log_entries_per_pg: 20..=20,
-                // A member that begins anew gets all of it in one transaction, twenty times as much
-                // while copies are made: a record of such small stores' logs.
-                max_log_bytes: 5 << 10,
                 // All of two blocks or more.
                 least_ahead: 8192,
                 ..PgConfig::default()
