@@ -51,6 +51,7 @@ pub struct Connection {
     min_rate: u64,
     /// Bytes received since the session was established.
     received: u64,
+    /// Bytes received since other tasks of the thread had it.
     moved: Moved,
     /// When the large message under way began, and the bytes received by then.
     large: Option<(Instant, u64)>,
