@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -21,6 +22,7 @@ use super::sender::{Sender, Urgent};
 use super::socket::{Moved, flush, hang_up, read_into};
 use super::{Error, writer};
 use crate::config::{ConMode, Config, Peer};
+use crate::frame::MOVED_AT_ONCE;
 use crate::modes::{InMode, ModeLists};
 use crate::recent::{Trail, What, Why};
 use crate::session::{Handshake, Inbound, InboundEvent, SessionError, Step};
@@ -209,6 +211,8 @@ impl Connection {
 
     async fn receive(&mut self) -> Result<RawMessage, Error> {
         loop {
+            // Before room is taken: other connections may wait for it.
+            self.moved.pause().await;
             match self.step()? {
                 InboundEvent::Message(m) => return Ok(m),
                 InboundEvent::NeedRoom(n) => poll_fn(|cx| self.pool.poll_room(n, cx)).await,
@@ -222,9 +226,14 @@ impl Connection {
         loop {
             let event = self.inbound.poll().inspect_err(|_| self.sender.shared.fail())?;
             match event {
-                InboundEvent::Message(_) => {
+                InboundEvent::Message(ref m) => {
                     self.in_seq.set(self.inbound.seq());
                     self.large = None;
+                    if m.data.len() >= MOVED_AT_ONCE {
+                        // Whoever waits for room goes first, lest this connection take the room
+                        // that its own last message gives back time and again.
+                        self.moved.end_turn();
+                    }
                 }
                 InboundEvent::Repeated => {
                     self.large = None;
@@ -253,7 +262,6 @@ impl Connection {
     async fn read(&mut self) -> Result<(), Error> {
         // A peer that sends without end must not starve the other tasks of the thread.
         tokio::task::coop::consume_budget().await;
-        self.moved.pause().await;
         loop {
             if self.sender.shared.is_aborted() {
                 return Err(Error::Closed);
@@ -380,17 +388,22 @@ async fn finish(
     if let Err(e) = result {
         // Pending bytes may tell the peer why; there is no point in waiting until the peer reads
         // them.
-        let _ = flush(&stream, hs.encoder(), config.handshake_timeout, |_| ()).await;
+        let _ = flush_handshake(&stream, &mut hs, config.handshake_timeout).await;
         return Err(e);
     }
     // An acceptor's last frame, which the client waits for.
-    flush(&stream, hs.encoder(), config.handshake_timeout, |_| ()).await?;
+    flush_handshake(&stream, &mut hs, config.handshake_timeout).await?;
     Connection::start(stream, hs, config, trail)
+}
+
+/// Writes all pending bytes of a handshake. Fails if the peer reads nothing for `stall`.
+async fn flush_handshake(stream: &TcpStream, hs: &mut Handshake, stall: Duration) -> io::Result<()> {
+    flush(stream, hs.encoder(), stall, &mut Moved::default(), |_| ()).await
 }
 
 async fn exchange(stream: &TcpStream, hs: &mut Handshake) -> Result<(), Error> {
     // The whole handshake runs under a time-out of its own.
-    flush(stream, hs.encoder(), Duration::MAX, |_| ()).await?;
+    flush_handshake(stream, hs, Duration::MAX).await?;
     loop {
         match read_into(stream, hs.decoder())? {
             Some(0) => return Err(Error::Closed),

@@ -23,6 +23,11 @@ impl Moved {
         self.0 += bytes;
     }
 
+    /// Notes that it is the turn of others, however few the bytes.
+    pub(super) fn end_turn(&mut self) {
+        self.0 = MOVED_AT_ONCE;
+    }
+
     /// Lets other tasks have the thread if this one has moved much.
     pub(super) async fn pause(&mut self) {
         if self.0 >= MOVED_AT_ONCE {
@@ -66,9 +71,9 @@ pub(super) async fn flush(
     stream: &TcpStream,
     enc: &mut Encoder,
     stall: Duration,
+    moved: &mut Moved,
     written: impl Fn(u64),
 ) -> io::Result<()> {
-    let mut moved = Moved::default();
     while enc.pending() > 0 {
         moved.pause().await;
         let result = {

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use super::Error;
 use super::sender::{self, Shared, Urgent};
-use super::socket::{flush, hang_up};
+use super::socket::{Moved, flush, hang_up};
 use crate::session::{Outbound, SessionError};
 
 /// A batch is written once it holds this many bytes, or slices.
@@ -47,6 +47,7 @@ async fn write_all(
 ) -> Result<(), Error> {
     let mut urgent = Vec::new();
     let mut messages = VecDeque::new();
+    let mut moved = Moved::default();
     loop {
         let closed = {
             let mut q = shared.lock();
@@ -63,7 +64,7 @@ async fn write_all(
         }
         let cost = encode_batch(out, &mut messages, in_seq.get())?;
         if out.encoder().pending() > 0 {
-            flush(stream, out.encoder(), stall, |n| shared.written(n)).await?;
+            flush(stream, out.encoder(), stall, &mut moved, |n| shared.written(n)).await?;
             shared.sent(cost);
             invariant!(cost <= *taken, "messages that were taken from the queue"; cost = cost, taken = *taken);
             *taken -= cost;

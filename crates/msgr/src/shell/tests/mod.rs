@@ -2,6 +2,7 @@
 
 mod auth;
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -277,6 +278,49 @@ async fn reading_stops_while_the_pool_is_full() {
                 assert_eq!(got.header.tid, tid);
                 held.push(got);
             }
+        })
+        .await;
+}
+
+/// Receives messages until `most` have come on all connections; returns the number of this one's.
+async fn receive_among(mut connection: Connection, most: usize, all: Rc<Cell<usize>>) -> usize {
+    let mut own = 0;
+    while all.get() < most {
+        let message = connection.recv().await.unwrap();
+        // As a store that is the bound: the room comes back later.
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            drop(message);
+        });
+        own += 1;
+        all.set(all.get() + 1);
+    }
+    own
+}
+
+#[tokio::test]
+async fn connections_take_turns_for_room() {
+    LocalSet::new()
+        .run_until(async {
+            let server = server(&[ConMode::CRC], |c| c.pool = Pool::new(9 << 20).party()).await;
+            let config = client_config(&[ConMode::CRC]);
+            let mut pairs = Vec::new();
+            for _ in 0..3 {
+                let pair = server.pair(&config).await;
+                for tid in 1..=40 {
+                    pair.1.sender().send(message(tid, 10, 0, &[4 << 20]));
+                }
+                pairs.push(pair);
+            }
+            let all = Rc::default();
+            let (osds, _clients): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+            let receive = |osd| tokio::task::spawn_local(receive_among(osd, 60, Rc::clone(&all)));
+            let receivers: Vec<_> = osds.into_iter().map(receive).collect();
+            let mut shares = Vec::new();
+            for receiver in receivers {
+                shares.push(receiver.await.unwrap());
+            }
+            assert!(shares.iter().all(|n| (16..=25).contains(n)), "{shares:?}");
         })
         .await;
 }
