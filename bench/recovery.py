@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What clients feel of a failure, of recovery, of scrubs and of each other, beside real Ceph in one run.
 
-    bench/recovery.py CASE… [--only ceph|spirula] [--repeat 1] [--bytes 2147483648] [--object 4194304] [--write 0] [--away 60]
+    bench/recovery.py CASE… [--only ceph|spirula] [--repeat 1] [--bytes 2147483648] [--object 4194304] [--write 0] [--away 60] [--coded K+M]
 
 return: an OSD is killed under a load of writes and comes back --away seconds later. Tells the longest write around its death, and
         throughput and latency while it is away, while it gets what it lacks, and after.
@@ -12,7 +12,7 @@ still:  the same without load, so how fast a cluster scrubs that has nothing els
 fair:   two clients write to one pool: 4 KiB at a time, and --object bytes 64 at a time.
 leader: of three monitors the leader is killed, five times. Tells the time to the next command that a monitor answers.
 
-The pool holds --bytes in objects of --object bytes. The load has 16 writes in flight: of whole objects, or of --write bytes somewhere
+The pool holds --bytes in objects of --object bytes, three copies of each or coded. The load has 16 writes in flight: of whole objects, or of --write bytes somewhere
 in one. SPIRULA is the binary (target/release/spirula). Needs Debian's ceph, librados-dev, python3-rados and a C compiler.
 """
 
@@ -111,7 +111,14 @@ def until_seen(cluster, up):
 
 
 def fill(cluster, args):
-    sh("ceph", "osd", "pool", "create", "bench", "32", "32", "replicated", env=cluster.env)
+    kind = ["replicated"]
+    if args.coded:
+        k, m = args.coded.split("+")
+        kind = ["erasure", "coded"]
+        sh("ceph", "osd", "erasure-code-profile", "set", "coded", f"k={k}", f"m={m}", "crush-failure-domain=osd", env=cluster.env)
+    sh("ceph", "osd", "pool", "create", "bench", "32", "32", *kind, env=cluster.env)
+    if args.coded:
+        sh("ceph", "osd", "pool", "set", "bench", "allow_ec_overwrites", "true", env=cluster.env)
     sh("ceph", "osd", "pool", "application", "enable", "bench", "test", env=cluster.env)
     Load(cluster, args, 0).child.wait()
     until_clean(cluster)
@@ -289,6 +296,7 @@ def main():
     parser.add_argument("--object", type=int, default=4 << 20)
     parser.add_argument("--write", type=int, default=0)
     parser.add_argument("--away", type=int, default=60)
+    parser.add_argument("--coded", metavar="K+M", help="a coded pool rather than three copies")
     parser.add_argument("--work", default="/var/tmp/spirula-recovery")
     args = parser.parse_args()
     spirula = os.path.realpath(os.environ.get("SPIRULA", f"{HERE}/../target/release/spirula"))

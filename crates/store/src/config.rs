@@ -90,7 +90,8 @@ pub struct MkfsOptions {
     pub osd_uuid: [u8; 16],
     /// Number of the OSD, for humans.
     pub whoami: u32,
-    /// Size of the log, in bytes: rounded down to blocks. At least 256 KiB.
+    /// Size of the log, in bytes: rounded down to blocks. At least 256 KiB. A log device has at
+    /// least this size: what a transaction may carry depends on the log's.
     pub log_bytes: u64,
     /// Encrypts the store, and opens it from then on.
     pub key: Option<EncryptionKey>,

@@ -87,6 +87,10 @@ impl Superblock {
         let floor = if blocks >= 1 << 18 { 256 } else { 64 };
         let group_blocks = group_blocks.clamp(floor, MAX_GROUP) as u32;
         let log_bytes = match separate_log {
+            Some(size) if size < opts.log_bytes => {
+                return Err(StoreError::Invalid("the log device is smaller than a log has to be"));
+            }
+            // Its header is hardly anything beside the log.
             Some(size) => size.saturating_sub(SEPARATE_LOG_START),
             None => opts.log_bytes,
         };
