@@ -88,7 +88,9 @@ impl Superblock {
         let group_blocks = group_blocks.clamp(floor, MAX_GROUP) as u32;
         let log_bytes = match separate_log {
             Some(size) if size < opts.log_bytes => {
-                return Err(StoreError::Invalid("the log device is smaller than a log has to be"));
+                return Err(StoreError::Invalid(
+                    "the log device is smaller than a log has to be",
+                ));
             }
             // Its header is hardly anything beside the log.
             Some(size) => size.saturating_sub(SEPARATE_LOG_START),

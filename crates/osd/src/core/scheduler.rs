@@ -8,8 +8,9 @@
 //!
 //! One client alone never waits here. With others, large writes and small ones have a bound each: a
 //! small write is not kept waiting by the bytes of large ones, nor a large one by the number of small
-//! ones. Reads have none here: those that wait for memory take turns for that (`daemon/read_turns`),
-//! so one whose client does not take its replies would keep others waiting.
+//! ones. While small requests come, large writes rest after each for as long as it took, so that both
+//! have half of the time. Reads have no bound here: those that wait for memory take turns for that
+//! (`daemon/read_turns`), so one whose client does not take its replies would keep others waiting.
 //!
 //! Each client may have a reservation and a limit, in requests a second, as mClock's clients have
 //! (Gulati, Merchant, Varman, "mClock: handling throughput variability for hypervisor IO
@@ -26,16 +27,14 @@ use spirula_maps::PgId;
 
 use crate::pg::ClientRate;
 use crate::pg::op::{Client, ClientOp};
-use crate::pg::turn::{LOADS, Load, UnderWay};
+use crate::pg::turn::{LOADS, Load, PER_OP, UnderWay};
 use crate::pg::{Ctx, Output};
 
-/// What a request costs besides its bytes, in bytes.
-const PER_OP: u64 = 16 << 10;
 /// The bytes of a request beyond which its size does not count: a client may ask to read more than
 /// there is.
 const LARGEST: u64 = 32 << 20;
-/// The time of which a client may make up for what it did not use of its limit. Alarms are not much
-/// finer.
+/// The time of which a client may make up for what it did not use of its limit, as requests come in
+/// bursts and alarms ring late.
 const SLACK: Micros = Micros::from_millis(50);
 /// How long a client counts after its last request.
 const RECENT: Micros = Micros::from_secs(1);
@@ -131,10 +130,10 @@ impl Scheduler {
         let conn = op.client.conn;
         let cost = op.traffic().min(LARGEST) + PER_OP;
         let load = Load::of(op.may_write(), cost);
-        self.under_way.forget(now);
+        self.under_way.look(now);
         let others = self.flows.len() - usize::from(self.flows.contains_key(&conn));
         self.under_way.share(others > 0);
-        let may_begin = others == 0 || self.next[load as usize].is_empty() && self.has_room(load);
+        let may_begin = others == 0 || self.next[load as usize].is_empty() && self.under_way.has_room(load);
         let first = self.tag;
         let flow = self.flow(&op.client);
         flow.last = now;
@@ -144,7 +143,7 @@ impl Scheduler {
             flow.covered = flow.covered.max(now);
             if may_begin && flow.free <= now {
                 let tag = flow.tag;
-                op.taken.turn = Some(self.under_way.begin(load, cost));
+                op.taken.turn = Some(self.under_way.begin(load, cost, now));
                 self.begun(conn, tag, cost, now);
                 return Some(op);
             }
@@ -176,10 +175,6 @@ impl Scheduler {
     /// Whether several clients have sent requests lately.
     pub(super) fn is_shared(&self) -> bool {
         self.flows.len() > 1
-    }
-
-    fn has_room(&self, load: Load) -> bool {
-        self.under_way.cost(load) < self.under_way.most(load)
     }
 
     /// Sets the reservation and the limit of each client.
@@ -234,16 +229,16 @@ impl Scheduler {
     }
 
     /// Takes the next request that may begin, and notes how long it has waited. If others wait, asks
-    /// to be called when what is under way is forgotten.
+    /// to be called when more may begin.
     pub(super) fn next(&mut self, cx: &mut Ctx<'_>) -> Option<(PgId, ClientOp)> {
+        let looks = self.under_way.look(cx.usec);
         if self.limited.is_empty() && self.next.iter().all(BTreeSet::is_empty) {
             return None;
         }
-        let forgets = self.under_way.forget(cx.usec);
         let Some((pgid, op)) = self.pop(cx.usec) else {
             let waits = self.next.iter().any(|next| !next.is_empty());
             let limit = self.limited.first().map(|(free, _)| *free);
-            let alarms = waits.then_some(forgets).into_iter().chain(limit);
+            let alarms = waits.then_some(looks).into_iter().chain(limit);
             if let Some(usec) = alarms.min() {
                 cx.out.push(Output::Alarm { usec });
             }
@@ -270,7 +265,7 @@ impl Scheduler {
         else {
             impossible!("a client whose turn it is to have a request that waits"; connection = conn);
         };
-        op.taken.turn = Some(self.under_way.begin(load, cost));
+        op.taken.turn = Some(self.under_way.begin(load, cost, now));
         self.begun(conn, tag, cost, now);
         self.line_up(conn, now);
         Some((pgid, op))
@@ -278,7 +273,7 @@ impl Scheduler {
 
     /// Whether a request with this load may begin.
     fn may_begin(&self, load: Load) -> bool {
-        !self.is_shared() || self.has_room(load)
+        !self.is_shared() || self.under_way.has_room(load)
     }
 
     /// The client with the lowest tag of those whose next request may begin.
@@ -464,8 +459,8 @@ mod tests {
         drop(large);
         let begun = run(&mut s, VecDeque::new(), 1);
         assert_eq!(begun[&1], 4 << 20, "one at a time beside small ones");
-        s.under_way.forget(Micros::from_millis(250));
-        s.under_way.forget(Micros::from_millis(500));
+        s.under_way.look(Micros::from_millis(250));
+        s.under_way.look(Micros::from_millis(500));
         let begun = run(&mut s, VecDeque::new(), 1);
         assert_eq!(begun[&1], 8 << 20, "two at a time without");
         assert_eq!(
@@ -473,6 +468,56 @@ mod tests {
             5 * (4 << 20)
         );
         assert!(s.ops().count() == 0);
+    }
+
+    /// Whether a large write may begin at this time.
+    fn may_begin_large(s: &Scheduler, at: u64) -> bool {
+        s.under_way.look(Micros::from_millis(at));
+        s.under_way.has_room(Load::LargeWrites)
+    }
+
+    #[test]
+    fn large_writes_rest_beside_small_requests_for_as_long_as_they_took() {
+        let ms = Micros::from_millis;
+        let (mut s, c) = (Scheduler::default(), clients(&[0, 1]));
+        let enter =
+            |s: &mut Scheduler, client: usize, bytes, at| s.enter(pgid(), op(&c[client], bytes), ms(at));
+        let first = enter(&mut s, 0, 4 << 20, 10);
+        assert!(enter(&mut s, 1, 4096, 12).is_some());
+        assert!(enter(&mut s, 0, 4 << 20, 14).is_none() && enter(&mut s, 0, 1 << 20, 14).is_none());
+        drop(first);
+        assert!(enter(&mut s, 1, 4096, 40).is_some(), "small ones have no rest");
+        assert!(s.under_way.look(ms(40)) == ms(70) && s.pop(ms(40)).is_none());
+        assert!(may_begin_large(&s, 70));
+        let (_, second) = s.pop(ms(70)).expect("the rest is over");
+        s.under_way.look(ms(90));
+        drop(second);
+        assert_eq!((90..).find(|at| may_begin_large(&s, *at)), Some(110));
+        let (_, third) = s.pop(ms(110)).expect("the rest is over");
+        s.under_way.look(ms(150));
+        drop(third);
+        let rested = (150..).find(|at| may_begin_large(&s, *at));
+        assert_eq!(
+            rested,
+            Some(161),
+            "a quarter of 40 ms, and of what a request costs"
+        );
+    }
+
+    #[test]
+    fn large_writes_have_no_rest_where_nothing_small_comes() {
+        let ms = Micros::from_millis;
+        let (mut s, c) = (Scheduler::default(), clients(&[0, 1]));
+        let mut ping = op(&c[1], 0);
+        ping.ops[0].code = OpCode::WATCH;
+        for (client, bytes) in [(0, 4 << 20), (1, 4 << 20)] {
+            drop(s.enter(pgid(), op(&c[client], bytes), ms(1)));
+        }
+        let begun = s.enter(pgid(), op(&c[0], 4 << 20), ms(10));
+        assert!(s.enter(pgid(), ping, ms(20)).is_some());
+        drop(begun);
+        s.under_way.look(ms(40));
+        assert!(s.under_way.has_room(Load::LargeWrites));
     }
 
     #[test]
@@ -509,17 +554,17 @@ mod tests {
         enter(&mut s, &c[1], 4 << 20, 1);
         assert!(s.pop(Micros::new(1)).is_none());
         assert_eq!(
-            s.under_way.forget(Micros::from_millis(300)),
+            s.under_way.look(Micros::from_millis(300)),
             Micros::from_millis(500)
         );
         assert!(s.pop(Micros::new(1)).is_none());
-        s.under_way.forget(Micros::from_millis(500));
+        s.under_way.look(Micros::from_millis(500));
         let (_, later) = s.pop(Micros::new(1)).expect("what was under way is forgotten");
         drop(stuck);
         assert_eq!(s.state().under_way, [0, (4 << 20) + PER_OP, 0]);
         drop(later);
         assert_eq!(s.state().under_way, [0; LOADS], "ended, or forgotten");
-        s.under_way.forget(Micros::from_secs(100));
+        s.under_way.look(Micros::from_secs(100));
     }
 
     #[test]

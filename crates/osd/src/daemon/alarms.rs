@@ -13,7 +13,7 @@ use crate::core::Core;
 
 /// Alarms are set for multiples of this: thousands of notifications have one
 /// each.
-const GRAIN: Micros = Micros::from_millis(20);
+const GRAIN: Micros = Micros::from_millis(5);
 
 /// The alarms that are set.
 #[derive(Default)]

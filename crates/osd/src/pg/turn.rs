@@ -1,12 +1,14 @@
 //! The requests of clients that are under way on this OSD, counted by what they cost.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spirula_denc::Micros;
 use spirula_invariant::invariant;
 
-/// A write up to this cost is a small one.
+/// What a request costs besides its bytes, in bytes.
+pub const PER_OP: u64 = 16 << 10;
+/// A request up to this cost is a small one.
 const SMALL: u64 = 128 << 10;
 /// The time after which a request is forgotten, or twice as much.
 const SPAN: Micros = Micros::from_millis(250);
@@ -53,8 +55,34 @@ pub struct UnderWay {
     shared: AtomicBool,
     /// The cost of requests that began in this span, and in the one before.
     costs: [[AtomicU64; LOADS]; 2],
-    /// Whether small writes began in this span, and in the one before.
+    /// Whether small requests began in this span, and in the one before.
     small: [AtomicBool; 2],
+    rest: Mutex<Rest>,
+}
+
+/// The rest of large writes beside small requests: for as long as the ones before took, so that
+/// these have the OSD for half of the time.
+#[derive(Debug, Default)]
+struct Rest {
+    /// When each of those that have ended since the last look began, and its cost.
+    ended: Vec<(Micros, u64)>,
+    /// Until when they rest.
+    until: Micros,
+    /// The time of the last look.
+    now: Micros,
+}
+
+impl Rest {
+    fn look(&mut self, now: Micros) {
+        self.now = now;
+        for (began, cost) in self.ended.drain(..) {
+            // Of several at a time each one has a part of it.
+            let share = now.saturating_sub(began) * cost.min(MOST_BESIDE_SMALL) / MOST_BESIDE_SMALL;
+            self.until = self.until.max(now) + share;
+        }
+        // What took longer has waited for something else.
+        self.until = self.until.min(now + SPAN);
+    }
 }
 
 impl UnderWay {
@@ -73,20 +101,38 @@ impl UnderWay {
     pub fn most(&self, load: Load) -> u64 {
         match load {
             Load::Reads => u64::MAX,
-            Load::LargeWrites if self.small.iter().any(|s| s.load(Ordering::Relaxed)) => MOST_BESIDE_SMALL,
+            Load::LargeWrites if self.is_beside_small() => MOST_BESIDE_SMALL,
             Load::SmallWrites | Load::LargeWrites => MOST,
         }
     }
 
-    /// Counts a request of this cost from now on.
-    pub fn begin(self: &Arc<Self>, load: Load, cost: u64) -> Turn {
+    /// Whether small requests have come lately.
+    fn is_beside_small(&self) -> bool {
+        self.small.iter().any(|s| s.load(Ordering::Relaxed))
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Rest> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a further request with this load may begin, as of the last [`UnderWay::look`].
+    pub fn has_room(&self, load: Load) -> bool {
+        let rest = self.rest();
+        let rests = load == Load::LargeWrites && rest.now < rest.until && self.is_beside_small();
+        !rests && self.cost(load) < self.most(load)
+    }
+
+    /// Counts a request of this cost that begins now.
+    pub fn begin(self: &Arc<Self>, load: Load, cost: u64, now: Micros) -> Turn {
         let span = self.now.load(Ordering::Relaxed);
-        if load == Load::SmallWrites {
+        // What moves no bytes, as the pings of watchers, keeps no large write waiting.
+        if cost > PER_OP && cost <= SMALL {
             self.small[(span % 2) as usize].store(true, Ordering::Relaxed);
         }
         self.of_span(span)[load as usize].fetch_add(cost, Ordering::Relaxed);
         Turn {
             under_way: Arc::clone(self),
+            began: now,
             span,
             load,
             cost,
@@ -98,8 +144,9 @@ impl UnderWay {
         self.shared.store(shared, Ordering::Relaxed);
     }
 
-    /// Forgets what has been under way for long at this time. Returns when it does so again.
-    pub fn forget(&self, usec: Micros) -> Micros {
+    /// Forgets what has been under way for long at this time, and notes what large writes are to
+    /// rest for. Returns when more may begin even if none ends.
+    pub fn look(&self, usec: Micros) -> Micros {
         let now = usec.count() / SPAN.count();
         let before = self.now.load(Ordering::Relaxed);
         // All that began two spans ago, or earlier.
@@ -110,7 +157,14 @@ impl UnderWay {
             self.small[(span % 2) as usize].store(false, Ordering::Relaxed);
         }
         self.now.store(now.max(before), Ordering::Relaxed);
-        SPAN * (now + 1)
+        let mut rest = self.rest();
+        rest.look(usec);
+        let forgets = SPAN * (now + 1);
+        if usec < rest.until {
+            forgets.min(rest.until)
+        } else {
+            forgets
+        }
     }
 }
 
@@ -118,6 +172,7 @@ impl UnderWay {
 #[derive(Debug)]
 pub struct Turn {
     under_way: Arc<UnderWay>,
+    began: Micros,
     /// The span of time in which the request began.
     span: u64,
     load: Load,
@@ -138,6 +193,9 @@ impl Drop for Turn {
             let cost = &self.under_way.of_span(self.span)[self.load as usize];
             let before = cost.fetch_sub(self.cost, Ordering::Relaxed);
             invariant!(before >= self.cost, "what is under way to end once"; before = before, cost = self.cost);
+            if self.load == Load::LargeWrites && self.under_way.is_beside_small() {
+                self.under_way.rest().ended.push((self.began, self.cost));
+            }
         }
     }
 }
