@@ -8,8 +8,9 @@
 //!
 //! One client alone never waits here. With others, large writes and small ones have a bound each: a
 //! small write is not kept waiting by the bytes of large ones, nor a large one by the number of small
-//! ones. While small requests come, large writes rest after each for as long as it took, so that both
-//! have half of the time. Reads have no bound here: those that wait for memory take turns for that
+//! ones. Beside clients that send only small requests large writes rest after each for as long as it
+//! took, so that both have half of the time, or less if there are more of the clients of large
+//! writes. Reads have no bound here: those that wait for memory take turns for that
 //! (`daemon/read_turns`), so one whose client does not take its replies would keep others waiting.
 //!
 //! Each client may have a reservation and a limit, in requests a second, as mClock's clients have
@@ -27,7 +28,7 @@ use spirula_maps::PgId;
 
 use crate::pg::ClientRate;
 use crate::pg::op::{Client, ClientOp};
-use crate::pg::turn::{LOADS, Load, PER_OP, UnderWay};
+use crate::pg::turn::{LOADS, Load, PER_OP, UnderWay, is_small};
 use crate::pg::{Ctx, Output};
 
 /// The bytes of a request beyond which its size does not count: a client may ask to read more than
@@ -60,6 +61,9 @@ struct Flow {
     free: Micros,
     /// When its last request came.
     last: Micros,
+    /// When its last small request came, and its last large write.
+    last_small: Option<Micros>,
+    last_large: Option<Micros>,
     queue: VecDeque<Waiting>,
 }
 
@@ -115,6 +119,11 @@ fn party(client: &Client) -> usize {
     Arc::as_ptr(&client.party).addr()
 }
 
+/// The number of clients of this one's party.
+fn sharers(parties: &HashMap<usize, u64>, client: &Client) -> u64 {
+    parties.get(&party(client)).copied().unwrap_or(1)
+}
+
 impl Scheduler {
     /// With this reservation and limit of each client.
     pub(super) fn new(rate: ClientRate) -> Self {
@@ -130,13 +139,18 @@ impl Scheduler {
         let conn = op.client.conn;
         let cost = op.traffic().min(LARGEST) + PER_OP;
         let load = Load::of(op.may_write(), cost);
-        self.under_way.look(now);
+        self.look(now);
         let others = self.flows.len() - usize::from(self.flows.contains_key(&conn));
         self.under_way.share(others > 0);
         let may_begin = others == 0 || self.next[load as usize].is_empty() && self.under_way.has_room(load);
         let first = self.tag;
         let flow = self.flow(&op.client);
         flow.last = now;
+        match load {
+            Load::LargeWrites => flow.last_large = Some(now),
+            _ if is_small(cost) => flow.last_small = Some(now),
+            Load::SmallWrites | Load::Reads => {}
+        }
         if flow.queue.is_empty() {
             // What the client did not use while it was idle is not its due.
             flow.tag = flow.tag.max(first);
@@ -167,6 +181,8 @@ impl Scheduler {
                 covered: Micros::ZERO,
                 free: Micros::ZERO,
                 last: Micros::ZERO,
+                last_small: None,
+                last_large: None,
                 queue: VecDeque::new(),
             }
         })
@@ -175,6 +191,28 @@ impl Scheduler {
     /// Whether several clients have sent requests lately.
     pub(super) fn is_shared(&self) -> bool {
         self.flows.len() > 1
+    }
+
+    /// Notes what has become of the requests under way; returns when more may begin even if none
+    /// ends.
+    fn look(&self, now: Micros) -> Micros {
+        self.under_way.look(now, || self.rest(now))
+    }
+
+    /// What large writes rest for, as a part of what they took: the number of clients that send only
+    /// small requests, for each that sends large writes. More than all of it gives nobody more.
+    fn rest(&self, now: Micros) -> f64 {
+        let is_recent = |at: Option<Micros>| at.is_some_and(|at| now.saturating_sub(at) < RECENT);
+        let (mut small, mut large) = (0.0, 0.0);
+        for flow in self.flows.values() {
+            let share = 1.0 / sharers(&self.parties, &flow.client) as f64;
+            if is_recent(flow.last_large) {
+                large += share;
+            } else if is_recent(flow.last_small) {
+                small += share;
+            }
+        }
+        if small < large { small / large } else { 1.0 }
     }
 
     /// Sets the reservation and the limit of each client.
@@ -223,7 +261,7 @@ impl Scheduler {
             if let Some(step) = most {
                 flow.free = flow.free.max(now.saturating_sub(SLACK)) + step;
             }
-            let sharers = self.parties.get(&party(&flow.client)).copied().unwrap_or(1);
+            let sharers = sharers(&self.parties, &flow.client);
             flow.tag = tag.saturating_add(cost.saturating_mul(sharers));
         }
     }
@@ -231,7 +269,7 @@ impl Scheduler {
     /// Takes the next request that may begin, and notes how long it has waited. If others wait, asks
     /// to be called when more may begin.
     pub(super) fn next(&mut self, cx: &mut Ctx<'_>) -> Option<(PgId, ClientOp)> {
-        let looks = self.under_way.look(cx.usec);
+        let looks = self.look(cx.usec);
         if self.limited.is_empty() && self.next.iter().all(BTreeSet::is_empty) {
             return None;
         }
@@ -459,8 +497,8 @@ mod tests {
         drop(large);
         let begun = run(&mut s, VecDeque::new(), 1);
         assert_eq!(begun[&1], 4 << 20, "one at a time beside small ones");
-        s.under_way.look(Micros::from_millis(250));
-        s.under_way.look(Micros::from_millis(500));
+        s.look(Micros::from_millis(250));
+        s.look(Micros::from_millis(500));
         let begun = run(&mut s, VecDeque::new(), 1);
         assert_eq!(begun[&1], 8 << 20, "two at a time without");
         assert_eq!(
@@ -472,7 +510,7 @@ mod tests {
 
     /// Whether a large write may begin at this time.
     fn may_begin_large(s: &Scheduler, at: u64) -> bool {
-        s.under_way.look(Micros::from_millis(at));
+        s.look(Micros::from_millis(at));
         s.under_way.has_room(Load::LargeWrites)
     }
 
@@ -487,14 +525,14 @@ mod tests {
         assert!(enter(&mut s, 0, 4 << 20, 14).is_none() && enter(&mut s, 0, 1 << 20, 14).is_none());
         drop(first);
         assert!(enter(&mut s, 1, 4096, 40).is_some(), "small ones have no rest");
-        assert!(s.under_way.look(ms(40)) == ms(70) && s.pop(ms(40)).is_none());
+        assert!(s.look(ms(40)) == ms(70) && s.pop(ms(40)).is_none());
         assert!(may_begin_large(&s, 70));
         let (_, second) = s.pop(ms(70)).expect("the rest is over");
-        s.under_way.look(ms(90));
+        s.look(ms(90));
         drop(second);
         assert_eq!((90..).find(|at| may_begin_large(&s, *at)), Some(110));
         let (_, third) = s.pop(ms(110)).expect("the rest is over");
-        s.under_way.look(ms(150));
+        s.look(ms(150));
         drop(third);
         let rested = (150..).find(|at| may_begin_large(&s, *at));
         assert_eq!(
@@ -505,19 +543,42 @@ mod tests {
     }
 
     #[test]
-    fn large_writes_have_no_rest_where_nothing_small_comes() {
+    fn large_writes_rest_less_for_fewer_clients_of_small_requests() {
         let ms = Micros::from_millis;
-        let (mut s, c) = (Scheduler::default(), clients(&[0, 1]));
-        let mut ping = op(&c[1], 0);
-        ping.ops[0].code = OpCode::WATCH;
-        for (client, bytes) in [(0, 4 << 20), (1, 4 << 20)] {
-            drop(s.enter(pgid(), op(&c[client], bytes), ms(1)));
-        }
-        let begun = s.enter(pgid(), op(&c[0], 4 << 20), ms(10));
-        assert!(s.enter(pgid(), ping, ms(20)).is_some());
-        drop(begun);
-        s.under_way.look(ms(40));
-        assert!(s.under_way.has_room(Load::LargeWrites));
+        // A write of 30 ms among these clients, each of which sends requests of one or two sizes.
+        let rest = |parties: &[usize], sizes: &[&[usize]]| {
+            let (mut s, c) = (Scheduler::default(), clients(parties));
+            let mut first = None;
+            for (client, sizes) in c.iter().zip(sizes) {
+                for bytes in *sizes {
+                    let mut op = op(client, *bytes);
+                    if *bytes == 0 {
+                        op.ops[0].code = OpCode::WATCH;
+                    }
+                    let begun = s.enter(pgid(), op, ms(10));
+                    first = first.or(begun);
+                }
+            }
+            s.look(ms(40));
+            drop(first);
+            (40..).find(|at| may_begin_large(&s, *at)).map(|at| at - 40)
+        };
+        let (small, large): (&[usize], &[usize]) = (&[4096], &[4 << 20]);
+        assert_eq!(rest(&[0, 1], &[large, small]), Some(30));
+        assert_eq!(rest(&[0, 1, 2], &[large, small, small]), Some(30));
+        assert_eq!(rest(&[0, 1, 2, 3], &[large, large, large, small]), Some(10));
+        assert_eq!(
+            rest(&[0, 0, 0, 1], &[large, large, large, small]),
+            Some(30),
+            "of one party"
+        );
+        assert_eq!(
+            rest(&[0, 1], &[large, &[4 << 20, 4096]]),
+            Some(0),
+            "both send large ones"
+        );
+        assert_eq!(rest(&[0, 1], &[large, &[0]]), Some(0), "a ping");
+        assert_eq!(rest(&[0], &[large]), Some(0), "alone");
     }
 
     #[test]
@@ -553,18 +614,15 @@ mod tests {
         enter(&mut s, &c[1], 4096, 1);
         enter(&mut s, &c[1], 4 << 20, 1);
         assert!(s.pop(Micros::new(1)).is_none());
-        assert_eq!(
-            s.under_way.look(Micros::from_millis(300)),
-            Micros::from_millis(500)
-        );
+        assert_eq!(s.look(Micros::from_millis(300)), Micros::from_millis(500));
         assert!(s.pop(Micros::new(1)).is_none());
-        s.under_way.look(Micros::from_millis(500));
+        s.look(Micros::from_millis(500));
         let (_, later) = s.pop(Micros::new(1)).expect("what was under way is forgotten");
         drop(stuck);
         assert_eq!(s.state().under_way, [0, (4 << 20) + PER_OP, 0]);
         drop(later);
         assert_eq!(s.state().under_way, [0; LOADS], "ended, or forgotten");
-        s.under_way.look(Micros::from_secs(100));
+        s.look(Micros::from_secs(100));
     }
 
     #[test]

@@ -20,6 +20,12 @@ const MOST_BESIDE_SMALL: u64 = 4 << 20;
 /// The number of loads.
 pub const LOADS: usize = 3;
 
+/// Whether a request of this cost is a small one that large ones are to leave time for. What moves no
+/// bytes, as the pings of watchers, is none.
+pub fn is_small(cost: u64) -> bool {
+    cost > PER_OP && cost <= SMALL
+}
+
 /// What a request puts on the OSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
@@ -60,8 +66,8 @@ pub struct UnderWay {
     rest: Mutex<Rest>,
 }
 
-/// The rest of large writes beside small requests: for as long as the ones before took, so that
-/// these have the OSD for half of the time.
+/// The rest of large writes beside clients of small requests: in proportion to what the ones before
+/// took, so that they have a share of the OSD's time.
 #[derive(Debug, Default)]
 struct Rest {
     /// When each of those that have ended since the last look began, and its cost.
@@ -73,12 +79,14 @@ struct Rest {
 }
 
 impl Rest {
-    fn look(&mut self, now: Micros) {
+    fn look(&mut self, now: Micros, proportion: impl FnOnce() -> f64) {
         self.now = now;
-        for (began, cost) in self.ended.drain(..) {
-            // Of several at a time each one has a part of it.
-            let share = now.saturating_sub(began) * cost.min(MOST_BESIDE_SMALL) / MOST_BESIDE_SMALL;
-            self.until = self.until.max(now) + share;
+        if !self.ended.is_empty() {
+            // Of several at a time each one has a part of the time.
+            let part = |cost: u64| (cost as f64 / MOST_BESIDE_SMALL as f64).min(1.0);
+            let took = |(began, cost)| now.saturating_sub(began).as_secs_f64() * part(cost);
+            let took: f64 = self.ended.drain(..).map(took).sum();
+            self.until = self.until.max(now) + Micros::from_secs_f64(took * proportion());
         }
         // What took longer has waited for something else.
         self.until = self.until.min(now + SPAN);
@@ -118,15 +126,14 @@ impl UnderWay {
     /// Whether a further request with this load may begin, as of the last [`UnderWay::look`].
     pub fn has_room(&self, load: Load) -> bool {
         let rest = self.rest();
-        let rests = load == Load::LargeWrites && rest.now < rest.until && self.is_beside_small();
+        let rests = load == Load::LargeWrites && rest.now < rest.until;
         !rests && self.cost(load) < self.most(load)
     }
 
     /// Counts a request of this cost that begins now.
     pub fn begin(self: &Arc<Self>, load: Load, cost: u64, now: Micros) -> Turn {
         let span = self.now.load(Ordering::Relaxed);
-        // What moves no bytes, as the pings of watchers, keeps no large write waiting.
-        if cost > PER_OP && cost <= SMALL {
+        if is_small(cost) {
             self.small[(span % 2) as usize].store(true, Ordering::Relaxed);
         }
         self.of_span(span)[load as usize].fetch_add(cost, Ordering::Relaxed);
@@ -144,9 +151,10 @@ impl UnderWay {
         self.shared.store(shared, Ordering::Relaxed);
     }
 
-    /// Forgets what has been under way for long at this time, and notes what large writes are to
-    /// rest for. Returns when more may begin even if none ends.
-    pub fn look(&self, usec: Micros) -> Micros {
+    /// Forgets what has been under way for long at this time, and has large writes rest for those
+    /// that have ended, for this proportion of what they took. Returns when more may begin even if
+    /// none ends.
+    pub fn look(&self, usec: Micros, proportion: impl FnOnce() -> f64) -> Micros {
         let now = usec.count() / SPAN.count();
         let before = self.now.load(Ordering::Relaxed);
         // All that began two spans ago, or earlier.
@@ -158,7 +166,7 @@ impl UnderWay {
         }
         self.now.store(now.max(before), Ordering::Relaxed);
         let mut rest = self.rest();
-        rest.look(usec);
+        rest.look(usec, proportion);
         let forgets = SPAN * (now + 1);
         if usec < rest.until {
             forgets.min(rest.until)
@@ -193,7 +201,7 @@ impl Drop for Turn {
             let cost = &self.under_way.of_span(self.span)[self.load as usize];
             let before = cost.fetch_sub(self.cost, Ordering::Relaxed);
             invariant!(before >= self.cost, "what is under way to end once"; before = before, cost = self.cost);
-            if self.load == Load::LargeWrites && self.under_way.is_beside_small() {
+            if self.load == Load::LargeWrites && self.is_shared() {
                 self.under_way.rest().ended.push((self.began, self.cost));
             }
         }
