@@ -19,6 +19,8 @@ use spirula_store::{
 };
 
 const DISK: usize = 12 << 20;
+/// The size of a log's own disk, in bytes.
+const LOG_DISK: usize = 512 << 10;
 const BLOCK: usize = 4096;
 
 fn bytes(rng: &mut Rng, len: usize) -> Bytes {
@@ -420,10 +422,12 @@ impl Run {
     fn new(seed: u64, key: Option<EncryptionKey>) -> Self {
         let mut rng = Rng::new(seed);
         let main = SimDisk::new(DISK, seed);
-        let log = (rng.below(4) == 0).then(|| SimDisk::new(512 << 10, seed + 7));
+        let log = (rng.below(4) == 0).then(|| SimDisk::new(LOG_DISK, seed + 7));
         let disks = Disks { main, log, key };
+        let log_bytes = (256 << 10) + rng.below(4) * (256 << 10);
+        let most = disks.log.as_ref().map_or(u64::MAX, |_| LOG_DISK as u64);
         let opts = MkfsOptions {
-            log_bytes: (256 << 10) + rng.below(4) * (256 << 10),
+            log_bytes: log_bytes.min(most),
             key: disks.key.clone(),
             ..MkfsOptions::default()
         };
