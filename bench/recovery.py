@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """What clients feel of a failure, of recovery, of scrubs and of each other, beside real Ceph in one run.
 
-    bench/recovery.py CASE… [--only ceph|spirula] [--repeat 1] [--bytes 2147483648] [--object 4194304] [--write 0] [--away 60] [--coded K+M]
+    bench/recovery.py CASE… [--only ceph|spirula] [--repeat 1] [--bytes 2147483648] [--object 4194304] [--write 0] [--away 60]
+        [--coded K+M]
 
 return: an OSD is killed under a load of writes and comes back --away seconds later. Tells the longest write around its death, and
         throughput and latency while it is away, while it gets what it lacks, and after.
@@ -12,8 +13,8 @@ still:  the same without load, so how fast a cluster scrubs that has nothing els
 fair:   two clients write to one pool: 4 KiB at a time, and --object bytes 64 at a time.
 leader: of three monitors the leader is killed, five times. Tells the time to the next command that a monitor answers.
 
-The pool holds --bytes in objects of --object bytes, three copies of each or coded. The load has 16 writes in flight: of whole objects, or of --write bytes somewhere
-in one. SPIRULA is the binary (target/release/spirula). Needs Debian's ceph, librados-dev, python3-rados and a C compiler.
+The pool holds --bytes in objects of --object bytes, three copies of each or coded. The load has 16 writes in flight: of whole objects,
+or of --write bytes somewhere in one. SPIRULA is the binary (target/release/spirula). Needs Debian's ceph, librados-dev, python3-rados and a C compiler.
 """
 
 import argparse
