@@ -320,3 +320,20 @@ fn blocks_that_a_transaction_may_need_are_free_before_it_begins() {
     txn.truncate(&key(), 5000).truncate(&key(), 0);
     store.state.admit(&txn, 1 << 20, true).unwrap();
 }
+
+#[test]
+fn a_log_device_that_is_too_small_is_refused_and_left_as_it_is() {
+    let opts = MkfsOptions {
+        log_bytes: 1 << 20,
+        ..MkfsOptions::default()
+    };
+    let main = SimDisk::new(16 << 20, 7);
+    let small = SimDisk::new((1 << 20) - BLOCK, 8);
+    let refused = mkfs_on(&io(&main), Some(&io(&small)), &opts);
+    assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");
+    let mut start = vec![1; BLOCK];
+    small.read_at(0, &mut start).unwrap();
+    assert!(start.iter().all(|byte| *byte == 0));
+    let exact = SimDisk::new(1 << 20, 8);
+    mkfs_on(&io(&main), Some(&io(&exact)), &opts).unwrap();
+}
