@@ -226,6 +226,7 @@ fn a_ruined_store_is_made_anew_once_nobody_needs_it(c: &Cluster) {
         c,
         "osd.1: the store is ruined.*; it keeps what it has, as 6 pgs can.t do without what it has: 1.0 (not active)",
     );
+    wait_for(c, "ceph health detail", "OSD_STORE_DAMAGED");
     wait_for(
         c,
         "ceph health detail",
