@@ -35,7 +35,7 @@ pub enum FragmentOp {
         /// What is added.
         delta: Bytes,
     },
-    /// Cuts the fragment off, if it is longer.
+    /// Cuts the fragment off, or extends it by a hole.
     Truncate {
         /// Its length.
         size: u64,

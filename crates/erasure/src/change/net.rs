@@ -87,7 +87,7 @@ impl Change {
 
     /// Whether the data stays what it was.
     pub fn is_nothing(&self) -> bool {
-        self.new.is_empty() && self.kept == self.base_end
+        self.new.is_empty() && self.kept == self.base_end && self.size == self.base_end
     }
 
     /// Forgets what was new in a range.

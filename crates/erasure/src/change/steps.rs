@@ -7,7 +7,7 @@ use spirula_denc::Extent;
 
 use super::net::{Change, New};
 use super::{Pieces, copy_of, len, within};
-use crate::{Layout, xor};
+use crate::{Layout, Piece, Unit, xor};
 
 /// A step of a change, the same for all members. The steps of a change are carried out in their
 /// order; but for [`Step::Truncate`] no two of them touch the same byte of the object.
@@ -51,8 +51,8 @@ pub enum Step {
         /// Whether coding fragments get a hole too. Then the range is one of [`Step::Stripes`].
         coding: bool,
     },
-    /// Cuts all fragments to those of an object of this size. What an object of this size has is
-    /// not changed by that.
+    /// Makes all fragments as long as those of an object of this size, with a hole where one was
+    /// shorter. What an object of this size has is not changed by that.
     Truncate {
         /// The size of the object, or the end of a stripe.
         size: u64,
@@ -190,10 +190,28 @@ impl Change {
                 }
             }
         }
-        if self.kept < self.base_end && self.size() < old_end {
+        let is_cut = self.kept < self.base_end && self.size() < old_end;
+        if is_cut || !self.reaches_end(layout) {
             steps.push(Step::Truncate { size: self.size() });
         }
         steps
+    }
+
+    /// Whether no fragment ends too early for the size of the object, if all of the base are as long
+    /// as its: the last byte of each data fragment is the base's or a new one. Coding fragments then
+    /// reach as far as that of the first data unit.
+    fn reaches_end(&self, layout: Layout) -> bool {
+        let old_end = self.old_end(layout);
+        let mut last_bytes = (0..layout.k()).filter_map(|data| {
+            let last = layout
+                .fragment_len(Unit::Data(data), self.size())
+                .checked_sub(1)?;
+            layout.logical(data, (last..last + 1).into()).next()
+        });
+        last_bytes.all(|Piece { offset, .. }| {
+            let byte = offset..offset + 1;
+            offset < old_end || self.new_in(&byte).any(|(_, _, data)| data.is_some())
+        })
     }
 
     /// The end of the base once the stripes are gone of which nothing is kept.

@@ -44,11 +44,7 @@ impl Fragment {
                 let new = add(*offset, delta, &old);
                 self.write(*offset, &new);
             }
-            FragmentOp::Truncate { size } => {
-                if (*size as usize) < self.bytes.len() {
-                    self.resize(*size as usize);
-                }
-            }
+            FragmentOp::Truncate { size } => self.resize(*size as usize),
         }
     }
 }
@@ -199,18 +195,14 @@ impl Members {
         found
     }
 
-    /// Checks the coding fragments, and that no fragment has anything behind its end.
+    /// Checks the coding fragments, and that all fragments are as long as they have to be.
     pub(super) fn check(&self, size: u64, what: &str) {
         let len = |unit| self.layout.fragment_len(unit, size) as usize;
         let longest = len(Unit::Parity(0));
         let data: Vec<&[u8]> = (0..self.layout.k())
             .map(|i| {
                 let fragment = &self.fragments[&self.layout.role_of(Unit::Data(i)).unwrap()].bytes;
-                assert!(
-                    fragment.len() <= len(Unit::Data(i)),
-                    "{what}: unit {i} has {}",
-                    fragment.len()
-                );
+                assert_eq!(fragment.len(), len(Unit::Data(i)), "{what}: unit {i}");
                 fragment.as_slice()
             })
             .collect();
@@ -219,14 +211,7 @@ impl Members {
         self.code.encode(&data, &mut parity);
         for (i, coded) in coded.iter().enumerate() {
             let role = self.layout.role_of(Unit::Parity(i as u8)).unwrap();
-            let mut found = self.fragments[&role].bytes.clone();
-            assert!(
-                found.len() <= longest,
-                "{what}: coding unit {i} has {}, not {longest}",
-                found.len()
-            );
-            found.resize(longest, 0);
-            assert_eq!(&found, coded, "{what}: coding unit {i}");
+            assert_eq!(&self.fragments[&role].bytes, coded, "{what}: coding unit {i}");
         }
         assert_eq!(self.unit(0), Unit::Data(0));
     }

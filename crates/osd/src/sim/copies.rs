@@ -68,6 +68,12 @@ impl Sim {
             return Some(format!("{wrong:?} of {name} is not that of the others"));
         }
         let size = decode_all::<ObjectInfo>(&first.info).map_or(0, |info| info.size);
+        for (unit, data) in &units {
+            let (has, should) = (data.len() as u64, code.fragment_len(*unit, size));
+            if has != should {
+                return Some(format!("{unit:?} of {name} has {has} bytes of {should}"));
+            }
+        }
         let data = joined(code, &units, size)?;
         (!is_of(&data)).then_some(other)
     }
@@ -164,8 +170,7 @@ fn joined(layout: Code, units: &BTreeMap<Unit, &Vec<u8>>, size: u64) -> Option<V
     Some(all)
 }
 
-/// A unit that is not that of the others, if the data units are there; behind their ends fragments
-/// have zeros.
+/// A unit that is not that of the others, if the data units are there.
 fn wrong_unit(layout: Code, units: &BTreeMap<Unit, &Vec<u8>>) -> Option<Unit> {
     let data: Option<Vec<&[u8]>> = (0..layout.k())
         .map(|i| Some(&units.get(&Unit::Data(i))?[..]))

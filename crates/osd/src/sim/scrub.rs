@@ -505,6 +505,23 @@ fn what_is_due_is_scrubbed_unasked_one_pg_after_the_other() {
 }
 
 #[test]
+fn fragments_of_what_was_never_written_are_found_whole() {
+    coded::on_coded(|| {
+        let mut sim = Sim::with_config(6, 6, 1, 4, PgConfig::default());
+        sim.settle();
+        sim.write_full("extended", "data");
+        for op in [extent(OpCode::TRUNCATE, 60_000, 0, ""), write_at(200_000, "more")] {
+            assert_eq!(sim.call("extended", vec![op]).result, 0);
+        }
+        assert_eq!(sim.call("sparse", vec![write_at(5000, "data")]).result, 0);
+        for (order, ok) in [(SHALLOW, "1.0 scrub ok"), (DEEP, "1.0 deep-scrub ok")] {
+            sim.scrub(order);
+            assert_eq!(sim.said(), [ok]);
+        }
+    });
+}
+
+#[test]
 fn a_fragment_that_is_not_of_the_others_is_found_and_with_two_coding_units_repaired_unasked() {
     coded::on_coded(|| {
         for (osds, told) in [(3, false), (6, true)] {
