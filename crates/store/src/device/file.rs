@@ -123,15 +123,16 @@ impl FileIo {
             file.sync_all()?;
         }
         let mut io = Self::open(path)?;
-        if io.size < size / BLOCK64 * BLOCK64 {
+        let needed = size / BLOCK64 * BLOCK64;
+        if io.size < needed {
             return Err(io::Error::other(format!(
-                "{} has only {} bytes",
+                "{} has only {} bytes, and {needed} are needed",
                 path.display(),
                 io.size
             )));
         }
         if size > 0 {
-            io.size = size / BLOCK64 * BLOCK64;
+            io.size = needed;
         }
         Ok(io)
     }
