@@ -522,6 +522,26 @@ fn fragments_of_what_was_never_written_are_found_whole() {
 }
 
 #[test]
+fn a_fragment_that_is_cut_off_is_told_with_the_size_that_it_should_have() {
+    coded::on_coded(|| {
+        let mut sim = Sim::with_config(6, 6, 1, 4, PgConfig::default());
+        sim.settle();
+        sim.write_full("a", "some data");
+        sim.settle();
+        let k = key::object_key(&sim.object("a"));
+        // The data units behind the first have nothing of so small an object, and one of them counts.
+        for osd in 0..3 {
+            let node = sim.nodes.get_mut(&OsdId::new(osd)).unwrap();
+            node.store.damage(|all| all.get_mut(&k).unwrap().data.truncate(8));
+        }
+        sim.scrub(SHALLOW);
+        let is_size = |l: &&String| l.contains("size 8 != size 9 from auth oi");
+        let told = sim.cluster_log.iter().filter(is_size).count();
+        assert_eq!(told, 3, "{:?}", sim.cluster_log);
+    });
+}
+
+#[test]
 fn a_fragment_that_is_not_of_the_others_is_found_and_with_two_coding_units_repaired_unasked() {
     coded::on_coded(|| {
         for (osds, told) in [(3, false), (6, true)] {

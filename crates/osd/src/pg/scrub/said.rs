@@ -124,7 +124,7 @@ impl Told<'_> {
         if errors.contains(ShardErrors::OBJ_SIZE_INFO_MISMATCH)
             && let Some(found) = self.found(i)
         {
-            let size = decode_all::<ObjectInfo>(&found.info).map_or(0, |info| info.size);
+            let size = size_of(found);
             parts.push(format!("candidate size {} info size {size} mismatch", found.size));
         }
         parts
@@ -184,8 +184,10 @@ impl Told<'_> {
         }
         if shard.errors.contains(ShardErrors::SIZE_MISMATCH_INFO)
             && let Some(info) = &self.auth_info
+            && let Some(copy) = self.copies.get(i)
         {
-            let (is, should) = (found.size, counts.size);
+            // The copy that counts may have another part of the object.
+            let (is, should) = (found.size, copy.shape.size(size_of(counts)));
             parts.push(format!("size {is} != size {should} from auth oi {info}"));
         }
         if shard.differs.contains(ObjectErrors::SIZE_MISMATCH) {
@@ -195,6 +197,11 @@ impl Told<'_> {
         parts.extend(attribute_differences(found, counts));
         parts
     }
+}
+
+/// The size of the object, as a copy's info says.
+fn size_of(found: &Found) -> u64 {
+    decode_all::<ObjectInfo>(&found.info).map_or(0, |info| info.size)
 }
 
 /// Which attributes are not as those of the copy that counts.
