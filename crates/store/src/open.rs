@@ -12,7 +12,7 @@ use crate::device::{BlockIo, Device, FileIo, open_device};
 use crate::exec::{Executor, Workplace};
 use crate::ground::Ground;
 use crate::index::{Applied, Index, IndexFile};
-use crate::layout::{LOG_START, SEPARATE_LOG_START, Superblock};
+use crate::layout::{LOG_START, Superblock};
 use crate::log::{self, Log, LogPosition, Scan};
 use crate::lost::Losses;
 use crate::notify::Notify;
@@ -42,7 +42,7 @@ pub fn mkfs(path: &Path, size: u64, log: Option<&Path>, opts: &MkfsOptions) -> R
     };
     let dev: Arc<dyn BlockIo> = Arc::new(open(path, size)?);
     let log = match log {
-        Some(path) => Some(Arc::new(open(path, opts.log_bytes + SEPARATE_LOG_START)?) as Arc<dyn BlockIo>),
+        Some(path) => Some(Arc::new(open(path, opts.log_bytes)?) as Arc<dyn BlockIo>),
         None => None,
     };
     mkfs_on(&dev, log.as_ref(), opts)
