@@ -507,7 +507,7 @@ fn what_is_due_is_scrubbed_unasked_one_pg_after_the_other() {
 #[test]
 fn fragments_of_what_was_never_written_are_found_whole() {
     coded::on_coded(|| {
-        let mut sim = Sim::with_config(6, 6, 1, 4, PgConfig::default());
+        let mut sim = Sim::new(6, 6, 1, 4);
         sim.settle();
         sim.write_full("extended", "data");
         for op in [extent(OpCode::TRUNCATE, 60_000, 0, ""), write_at(200_000, "more")] {
@@ -524,7 +524,7 @@ fn fragments_of_what_was_never_written_are_found_whole() {
 #[test]
 fn a_fragment_that_is_cut_off_is_told_with_the_size_that_it_should_have() {
     coded::on_coded(|| {
-        let mut sim = Sim::with_config(6, 6, 1, 4, PgConfig::default());
+        let mut sim = Sim::new(6, 6, 1, 4);
         sim.settle();
         sim.write_full("a", "some data");
         sim.settle();
