@@ -94,7 +94,9 @@ impl Agreeing<'_> {
         plans
     }
 
-    /// The members that can serve at once if others lack much; `None` if all are to be waited for.
+    /// The members that can serve without those that lack much; `None` if all are to be waited for.
+    ///
+    /// Where they are too few, those that lack much are waited for, but not those that have no room.
     pub(in crate::pg) fn temporary_members(&self, plans: &[(OsdId, SyncPlan)]) -> Option<Vec<OsdId>> {
         let p = &*self.peering;
         let best = p.newest()?;
@@ -119,11 +121,21 @@ impl Agreeing<'_> {
             }
         };
         let slow: Vec<OsdId> = plans.iter().filter(much).map(|(o, _)| *o).collect();
-        if slow.is_empty() {
+        let roomless = slow.iter().copied().filter(|o| self.lead.roomless.contains(o));
+        let roomless: Vec<OsdId> = roomless.collect();
+        self.members_without(&slow, best)
+            .or_else(|| self.members_without(&roomless, best))
+    }
+
+    /// The members without those `left_out`, and instead of these OSDs whose copies belong elsewhere;
+    /// `None` if nobody is left out, or the others are too few to serve.
+    fn members_without(&self, left_out: &[OsdId], best: &PgInfo) -> Option<Vec<OsdId>> {
+        if left_out.is_empty() {
             return None;
         }
+        let p = &*self.peering;
         let acting = &self.site.interval.place.acting;
-        let mut ready: Vec<OsdId> = acting.osds().filter(|o| !slow.contains(o)).collect();
+        let mut members: Vec<OsdId> = acting.osds().filter(|o| !left_out.contains(o)).collect();
         // Copies that belong elsewhere can serve as well as any.
         let equal = |i: &PgInfo| !i.incomplete && i.age() == best.age();
         let up = |o: &OsdId| self.site.is_up(*o);
@@ -132,19 +144,22 @@ impl Agreeing<'_> {
             .iter()
             .filter(|(_, i)| i.as_ref().is_some_and(equal))
             .map(|(o, _)| *o);
-        ready.extend(strays.filter(|o| !acting.contains(*o) && up(o)));
-        // Each part once.
-        let parts = self.site.backend.parts(&Positions::from(ready.clone()), &p.infos);
+        members.extend(strays.filter(|o| !acting.contains(*o) && up(o)));
+        // Each part once. The next attempt gives a member what it lacks.
+        let parts = self
+            .site
+            .backend
+            .parts(&Positions::from(members.clone()), &p.infos);
         let holds = |o: &OsdId| {
             let info = p.infos.get(o).and_then(Option::as_ref);
             info.is_some_and(|i| parts.get(o) == Some(&i.part))
         };
-        ready.retain(holds);
-        ready.truncate(self.site.pool.size as usize);
+        members.retain(|o| acting.contains(*o) || holds(o));
+        members.truncate(self.site.pool.size as usize);
         let would_do = |o: &Vec<OsdId>| {
             let acting = Positions::from(o.clone());
             self.site.backend.is_enough(&acting, self.site.pool.min_size)
         };
-        Some(ready).filter(would_do)
+        Some(members).filter(would_do)
     }
 }
