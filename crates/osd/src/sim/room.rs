@@ -100,6 +100,36 @@ fn a_pg_that_cannot_do_without_who_has_no_room_waits_and_goes_on_with_others() {
 }
 
 #[test]
+fn a_member_without_room_holds_up_none_that_gets_what_it_lacks() {
+    // The copy that is made anew lacks more than requests usually wait for, or less.
+    for objects in [3, 3000] {
+        let mut sim = Sim::new(3, 3, 1, 9);
+        sim.settle();
+        sim.crash_and_mark_down(OsdId::new(2));
+        sim.settle();
+        for i in 0..objects {
+            sim.write_full(&format!("o{i}"), "what the others lack");
+        }
+        sim.crash_and_mark_down(OsdId::new(1));
+        sim.replace_disk(OsdId::new(1));
+        sim.roomless.insert(OsdId::new(2));
+        sim.start_and_mark_up(OsdId::new(2));
+        sim.start_and_mark_up(OsdId::new(1));
+        let states = states_of(&mut sim, 30);
+        let serves = states[0].starts_with("1.0 active+") && states[0].contains("_toofull+");
+        assert!(serves, "{states:?}");
+        assert_eq!(names(&sim, OsdId::new(1)).len(), objects);
+        // Clients can make room.
+        assert_eq!(sim.call("o0", vec![plain(OpCode::DELETE)]).result, 0);
+        sim.roomless.clear();
+        sim.pass(40);
+        assert!(sim.all_clean(), "{:?}", sim.states());
+        assert_eq!(names(&sim, OsdId::new(2)).len(), objects - 1);
+        sim.assert_agree([0, 1, 2].map(OsdId::new));
+    }
+}
+
+#[test]
 fn nothing_stays_of_an_object_for_the_rest_of_which_there_is_no_room() {
     let mut cfg = PgConfig::default();
     cfg.push_window.chunk = 10;
