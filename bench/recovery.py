@@ -2,7 +2,7 @@
 """What clients feel of a failure, of recovery, of scrubs and of each other, beside real Ceph in one run.
 
     bench/recovery.py CASE… [--only ceph|spirula] [--repeat 1] [--bytes 2147483648] [--object 4194304] [--write 0] [--away 60]
-        [--coded K+M]
+        [--coded K+M] [--large 1]
 
 return: an OSD is killed under a load of writes and comes back --away seconds later. Tells the longest write around its death, and
         throughput and latency while it is away, while it gets what it lacks, and after.
@@ -10,7 +10,7 @@ out:    of four OSDs one is marked out under load.
 idle:   the same without load, so how fast a cluster copies that has nothing else to do.
 scrub:  all PGs are deep-scrubbed under load. Tells of the load before and after, and meanwhile.
 still:  the same without load, so how fast a cluster scrubs that has nothing else to do, and what processor time that takes.
-fair:   two clients write to one pool: 4 KiB at a time, and --object bytes 64 at a time.
+fair:   clients write to one pool: one 4 KiB at a time, --large others --object bytes 64 at a time.
 leader: of three monitors the leader is killed, five times. Tells the time to the next command that a monitor answers.
 
 The pool holds --bytes in objects of --object bytes, three copies of each or coded. The load has 16 writes in flight: of whole objects,
@@ -246,19 +246,22 @@ def case_fair(cluster, args, say):
         load.child.kill()
         alone[in_flight] = Phase(load.rows[3:])
         say(f"{in_flight} small alone", str(alone[in_flight]))
-    large = Load(cluster, args, 7200, in_flight=64)
+    large = [Load(cluster, args, 7200, in_flight=64) for _ in range(args.large)]
     try:
         time.sleep(20)
-        base = Phase(large.rows[3:])
-        say("64 large alone", str(base))
+        base = [Phase(load.rows[3:]) for load in large]
+        for phase in base:
+            say("64 large alone", str(phase))
         for in_flight in (1, 16):
             load, begun = small(in_flight), time.time()
             time.sleep(23)
             load.child.kill()
             say(f"{in_flight} small beside", str(Phase(load.rows[3:], alone[in_flight])))
-            say("64 large beside", str(Phase(large.between(begun + 3, time.time()), base)))
+            for load, phase in zip(large, base):
+                say("64 large beside", str(Phase(load.between(begun + 3, time.time()), phase)))
     finally:
-        large.child.kill()
+        for load in large:
+            load.child.kill()
 
 
 def case_leader(cluster, _args, say):
@@ -298,6 +301,7 @@ def main():
     parser.add_argument("--write", type=int, default=0)
     parser.add_argument("--away", type=int, default=60)
     parser.add_argument("--coded", metavar="K+M", help="a coded pool rather than three copies")
+    parser.add_argument("--large", type=int, default=1, help="clients of large writes beside the one of small ones")
     parser.add_argument("--work", default="/var/tmp/spirula-recovery")
     args = parser.parse_args()
     spirula = os.path.realpath(os.environ.get("SPIRULA", f"{HERE}/../target/release/spirula"))
