@@ -123,7 +123,7 @@ impl Scrubbing<'_> {
 
     /// Reads the next part of the whole list, once members have confirmed those before.
     pub(in crate::pg::scrub) fn tell_on(&mut self, cx: &mut Ctx<'_>) {
-        let KeyRange { from, to } = key::findings_range(self.serving.site.pgid);
+        let pgid = self.serving.site.pgid;
         let Some(telling) = self.telling().filter(|t| !t.is_full()) else {
             return; // A confirmation goes on with it.
         };
@@ -131,6 +131,7 @@ impl Scrubbing<'_> {
             return; // Nothing more is to be read, or the store's answer goes on with it.
         };
         whole.asked = true;
+        let KeyRange { from, to } = key::findings_range(pgid);
         let from = whole.from.clone().max(from);
         let token = self.serving.store.token(Pending::FindingsToTell);
         cx.out.push(Output::ListRecords {
