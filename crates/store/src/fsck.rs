@@ -280,7 +280,9 @@ impl Check<'_> {
             let found = state.index.examine(page);
             let found = found.map_err(|e| StoreError::io("read the index", e))?;
             if found.mended > 0 {
-                self.report.problem("a copy of the index map is damaged");
+                // A crash tears the one that is being written.
+                let text = "a copy of the index map is damaged: the OSD writes it anew";
+                self.report.notes.push(text.into());
             }
             rotten.extend(found.rotten.into_iter().map(IndexPage).take(MAX_PROBLEMS));
             from = found.next;

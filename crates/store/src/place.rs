@@ -84,7 +84,10 @@ pub(crate) struct Placing {
 }
 
 /// Bytes of a write at most: a group of the log waits on the device for one of these, or for few.
-const PIECE: u64 = 256 << 10;
+const PIECE: u64 = 128 << 10;
+/// The bytes that are placed one write at a time after a small transaction: while others come, the
+/// log waits behind one write.
+const GENTLE: u64 = 2 << 20;
 
 /// Placements whose writes have not completed.
 #[derive(Default)]
@@ -95,6 +98,8 @@ pub(crate) struct Placements {
     waiting: VecDeque<(u64, BlockWrite)>,
     /// Bytes on their way to the device.
     bytes: u64,
+    /// Bytes that are still to be placed one write at a time, as small transactions come.
+    gentle: u64,
     /// The number of the last placement.
     last: u64,
 }
@@ -127,14 +132,22 @@ impl Placements {
             .insert(self.last, (placing, self.waiting.len() - before));
     }
 
-    /// The next write to be started, if no more than `most` bytes are under way then.
+    /// Notes that there is a small transaction.
+    pub(crate) fn note_small(&mut self) {
+        self.gentle = GENTLE;
+    }
+
+    /// The next write to be started, if no more than `most` bytes are under way then, or beside small
+    /// transactions none.
     fn next(&mut self, most: u64) -> Option<(u64, BlockWrite)> {
         let (_, (_, bufs)) = self.waiting.front()?;
         let bytes = bytes_of(bufs);
-        if self.bytes > 0 && self.bytes + bytes > most {
+        let has_room = self.gentle == 0 && self.bytes + bytes <= most;
+        if self.bytes > 0 && !has_room {
             return None;
         }
         self.bytes += bytes;
+        self.gentle = self.gentle.saturating_sub(bytes);
         self.waiting.pop_front()
     }
 

@@ -377,6 +377,7 @@ impl Store {
         if !self.sb.ranges && txn.ops.iter().any(shares) {
             self.share_ranges()?;
         }
+        let uses_placed = txn.ops.iter().any(|op| matches!(op, Op::WritePlaced { .. }));
         let planned = match self.state.execute(std::mem::take(txn)) {
             Ok(planned) => planned,
             Err(e) => {
@@ -389,6 +390,9 @@ impl Store {
         let space = record_space(planned.record.len());
         self.state.finish(seq, space);
         let writes = planned.writes.len();
+        if writes == 0 && !uses_placed {
+            self.placements.note_small();
+        }
         let record = Record {
             seq,
             token,

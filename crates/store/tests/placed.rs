@@ -536,9 +536,6 @@ fn little_is_under_way_at_a_time_and_the_rest_waits_in_order() {
     assert_eq!(pool.budget().usage().in_use, 36 << 20);
     for i in 0..36 * MIB / AT_ONCE {
         assert_eq!(tried.gate().bytes(), AT_ONCE, "turn {i}");
-        // Small ones go their way meanwhile.
-        tried.write("small", data(i, 100));
-        assert_eq!(tried.gate().bytes(), AT_ONCE, "turn {i}");
         tried.gate().release();
         (0..50).for_each(|_| tried.store.poll(&mut tried.events));
     }
@@ -556,6 +553,37 @@ fn little_is_under_way_at_a_time_and_the_rest_waits_in_order() {
     for (i, size) in sizes.into_iter().enumerate() {
         assert!(tried.read(&format!("object-{i}")) == data(i, size * MIB));
     }
+}
+
+#[test]
+fn small_transactions_wait_behind_one_write_of_what_is_placed() {
+    let mut tried = Tried::new(64 * MIB, None);
+    tried.gate().closed = true;
+    tried.store.place(data(1, 8 * MIB), Token(1)).unwrap();
+    assert_eq!(tried.gate().bytes(), AT_ONCE);
+    // Small ones go their way meanwhile.
+    tried.write("small", data(2, 100));
+    let mut next = |tried: &mut Tried| {
+        tried.gate().release();
+        (0..50).for_each(|_| tried.store.poll(&mut tried.events));
+        tried.gate().bytes()
+    };
+    let gentle: Vec<usize> = (0..15).map(|_| next(&mut tried)).collect();
+    assert_eq!(gentle, [AT_ONCE / 4; 15]);
+    // No other one came while 2 MiB were placed.
+    assert_eq!(next(&mut tried), AT_ONCE);
+    tried.write("small", data(3, 100));
+    assert_eq!(next(&mut tried), AT_ONCE / 4);
+    tried.gate().closed = false;
+    tried.gate().release();
+    let placed = tried.wait_placed(1);
+    // What uses placed data is no small one.
+    tried.store.place(data(4, 4 * MIB), Token(2)).unwrap();
+    tried.wait_placed(2);
+    tried.gate().closed = true;
+    tried.use_placed("large", 0, placed);
+    tried.store.place(data(5, 4 * MIB), Token(3)).unwrap();
+    assert!(tried.gate().bytes() > 3 * AT_ONCE / 4);
 }
 
 #[test]
