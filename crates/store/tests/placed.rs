@@ -563,7 +563,7 @@ fn small_transactions_wait_behind_one_write_of_what_is_placed() {
     assert_eq!(tried.gate().bytes(), AT_ONCE);
     // Small ones go their way meanwhile.
     tried.write("small", data(2, 100));
-    let mut next = |tried: &mut Tried| {
+    let next = |tried: &mut Tried| {
         tried.gate().release();
         (0..50).for_each(|_| tried.store.poll(&mut tried.events));
         tried.gate().bytes()
