@@ -92,6 +92,7 @@ impl Store {
             read,
             mut mended,
             rotten,
+            torn: _, // A running OSD writes it anew, whatever it was.
         } = found.examined;
         if self.failed.is_none() && (found.superblock || found.log_header) {
             mended += u64::from(found.superblock) + u64::from(found.log_header);

@@ -52,7 +52,8 @@ pub struct FsckReport {
     pub verified_blocks: u64,
     /// Transactions that were replayed from the log.
     pub replayed: u64,
-    /// What is as it has to be, in words: damaged parts of the index were cut out.
+    /// What is as it has to be, in words: damaged parts of the index were cut out, or a crash may have
+    /// torn a map of the index.
     pub notes: Vec<String>,
 }
 
@@ -280,9 +281,8 @@ impl Check<'_> {
             let found = state.index.examine(page);
             let found = found.map_err(|e| StoreError::io("read the index", e))?;
             if found.mended > 0 {
-                // A crash tears the one that is being written.
-                let text = "a copy of the index map is damaged: the OSD writes it anew";
-                self.report.notes.push(text.into());
+                let text = "a copy of the index map is damaged";
+                self.report.problem_unless(found.torn, text);
             }
             rotten.extend(found.rotten.into_iter().map(IndexPage).take(MAX_PROBLEMS));
             from = found.next;

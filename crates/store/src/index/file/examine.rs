@@ -39,6 +39,9 @@ pub(crate) struct Examined {
     pub(crate) read: u64,
     /// Pages, tables and maps that were damaged and are written anew.
     pub(crate) mended: u64,
+    /// Whether it is the older place of the map that has no valid one: a crash may have torn the map
+    /// that was being written there.
+    pub(crate) torn: bool,
     /// Pages that are damaged.
     pub(crate) rotten: Vec<Rotten>,
 }
@@ -99,7 +102,7 @@ impl IndexFile {
                 .extend(piece.pages.map(|page| Rotten { page, crc: 0 })),
         }
         if found.next.is_none() {
-            found.mended += self.examine_maps();
+            self.examine_maps(&mut found);
         }
         self.make_durable(&found)?;
         Ok(found)
@@ -121,7 +124,7 @@ impl IndexFile {
             ..Examined::default()
         };
         if found.next.is_none() {
-            found.mended = self.examine_maps();
+            self.examine_maps(&mut found);
         }
         self.make_durable(&found)?;
         Ok(found)
@@ -254,7 +257,7 @@ impl IndexFile {
     }
 
     /// Reads both copies of the map; returns how many are damaged and will be written anew.
-    fn examine_maps(&self) -> u64 {
+    fn examine_maps(&self, found: &mut Examined) {
         let _syncing = self.inner.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let version = self.lock().version;
         let copy = |version: u32| {
@@ -274,7 +277,8 @@ impl IndexFile {
             state.version += u32::from(is_lost);
             state.map_dirty = true;
         }
-        u64::from(is_damaged)
+        found.mended += u64::from(is_damaged);
+        found.torn = is_damaged && !is_lost;
     }
 
     /// Examines one page.
