@@ -286,7 +286,9 @@ impl World {
         for id in ids {
             let order = |osd: &mut Osd| {
                 let led = osd.core().pgs().filter(|pg| pg.seen().scrubs().leads());
-                let pgs = led.map(|pg| SpgId::whole(pg.pgid())).collect();
+                let mut pgs: Vec<SpgId> = led.map(|pg| SpgId::whole(pg.pgid())).collect();
+                // In the same order in every run: the first is scrubbed first.
+                pgs.sort_unstable();
                 osd.scrub_ordered(MOsdScrub2 {
                     pgs,
                     repair,

@@ -50,7 +50,7 @@ const BUGS: [(Bug, &str, Kind, u64); 33] = [
     (Bug::FeignedRepair, "rotting", rotting, 50),
     (Bug::MixedAhead, "scrubbed", scrubbed, 50),
     (Bug::ToldOnce, "scrubbed", scrubbed, 50),
-    (Bug::StaleDigest, "scrubbed", scrubbed, 20),
+    (Bug::StaleDigest, "scrubbed", scrubbed, 100),
     (Bug::EarlyRefill, "ruined", ruined, 50),
 ];
 

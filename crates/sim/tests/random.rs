@@ -79,7 +79,10 @@ fn clusters_survive() {
 
 #[test]
 fn a_seed_always_gives_the_same_run() {
-    always_the_same(|seed| run(seed, &Setup::of(seed)));
+    always_the_same(|seed| {
+        let base = Setup::of(seed);
+        run(seed, &if seed % 2 == 0 { base.scrubbed() } else { base })
+    });
 }
 
 #[test]
