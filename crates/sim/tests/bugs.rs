@@ -18,7 +18,7 @@ type Kind = fn(u64) -> Setup;
 
 /// Each bug, the clusters in which it is looked for, and the number of seeds within which it is
 /// caught.
-const BUGS: [(Bug, &str, Kind, u64); 33] = [
+const BUGS: [(Bug, &str, Kind, u64); 34] = [
     (Bug::NoPrior, "unlucky", unlucky, 50),
     (Bug::NoHistory, "unlucky", unlucky, 50),
     (Bug::SkippedObject, "unlucky", unlucky, 50),
@@ -49,6 +49,7 @@ const BUGS: [(Bug, &str, Kind, u64); 33] = [
     (Bug::KeptSlot, "scrubbed", scrubbed, 20),
     (Bug::FeignedRepair, "rotting", rotting, 50),
     (Bug::MixedAhead, "scrubbed", scrubbed, 50),
+    (Bug::MixedAhead, "busy", busy, 30),
     (Bug::ToldOnce, "scrubbed", scrubbed, 50),
     (Bug::StaleDigest, "scrubbed", scrubbed, 100),
     (Bug::EarlyRefill, "ruined", ruined, 50),

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use spirula_denc::Extent;
-use spirula_erasure::Step;
+use spirula_erasure::{FragmentOp, Step, Unit};
 use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, Epoch, OsdId, PgId, Positions};
 use spirula_proto::RawMessage;
@@ -194,6 +194,9 @@ pub(super) trait Backend: Debug + Send + Sync {
     /// The portions in which members stage a change of an object, if it is so large that it is made in
     /// two steps; given the bytes of the object that must be known.
     fn portions(&self, size: u64, ops: &[ObjectOp], old: &Pieces, cfg: &PgConfig) -> Option<Vec<Vec<Step>>>;
+
+    /// What the members that hold these units stage of the steps of such a portion.
+    fn staged(&self, steps: &[Step], units: &[Unit]) -> BTreeMap<Unit, Vec<FragmentOp>>;
 
     /// The changes of an object as they go to the members, where the most is staged in the object
     /// with this key. `None`: it was staged in this object itself.

@@ -149,7 +149,7 @@ pub enum PeerBody {
         /// The number.
         number: u32,
         /// The data, whole blocks of 4 KiB.
-        data: Bytes,
+        data: BytesList,
     },
     /// The answer to [`PeerBody::Ahead`].
     Placed {
@@ -380,7 +380,7 @@ impl PeerMessage {
             PeerBody::Ahead { number, data: ahead } => {
                 w.u8(36);
                 w.u32(*number);
-                data.push(ahead.clone());
+                data.extend(ahead);
             }
             PeerBody::Placed { number, done } => {
                 w.u8(37);
@@ -652,7 +652,7 @@ impl PeerMessage {
             35 => PeerBody::Scrub(ScrubBody::decode(r)?),
             36 => PeerBody::Ahead {
                 number: r.u32()?,
-                data: msg.data.to_bytes(),
+                data: msg.data.clone(),
             },
             37 => PeerBody::Placed {
                 number: r.u32()?,

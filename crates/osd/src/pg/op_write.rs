@@ -9,6 +9,7 @@ use spirula_maps::{EVersion, OsdId, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::account::Room;
+use super::ahead::ticket::Ahead;
 use super::backend::{self};
 use super::backfill::Backfill;
 use super::bug::Bug;
@@ -385,6 +386,20 @@ impl Serving<'_> {
         txn: Txn,
         cx: &mut Ctx<'_>,
     ) {
+        let ahead = request.as_mut().and_then(|(op, _)| op.taken.ahead.take());
+        self.replicate_with(request, key, entry, txn, ahead, cx);
+    }
+
+    /// As [`Pg::replicate`], for a change some data of which members have already.
+    fn replicate_with(
+        &mut self,
+        mut request: Option<(ClientOp, Reply)>,
+        key: Option<Bytes>,
+        entry: LogEntry,
+        txn: Txn,
+        ahead: Option<Box<Ahead>>,
+        cx: &mut Ctx<'_>,
+    ) {
         let version = entry.version;
         let prev = self.copy.info.last_update;
         let record = entry.to_bytes();
@@ -418,7 +433,7 @@ impl Serving<'_> {
             txn,
             holders: self.store.gathers.members.clone(),
             own: self.copy.info.part,
-            ahead: request.as_mut().and_then(|(op, _)| op.taken.ahead.take()),
+            ahead,
         };
         let (mut txn, sent) = self.site.backend.write(change, &a.peers, cx);
         if a.in_flight.is_empty() {
@@ -449,11 +464,12 @@ impl Serving<'_> {
     }
 
     /// As [`Pg::replicate`], for a change of the PG's own that clients don't see. `stage`: the op
-    /// that waits for it.
+    /// that waits for it. `ahead`: the data of it that members have already.
     pub(super) fn replicate_own(
         &mut self,
         stage: Option<u32>,
         objects: Vec<(Bytes, Vec<ObjectOp>)>,
+        ahead: Option<Box<Ahead>>,
         cx: &mut Ctx<'_>,
     ) {
         let entry = LogEntry {
@@ -475,7 +491,7 @@ impl Serving<'_> {
             objects,
             meta: Vec::with_capacity(1),
         };
-        self.replicate(None, None, entry, txn, cx);
+        self.replicate_with(None, None, entry, txn, ahead, cx);
         if let Role::Active(a) = &mut self.role
             && let Some(w) = a.in_flight.back_mut()
         {

@@ -185,6 +185,11 @@ impl StoreQueue {
         self.next_seq
     }
 
+    /// A number that no question has, nor other data that goes ahead of changes.
+    pub(super) fn number(&mut self) -> u32 {
+        self.seq()
+    }
+
     /// The token of a question that is about to be asked.
     pub(super) fn token(&mut self, what: Pending) -> Token {
         let seq = self.seq();

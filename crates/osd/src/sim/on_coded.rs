@@ -19,6 +19,14 @@ macro_rules! on_coded {
     };
 }
 
+on_coded!(ahead:
+    a_member_that_dies_meanwhile_is_not_waited_for,
+    a_member_without_room_for_it_gets_the_data_with_the_change,
+    a_small_write_overtakes_data_that_is_on_its_way,
+    data_goes_ahead_only_while_there_are_others,
+    lost_data_and_lost_answers_are_made_good,
+    writes_of_an_object_keep_their_order,
+);
 on_coded!(classes:
     a_method_sums_up_more_than_it_may_hold,
     a_call_sent_again_is_answered_as_before,

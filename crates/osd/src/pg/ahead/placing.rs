@@ -7,9 +7,19 @@ use spirula_maps::OsdId;
 
 use super::ticket::Ahead;
 
-/// Data on its way to the members' disks, for an op that waits for it.
+/// What waits for data to be on the members' disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// An op, by its place among the pending ones.
+    Op(u32),
+    /// The staging object that this op waits for.
+    Stage(u32),
+}
+
+/// Data on its way to the members' disks.
 #[derive(Debug)]
 pub(super) struct Placing {
+    pub(super) waiter: Waiter,
     pub(super) ahead: Ahead,
     /// The other members that have not answered.
     pub(super) left: BTreeSet<OsdId>,
@@ -18,14 +28,14 @@ pub(super) struct Placing {
     pub(super) begun: Micros,
 }
 
-/// All data on its way, by the place of the op among the pending ones, which is its number.
+/// All data on its way, by its number.
 #[derive(Debug, Default)]
 pub(in crate::pg) struct Aheads(pub(super) BTreeMap<u32, Placing>);
 
 impl Aheads {
     /// Whether the op `seq` waits for its data.
     pub(in crate::pg) fn is_awaited_by(&self, seq: u32) -> bool {
-        self.0.contains_key(&seq)
+        self.0.values().any(|p| p.waiter == Waiter::Op(seq))
     }
 
     /// What the first op waits for.

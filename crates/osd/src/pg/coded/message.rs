@@ -74,14 +74,18 @@ pub(in crate::pg) fn data_of(op: &FragmentOp) -> &[u8] {
     }
 }
 
+/// Writes next to each other together, and each addition alone.
+pub(in crate::pg) fn runs(ops: &[FragmentOp]) -> impl Iterator<Item = &[FragmentOp]> {
+    ops.chunk_by(|a, b| {
+        let are_writes = matches!((a, b), (FragmentOp::Write { .. }, FragmentOp::Write { .. }));
+        are_writes && a.range().end() == b.range().offset
+    })
+}
+
 /// Encodes writes and additions; their bytes are pushed to `payload`. Writes next to each other
 /// become one.
 pub(in crate::pg) fn encode_fragment_ops(ops: &[FragmentOp], w: &mut Writer, payload: &mut BytesList) {
-    let follows = |a: &FragmentOp, b: &FragmentOp| {
-        let are_writes = matches!((a, b), (FragmentOp::Write { .. }, FragmentOp::Write { .. }));
-        are_writes && a.range().end() == b.range().offset
-    };
-    let runs: Vec<&[FragmentOp]> = ops.chunk_by(follows).collect();
+    let runs: Vec<&[FragmentOp]> = runs(ops).collect();
     w.count(runs.len());
     for run in runs {
         let Some(first) = run.first() else { continue };

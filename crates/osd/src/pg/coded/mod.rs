@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::Extent;
-use spirula_erasure::{self as erasure, Change as DataChange, Step, Unit};
+use spirula_erasure::{self as erasure, Change as DataChange, FragmentOp, Step, Unit};
 use spirula_invariant::impossible;
 use spirula_maps::{EVersion, OsdId, Positions};
 
@@ -173,6 +173,12 @@ impl Backend for Coded {
         (!portions.is_empty()).then_some(portions)
     }
 
+    fn staged(&self, steps: &[Step], units: &[Unit]) -> BTreeMap<Unit, Vec<FragmentOp>> {
+        let code = self.layout.code();
+        let of = |unit: &Unit| (*unit, self.layout.staged(&code, *unit, steps));
+        units.iter().map(of).collect()
+    }
+
     fn take(&self, size: u64, ops: Vec<ObjectOp>, old: &Pieces, stage: Option<Bytes>) -> Vec<ObjectOp> {
         let change = self.change(size, &ops);
         let divided = self.layout.divide(change.steps(self.layout, old));
@@ -186,9 +192,13 @@ impl Backend for Coded {
 
     fn write(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
         let mut ops = change.txn.objects.iter().flat_map(|(_, ops)| ops);
-        match ops.any(|op| matches!(op, ObjectOp::Portion { .. })) {
-            true => self.send_portions(change, others, cx),
-            false => send_to_all(change, others, cx),
+        let portion = ops.find_map(|op| match op {
+            ObjectOp::Portion { steps, .. } => Some(steps.clone()),
+            _ => None,
+        });
+        match portion {
+            Some(steps) => self.send_portion(change, &steps, others, cx),
+            None => send_to_all(change, others, cx),
         }
     }
 
@@ -231,18 +241,27 @@ impl Coded {
         !copy.incomplete && copy.part.layout == Layout::Coded(self.layout)
     }
 
-    /// Sends each member what it stages of a large change.
-    fn send_portions(&self, change: Change, others: &[(OsdId, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
-        let code = self.layout.code();
+    /// Sends each member what it stages of a portion of a large change, which has these steps.
+    fn send_portion(
+        &self,
+        mut change: Change,
+        steps: &[Step],
+        others: &[(OsdId, EVersion)],
+        cx: &mut Ctx<'_>,
+    ) -> (Txn, Sent) {
+        let mut ahead = change.ahead.take();
+        let own = unit_of(change.own);
+        let units = || change.holders.keys().copied().chain(own).collect::<Vec<_>>();
+        let staged = ahead.as_mut().and_then(|a| a.take_staged());
+        let staged = staged.unwrap_or_else(|| self.staged(steps, &units()));
         let share = |unit: Option<Unit>| {
-            let Some(unit) = unit else {
+            let Some(share) = unit.and_then(|unit| staged.get(&unit)) else {
                 impossible!("a member to hold a part of each object"; pg = change.pgid, part = format!("{:?}", change.own));
             };
             let mut txn = change.txn.clone();
             for op in txn.objects.iter_mut().flat_map(|(_, ops)| ops) {
-                if let ObjectOp::Portion { steps, base } = op {
-                    let ops = self.layout.staged(&code, unit, steps);
-                    let base = base.clone();
+                if let ObjectOp::Portion { base, .. } = op {
+                    let (ops, base) = (share.clone(), base.clone());
                     *op = ObjectOp::Stage { ops, base };
                 }
             }
@@ -252,19 +271,23 @@ impl Coded {
             let held = change.holders.iter().find(|(_, o)| **o == osd);
             held.map(|(unit, _)| *unit)
         };
-        let messages = others.iter().map(|(osd, _)| {
-            let message = change.message(share(unit_of_member(*osd)));
-            (*osd, cx.versions.write(*osd, &message))
-        });
-        let sent = Sent::new(RawMessage::default(), messages.collect());
+        let mut messages = Vec::with_capacity(others.len());
         for (osd, _) in others {
-            cx.out.push(Output::Send {
-                osd: *osd,
-                msg: sent.to(*osd).clone(),
-                reply: false,
-            });
+            let txn = share(unit_of_member(*osd));
+            let has = ahead.as_ref().filter(|a| a.is_at(*osd));
+            let named = has.and_then(|a| Some(change.message(a.named(&txn)?)));
+            // What is sent again has the data, whatever became of it there.
+            let all = cx.versions.write(*osd, &change.message(txn));
+            let msg = named.map_or_else(|| all.clone(), |named| cx.versions.write(*osd, &named));
+            messages.push((*osd, all));
+            let (osd, reply) = (*osd, false);
+            cx.out.push(Output::Send { osd, msg, reply });
         }
-        (share(unit_of(change.own)), sent)
+        let mut own = share(own);
+        if let Some(ahead) = &mut ahead {
+            ahead.use_here(&mut own);
+        }
+        (own, Sent::new(RawMessage::default(), messages))
     }
 
     /// What changes make of an object's data. `size`: of the object, or of the one that takes its
@@ -317,7 +340,7 @@ pub(super) fn holders(parts: impl Iterator<Item = (OsdId, Part)>) -> Holders {
 }
 
 /// The unit that a copy with this part holds, if it holds one.
-pub(super) fn unit_of(part: Part) -> Option<Unit> {
+pub(in crate::pg) fn unit_of(part: Part) -> Option<Unit> {
     match part.layout {
         Layout::Coded(layout) => layout.unit_of(part.role),
         Layout::Whole => None,

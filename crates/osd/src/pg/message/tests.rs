@@ -39,7 +39,7 @@ fn every_message_round_trips() {
         PeerBody::RepCommitted(v),
         PeerBody::Ahead {
             number: 5,
-            data: b(b"data"),
+            data: b(b"data").into(),
         },
         PeerBody::Placed {
             number: 5,

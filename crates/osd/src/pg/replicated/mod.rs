@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use spirula_denc::Extent;
-use spirula_erasure::Step;
+use spirula_erasure::{FragmentOp, Step, Unit};
 use spirula_maps::{EVersion, OsdId, Positions};
 
 use super::backend::{Backend, Change, Copies, Sent, newest_activation, send_to_all};
@@ -83,6 +83,10 @@ impl Backend for Replicated {
 
     fn portions(&self, _: u64, _: &[ObjectOp], _: &Pieces, _: &PgConfig) -> Option<Vec<Vec<Step>>> {
         None
+    }
+
+    fn staged(&self, _: &[Step], _: &[Unit]) -> BTreeMap<Unit, Vec<FragmentOp>> {
+        BTreeMap::new()
     }
 
     fn take(&self, _: u64, ops: Vec<ObjectOp>, _: &Pieces, _: Option<Bytes>) -> Vec<ObjectOp> {

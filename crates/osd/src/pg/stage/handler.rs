@@ -10,6 +10,7 @@ use spirula_invariant::{dropped, impossible, invariant};
 
 use super::{Job, Lane, Place, Progress, Source, Step};
 use crate::pg::account::Room;
+use crate::pg::ahead::ticket::Ahead;
 use crate::pg::copy::CopyFetch;
 use crate::pg::fetch::{Answer, Fetched, OmapRange, Pieces, ReadError, Want, key_after};
 use crate::pg::output::Ctx;
@@ -87,7 +88,7 @@ impl Staging<'_> {
 
     fn remove_stage(&mut self, key: Bytes, cx: &mut Ctx<'_>) {
         let objects = vec![(key, vec![ObjectOp::Remove])];
-        self.serving.replicate_own(None, objects, cx);
+        self.serving.replicate_own(None, objects, None, cx);
     }
 
     /// Handles the want of an op about this object, for which a staging object may be needed.
@@ -247,6 +248,7 @@ impl Staging<'_> {
         if r.op.client.is_shut_out(&*self.serving.site.map) {
             return self.stage_failed(seq, EBLOCKLISTED, cx);
         }
+        let is_shared = r.op.taken.turn.as_ref().is_some_and(|turn| turn.is_shared());
         match self.serving.site.check_full(&r.op, true, true, cx) {
             Ok(()) => {}
             Err(Some(e)) => return self.stage_failed(seq, e, cx),
@@ -271,7 +273,19 @@ impl Staging<'_> {
                 .for_each(|p| steps.push_front(p));
             return self.stage_next(seq, cx);
         }
-        let Step { mut ops, staged } = step;
+        if let [ObjectOp::Portion { steps, .. }] = &step.ops[..]
+            && is_shared
+            && step.ahead.is_none()
+            && self.serving.placing_ahead().place_portion(seq, steps, cx)
+        {
+            self.job(seq).steps.push_front(step);
+            return; // Goes on when the data is placed.
+        }
+        let Step {
+            mut ops,
+            staged,
+            ahead,
+        } = step;
         let job = self.job(seq);
         if !job.begun {
             ops.splice(..0, job.beginning());
@@ -293,7 +307,17 @@ impl Staging<'_> {
             false => backend.code(end, ops, &nothing),
         };
         let objects = vec![(key, ops)];
-        self.serving.replicate_own(Some(seq), objects, cx);
+        self.serving.replicate_own(Some(seq), objects, ahead, cx);
+    }
+
+    /// Goes on with a portion whose data members have ahead of it.
+    pub(in crate::pg) fn portion_placed(&mut self, seq: u32, ahead: Box<Ahead>, cx: &mut Ctx<'_>) {
+        let job = self.serving.ops.stages.job(seq);
+        let Some(step) = job.and_then(|j| j.steps.front_mut()) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.serving.site.pgid, number = seq);
+        };
+        step.ahead = Some(ahead);
+        self.stage_next(seq, cx);
     }
 
     fn stage_whole(&mut self, seq: u32, cx: &mut Ctx<'_>) {

@@ -28,6 +28,7 @@ use bytes::Bytes;
 use spirula_denc::Micros;
 use spirula_maps::PgId;
 
+use super::ahead::ticket::Ahead;
 use super::copy::CopyFetch;
 use super::fetch::Want;
 use super::key;
@@ -118,11 +119,17 @@ struct Step {
     /// Whether the most of the data is there already, as members got what becomes of their own
     /// fragments.
     staged: bool,
+    /// The data of it that members have already, if it was to go ahead of the step.
+    ahead: Option<Box<Ahead>>,
 }
 
 impl From<Vec<ObjectOp>> for Step {
     fn from(ops: Vec<ObjectOp>) -> Self {
-        Self { ops, staged: false }
+        Self {
+            ops,
+            staged: false,
+            ahead: None,
+        }
     }
 }
 

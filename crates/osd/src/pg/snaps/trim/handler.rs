@@ -194,7 +194,7 @@ impl Trimming<'_> {
             .save_info(self.serving.site.pgid, self.serving.store, cx);
         let KeyRange { from, to } = self.serving.site.range();
         let objects = vec![(from, vec![ObjectOp::ForgetSnaps { to, snaps }])];
-        self.serving.replicate_own(None, objects, cx);
+        self.serving.replicate_own(None, objects, None, cx);
     }
 
     /// Handles the list of clones of the snapshot that is being trimmed.
