@@ -85,9 +85,11 @@ pub(crate) struct Placing {
 
 /// Bytes of a write at most: a group of the log waits on the device for one of these, or for few.
 const PIECE: u64 = 128 << 10;
-/// The bytes that are placed one write at a time after a small transaction: while others come, the
-/// log waits behind one write.
+/// The bytes that are placed gently after a small transaction: while others come, the log waits
+/// behind few writes.
 const GENTLE: u64 = 2 << 20;
+/// The bytes on their way to the device while data is placed gently.
+const GENTLE_AT_ONCE: u64 = 2 * PIECE;
 
 /// Placements whose writes have not completed.
 #[derive(Default)]
@@ -98,7 +100,7 @@ pub(crate) struct Placements {
     waiting: VecDeque<(u64, BlockWrite)>,
     /// Bytes on their way to the device.
     bytes: u64,
-    /// Bytes that are still to be placed one write at a time, as small transactions come.
+    /// Bytes that are still to be placed gently, as small transactions come.
     gentle: u64,
     /// The number of the last placement.
     last: u64,
@@ -137,13 +139,17 @@ impl Placements {
         self.gentle = GENTLE;
     }
 
-    /// The next write to be started, if no more than `most` bytes are under way then, or beside small
-    /// transactions none.
+    /// The next write to be started, if no more than `most` bytes are under way then, or
+    /// [`GENTLE_AT_ONCE`] beside small transactions. One may always be.
     fn next(&mut self, most: u64) -> Option<(u64, BlockWrite)> {
         let (_, (_, bufs)) = self.waiting.front()?;
         let bytes = bytes_of(bufs);
-        let has_room = self.gentle == 0 && self.bytes + bytes <= most;
-        if self.bytes > 0 && !has_room {
+        let most = if self.gentle > 0 {
+            most.min(GENTLE_AT_ONCE)
+        } else {
+            most
+        };
+        if self.bytes > 0 && self.bytes + bytes > most {
             return None;
         }
         self.bytes += bytes;

@@ -12,9 +12,9 @@ use spirula_proto::BytesList;
 use spirula_proto::internal::Edition;
 
 use super::BLOCK;
-use super::choice::run_ahead;
 use super::placed::AskedToPlace;
 use super::placing::{Placing, Waiter};
+use super::run::run_ahead;
 use super::ticket::{Ahead, Content};
 use crate::pg::coded::unit_of;
 use crate::pg::layout::Layout;

@@ -6,6 +6,10 @@
 //! request gets its version, and its place in everybody's order, when the data is durable on all of
 //! them: the change then says only that these blocks are the object's.
 //!
+//! Of a large change of an object that is coded, members stage what becomes of their fragments
+//! ([`super::stage`]); what does not depend on the fragment goes ahead of each step of that, to each
+//! member its own.
+//!
 //! Nothing depends on it: a member that does not have the data ahead is sent it with the change. So
 //! is each member to which the change is sent again.
 
@@ -13,6 +17,7 @@ pub(super) mod choice;
 pub(super) mod handler;
 pub(super) mod placed;
 pub(super) mod placing;
+mod run;
 pub(super) mod ticket;
 
 /// The store places whole blocks.

@@ -7,7 +7,7 @@ use spirula_erasure::{FragmentOp, Unit};
 use spirula_maps::OsdId;
 
 use super::BLOCK;
-use super::choice::run_ahead;
+use super::run::run_ahead;
 use crate::pg::placed_data::PlacedData;
 use crate::pg::txn::{ObjectOp, Txn};
 
