@@ -376,6 +376,38 @@ fn what_is_known_otherwise_is_written_anew() {
     }
 }
 
+/// A map of the index that a crash has torn is no damage, and one that has rotted is not passed over.
+#[test]
+fn fsck_names_a_map_that_is_not_valid() {
+    let disk = filled();
+    let version = |at: &usize| {
+        let mut buf = [0; 4];
+        disk.read_at(*at as u64 + 4, &mut buf).unwrap();
+        u32::from_le_bytes(buf)
+    };
+    let mut maps = places(&disk).maps;
+    maps.sort_by_key(version);
+    assert!(version(&maps[0]) > 0, "both places have a map");
+    for (at, is_older) in maps.into_iter().zip([true, false]) {
+        let disk = disk.copied(3);
+        let before = fsck_on(&io(&disk), None, Depth::Deep);
+        assert_eq!(
+            (before.errors, before.notes),
+            (0, vec![]),
+            "{:?}",
+            before.problems
+        );
+        disk.flip_bit(at + 100, 3);
+        let report = fsck_on(&io(&disk), None, Depth::Deep);
+        let found = (report.problems.len(), report.notes.len());
+        match is_older {
+            true => assert!(found == (0, 1), "{report:?}"),
+            // Where the map before it lacks something, that is named too.
+            false => assert!(found != (0, 0), "{report:?}"),
+        }
+    }
+}
+
 #[test]
 fn what_nothing_refers_to_is_forgotten() {
     let disk = filled();
