@@ -347,14 +347,16 @@ impl Serving<'_> {
             meta: Vec::with_capacity(1),
         };
         let mut op = op;
+        let ahead = op.taken.ahead.take();
         if let Some(hold) = &mut op.taken.hold {
             hold.set_copies(copied_bytes(&txn.objects) * COPIES);
         }
-        self.replicate(Some((op, reply)), Some(key), entry, txn, cx);
+        self.replicate(Some((op, reply)), Some(key), entry, (txn, ahead), cx);
     }
 
     /// Logs a write that failed and changed nothing, so that it fails alike when it is sent again.
-    fn log_failure(&mut self, op: ClientOp, reply: Reply, cx: &mut Ctx<'_>) {
+    fn log_failure(&mut self, mut op: ClientOp, reply: Reply, cx: &mut Ctx<'_>) {
+        op.taken.ahead = None; // Nobody has a use for it.
         let returns = op.flags.intersects(OsdFlags::RETURNVEC);
         let entry = LogEntry {
             version: self.next_version(),
@@ -374,30 +376,17 @@ impl Serving<'_> {
             clones: Vec::new(),
             dirty: Dirty::default(),
         };
-        self.replicate(Some((op, reply)), None, entry, Txn::default(), cx);
+        self.replicate(Some((op, reply)), None, entry, (Txn::default(), None), cx);
     }
 
-    /// Sends a change to the replicas and to the store. A change without a request is the PG's own.
+    /// Sends a change to the replicas and to the store, with the data of it that members have already.
+    /// A change without a request is the PG's own.
     pub(super) fn replicate(
         &mut self,
         mut request: Option<(ClientOp, Reply)>,
         key: Option<Bytes>,
         entry: LogEntry,
-        txn: Txn,
-        cx: &mut Ctx<'_>,
-    ) {
-        let ahead = request.as_mut().and_then(|(op, _)| op.taken.ahead.take());
-        self.replicate_with(request, key, entry, txn, ahead, cx);
-    }
-
-    /// As [`Pg::replicate`], for a change some data of which members have already.
-    fn replicate_with(
-        &mut self,
-        mut request: Option<(ClientOp, Reply)>,
-        key: Option<Bytes>,
-        entry: LogEntry,
-        txn: Txn,
-        ahead: Option<Box<Ahead>>,
+        (txn, ahead): (Txn, Option<Box<Ahead>>),
         cx: &mut Ctx<'_>,
     ) {
         let version = entry.version;
@@ -491,7 +480,7 @@ impl Serving<'_> {
             objects,
             meta: Vec::with_capacity(1),
         };
-        self.replicate_with(None, None, entry, txn, ahead, cx);
+        self.replicate(None, None, entry, (txn, ahead), cx);
         if let Role::Active(a) = &mut self.role
             && let Some(w) = a.in_flight.back_mut()
         {

@@ -7,7 +7,7 @@
 //! them: the change then says only that these blocks are the object's.
 //!
 //! Of a large change of an object that is coded, members stage what becomes of their fragments
-//! ([`super::stage`]); what does not depend on the fragment goes ahead of each step of that, to each
+//! (`stage`); what does not depend on the fragment goes ahead of each step of that, to each
 //! member its own.
 //!
 //! Nothing depends on it: a member that does not have the data ahead is sent it with the change. So

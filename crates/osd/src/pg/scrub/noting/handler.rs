@@ -158,6 +158,6 @@ impl Serving<'_> {
             objects,
             meta: Vec::with_capacity(1),
         };
-        self.replicate(None, Some(head.clone()), entry, txn, cx);
+        self.replicate(None, Some(head.clone()), entry, (txn, None), cx);
     }
 }

@@ -371,7 +371,8 @@ impl Trimming<'_> {
             objects: done.objects,
             meta: Vec::with_capacity(1),
         };
-        self.serving.replicate(None, Some(head.clone()), entry, txn, cx);
+        self.serving
+            .replicate(None, Some(head.clone()), entry, (txn, None), cx);
     }
 
     /// Removes a record, left by a recovery, of a clone that does not exist or does not stand for
