@@ -17,7 +17,7 @@ use crate::config::BLOCK64;
 use crate::direct::{BlockWrite, Laid, slices};
 use crate::event::{Event, Token};
 use crate::store::{Large, Purpose, Store};
-use crate::txn::{MAX_OBJECT_SIZE, Payload};
+use crate::txn::{MAX_OBJECT_SIZE, Op, Payload, Transaction};
 use crate::{Result, StoreError};
 
 /// Durable blocks of data that belong to no object yet, as [`Store::place`] makes them. A
@@ -170,6 +170,19 @@ impl Placements {
         }
         self.open.remove(&number).map(|(whole, _)| whole)
     }
+}
+
+/// Whether a transaction without large data of its own is a small one, and none that ends a large
+/// one: it changes objects, and no blocks change hands by it.
+pub(crate) fn may_be_small(txn: &Transaction) -> bool {
+    let is_of_objects = |op: &Op| {
+        !matches!(
+            op,
+            Op::MetaPut { .. } | Op::MetaDelete(_) | Op::MetaDeleteRange { .. }
+        )
+    };
+    let hands_over = |op: &Op| matches!(op, Op::WritePlaced { .. } | Op::CloneRange { .. });
+    txn.ops.iter().any(is_of_objects) && !txn.ops.iter().any(hands_over)
 }
 
 impl Store {

@@ -22,7 +22,7 @@ use crate::layout::Superblock;
 use crate::log::{Log, Record, record_space};
 use crate::lost::Losses;
 use crate::notify::Notify;
-use crate::place::{Placements, Placing};
+use crate::place::{Placements, Placing, may_be_small};
 use crate::read::{Asked, ReadOp, ReadPart};
 use crate::recent::{self, Transition, What};
 use crate::state::{BaseRead, Known, State};
@@ -377,7 +377,7 @@ impl Store {
         if !self.sb.ranges && txn.ops.iter().any(shares) {
             self.share_ranges()?;
         }
-        let uses_placed = txn.ops.iter().any(|op| matches!(op, Op::WritePlaced { .. }));
+        let may_be_small = may_be_small(txn);
         let planned = match self.state.execute(std::mem::take(txn)) {
             Ok(planned) => planned,
             Err(e) => {
@@ -390,7 +390,7 @@ impl Store {
         let space = record_space(planned.record.len());
         self.state.finish(seq, space);
         let writes = planned.writes.len();
-        if writes == 0 && !uses_placed {
+        if writes == 0 && may_be_small {
             self.placements.note_small();
         }
         let record = Record {

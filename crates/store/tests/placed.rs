@@ -12,8 +12,8 @@ use contents::{data, key};
 use spirula_buf::Pool;
 use spirula_store::device::{BlockIo, Device, Done, Fault, Io, IoKind, SimDevice, SimDisk};
 use spirula_store::{
-    Config, Depth, Devices, EncryptionKey, Event, Extent, MkfsOptions, Notify, Onode, Placed, Read, Store,
-    StoreError, Token, Transaction, Way, fsck_on, mkfs_on, unlock,
+    Config, Depth, Devices, EncryptionKey, Event, Extent, MkfsOptions, Notify, Onode, Op, Placed, Read,
+    Store, StoreError, Token, Transaction, Way, fsck_on, mkfs_on, unlock,
 };
 
 const BLOCK: u64 = 4096;
@@ -577,11 +577,24 @@ fn small_transactions_wait_behind_few_writes_of_what_is_placed() {
     tried.gate().closed = false;
     tried.gate().release();
     let placed = tried.wait_placed(1);
-    // What uses placed data is no small one.
+    // What uses placed data is no small one, nor what hands its blocks on, nor records alone.
     tried.store.place(data(4, 4 * MIB), Token(2)).unwrap();
     tried.wait_placed(2);
+    let mut hands_on = Transaction::new();
+    hands_on.push(Op::CloneRange {
+        from: key("large"),
+        to: key("taken"),
+        offset: 0,
+        len: 8 * MIB as u64,
+        at: 0,
+    });
+    hands_on.push(Op::Remove(key("large")));
+    let mut records = Transaction::new();
+    records.meta_put("record", "value");
     tried.gate().closed = true;
     tried.use_placed("large", 0, placed);
+    tried.store.submit(hands_on, Token(0)).unwrap();
+    tried.store.submit(records, Token(0)).unwrap();
     tried.store.place(data(5, 4 * MIB), Token(3)).unwrap();
     assert!(tried.gate().bytes() > AT_ONCE / 2);
 }
