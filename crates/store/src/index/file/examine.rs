@@ -256,7 +256,7 @@ impl IndexFile {
         self.inner.direct.read_at(offset, &mut buf).is_ok() && page_crc(page, &buf) == crc
     }
 
-    /// Reads both copies of the map; returns how many are damaged and will be written anew.
+    /// Reads both copies of the map, and notes whether one is damaged and will be written anew.
     fn examine_maps(&self, found: &mut Examined) {
         let _syncing = self.inner.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let version = self.lock().version;
